@@ -1,4 +1,4 @@
-//! Recording into perf.data: a file, or a stream into a pipe; compressed if asked.
+//! The consumer that writes one perf.data file, or a stream into a pipe.
 
 use std::fs::File;
 use std::io;
@@ -13,45 +13,45 @@ use perfdata::sections;
 use perfdata::write::RecordWriter;
 
 use super::write_behind::{self, WriteBehind};
-use super::{BuildIds, Description, MODE, Output};
+use super::{BuildIds, Description, FILE_MODE, Output};
 use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RecordingSink, RingKind, TaskTime};
 use crate::processes::ProcessTable;
 
-/// Bytes of records that may wait for a destination that takes nothing for a while.
-pub const OUTPUT_BUFFER_BYTES: usize = write_behind::BUFFER;
+/// Size of the buffer before the output, in bytes, for a disk or pipe that stalls for a while.
+pub const OUTPUT_BUFFER_BYTES: usize = write_behind::BUFFER_BYTES;
 
-/// The destination of a recording, before it has begun.
-enum Begin {
+/// The output before the recording has begun.
+enum PendingOutput {
     Name(NameInFolder),
     Unnamed(NewFile),
     Stream(File),
 }
 
-/// The writer of one of the two shapes.
+/// The writer before and after the recording has started.
 enum Writer {
-    /// At once, until the recording begins: what fails now has started nothing.
-    AtOnce(Output),
+    /// Writes on the caller's thread until the recording starts, so that an error prevents the start of the command.
+    Direct(Output),
     Behind(WriteBehind),
 }
 
 /// Writes a recording as perf.data.
 pub struct FileConsumer {
-    /// Until the recording begins.
-    begin: Option<Begin>,
+    /// Taken when the recording begins.
+    begin: Option<PendingOutput>,
     compression: Option<i32>,
     command_line: Vec<Name>,
     description: Option<Description>,
     writer: Option<Writer>,
     build_ids: BuildIds,
     processes: ProcessTable,
-    /// First and last, nanoseconds.
+    /// The times of the first and the last sample, in nanoseconds.
     sample_time: Option<(u64, u64)>,
     size: u64,
-    /// True if each event is the sideband event.
+    /// For each event, true if it is the sideband event.
     are_sideband: Vec<bool>,
-    /// Sums of LOST records, of rings of samples and of sideband rings: to a reader, a record no longer says which.
+    /// Sums of LOST records in rings of samples, and in sideband rings. The records themselves do not tell the two apart.
     lost: [u64; 2],
-    /// Samples that could not be unwound, because they could not be decoded.
+    /// Number of samples that the unwinding stage dropped because they could not be decoded.
     undecodable: u64,
 }
 
@@ -60,18 +60,18 @@ impl FileConsumer {
     /// form for pipes. `command_line` is our own, for the header.
     pub fn new(place: DestinationKind, command_line: Vec<Name>) -> Self {
         let destination = match place {
-            DestinationKind::Name(name) => Begin::Name(name),
-            DestinationKind::Stream(stream) => Begin::Stream(stream),
+            DestinationKind::Name(name) => PendingOutput::Name(name),
+            DestinationKind::Stream(stream) => PendingOutput::Stream(stream),
         };
         Self::with(destination, command_line)
     }
 
     /// Writes to a file that never gets a name.
     pub fn unnamed(file: NewFile, command_line: Vec<Name>) -> Self {
-        Self::with(Begin::Unnamed(file), command_line)
+        Self::with(PendingOutput::Unnamed(file), command_line)
     }
 
-    fn with(begin: Begin, command_line: Vec<Name>) -> Self {
+    fn with(begin: PendingOutput, command_line: Vec<Name>) -> Self {
         Self {
             begin: Some(begin),
             compression: None,
@@ -88,7 +88,7 @@ impl FileConsumer {
         }
     }
 
-    /// Samples that are missing because they could not be decoded where stacks are unwound.
+    /// Returns the number of samples that the unwinding stage dropped because they could not be decoded.
     pub fn undecodable(&self) -> u64 {
         self.undecodable
     }
@@ -100,45 +100,45 @@ impl FileConsumer {
         self
     }
 
-    /// Bytes of the finished file.
+    /// Returns the size of the finished file in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// For how long the buffer before the destination, of [`OUTPUT_BUFFER_BYTES`] bytes, was full, because that took nothing.
+    /// Returns for how long recording was blocked because the buffer of [`OUTPUT_BUFFER_BYTES`] was full.
     pub fn blocked_time(&self) -> Duration {
         match &self.writer {
-            Some(Writer::Behind(writer)) => writer.waited(),
+            Some(Writer::Behind(writer)) => writer.blocked_time(),
             _ => Duration::ZERO,
         }
     }
 
     fn writer(&mut self) -> io::Result<&mut dyn RecordWriter> {
         match &mut self.writer {
-            Some(Writer::AtOnce(output)) => Ok(output.records()),
+            Some(Writer::Direct(output)) => Ok(output.records()),
             Some(Writer::Behind(writer)) => Ok(writer),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    /// Notes the build ids of mapped objects, for the header, and whose generated code is.
-    fn note_mappings(&mut self, mut records: &[u8]) {
+    /// Collects build ids of mapped objects and processes with generated code, for the header, and sums LOST records.
+    fn apply_sideband(&mut self, mut records: &[u8]) {
         let Some(layout) = layout_of(&self.description) else { return };
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
             self.processes.apply(&raw, layout);
-            self.build_ids.note(&raw, layout);
+            self.build_ids.add_record(&raw, layout);
             add_lost(&raw, layout, &mut self.lost[1]);
         }
     }
 
-    /// Notes the first and the last time of a sample.
-    fn note_times(&mut self, mut records: &[u8]) {
+    /// Updates the times of the first and the last sample, and sums LOST records.
+    fn apply_samples(&mut self, mut records: &[u8]) {
         let Some(layout) = layout_of(&self.description) else { return };
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
             add_lost(&raw, layout, &mut self.lost[0]);
-            // Samples of all events have their time at the same place.
+            // Samples of all events have their time at the same offset.
             if let Some(Timestamp(time)) = layout.time_of(&raw).filter(|_| raw.kind == kind::SAMPLE) {
                 let (first, last) = self.sample_time.unwrap_or((time, time));
                 self.sample_time = Some((first.min(time), last.max(time)));
@@ -151,7 +151,7 @@ fn layout_of(description: &Option<Description>) -> Option<&RecordLayout> {
     description.as_ref()?.layout.as_ref()
 }
 
-/// Adds what a LOST record says, if it is one.
+/// Adds the count of a LOST record to `sum`, if it is one.
 fn add_lost(raw: &RawRecord<'_>, layout: &RecordLayout, sum: &mut u64) {
     if raw.kind == kind::LOST
         && let Ok(Record::Lost(record)) = layout.decode(raw)
@@ -160,7 +160,8 @@ fn add_lost(raw: &RawRecord<'_>, layout: &RecordLayout, sum: &mut u64) {
     }
 }
 
-/// Samples lost by each event where the kernel does not count them: rings of samples are all one, and those of sideband.
+/// Distributes sums of LOST records over events, for kernels that do not count losses per event: all lost samples go to the first
+/// sampling event, all lost sideband records to the sideband event.
 fn lost_of_rings(are_sideband: &[bool], lost: [u64; 2]) -> Vec<LostCount> {
     let mut counts = vec![LostCount::default(); are_sideband.len()];
     for (is_sideband, samples) in [false, true].into_iter().zip(lost) {
@@ -172,7 +173,7 @@ fn lost_of_rings(are_sideband: &[bool], lost: [u64; 2]) -> Vec<LostCount> {
     counts
 }
 
-/// Appends a READ of what a task's clock told at the end. Time 0 marks it as ours, as it does our LOST_SAMPLES.
+/// Appends a READ record with the CPU time of a task. Time 0 marks it as written by us, like our LOST_SAMPLES.
 fn append_task_time(time: &TaskTime, layout: &RecordLayout, records: &mut Vec<u8>) {
     let id = time.id.to_ne_bytes();
     let values =
@@ -192,14 +193,14 @@ impl RecordingSink for FileConsumer {
         let description =
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
         let begin = self.begin.take().ok_or(io::ErrorKind::NotFound)?;
-        self.writer = Some(Writer::AtOnce(match begin {
-            Begin::Name(name) => {
-                let file = NewFile::create(name, MODE)?;
+        self.writer = Some(Writer::Direct(match begin {
+            PendingOutput::Name(name) => {
+                let file = NewFile::create(name, FILE_MODE)?;
                 file.may_take_name_keeping_old()?;
-                description.begin_file(file)?
+                description.create_file(file)?
             }
-            Begin::Unnamed(file) => description.begin_file(file)?,
-            Begin::Stream(stream) => description.begin_stream(stream)?,
+            PendingOutput::Unnamed(file) => description.create_file(file)?,
+            PendingOutput::Stream(stream) => description.create_stream(stream)?,
         }));
         self.description = Some(description);
         self.are_sideband = recording.events.iter().map(|event| event.sideband).collect();
@@ -210,7 +211,7 @@ impl RecordingSink for FileConsumer {
         let writer = self.writer()?;
         writer.finished_init()?;
         writer.checkpoint()?;
-        if let Some(Writer::AtOnce(mut output)) = self.writer.take() {
+        if let Some(Writer::Direct(mut output)) = self.writer.take() {
             output.file().map_or(Ok(()), NewFile::take_name_keeping_old)?;
             self.writer = Some(Writer::Behind(WriteBehind::start(output).map_err(io::Error::other)?));
         }
@@ -234,14 +235,14 @@ impl RecordingSink for FileConsumer {
         let Some(description) = &self.description else { return Err(io::ErrorKind::NotFound.into()) };
         if let Some(layout) = &description.layout {
             let lost = ending.lost.clone().unwrap_or_else(|| lost_of_rings(&self.are_sideband, self.lost));
-            // What could not be decoded reaches a reader no more than what the kernel lost.
+            // Samples that could not be decoded are missing in the file, like those that the kernel lost.
             let undecoded = std::iter::once(self.undecodable).chain(std::iter::repeat(0));
             for ((event, count), undecoded) in description.events.iter().zip(lost).zip(undecoded) {
                 let lost = count.samples.saturating_add(undecoded);
                 if lost == 0 {
                     continue;
                 }
-                // Time 0 marks the tool's own total, which replaces what LOST records say.
+                // Time 0 marks the total of the tool, which replaces LOST records.
                 let sample_id = SampleId {
                     time: Some(Timestamp(0)),
                     identifier: event.ids.first().copied(),
@@ -279,8 +280,8 @@ impl RecordingSink for FileConsumer {
 impl Consumer for FileConsumer {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         match chunk.ring {
-            RingKind::Sideband | RingKind::TaskTimes => self.note_mappings(&chunk.bytes),
-            RingKind::Samples => self.note_times(&chunk.bytes),
+            RingKind::Sideband | RingKind::TaskTimes => self.apply_sideband(&chunk.bytes),
+            RingKind::Samples => self.apply_samples(&chunk.bytes),
         }
         self.writer()?.append(&chunk.bytes)?;
         Ok(Some(chunk.bytes))

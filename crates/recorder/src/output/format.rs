@@ -1,4 +1,4 @@
-//! The four shapes of a recording that is written.
+//! The four formats in which a recording is written.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use host::files::NewFile;
 use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 
-/// A file or a stream, compressed or not.
+/// A writer of a file or a stream, compressed or not.
 pub(crate) enum Output {
     File(FileWriter<NewFile>),
     CompressedFile(Box<Compressor<FileWriter<NewFile>>>),
@@ -32,8 +32,8 @@ impl Output {
         }
     }
 
-    /// Fails where the file has been deleted, or the folder that it is in.
-    pub(crate) fn still_there(&mut self) -> io::Result<()> {
+    /// Returns an error if the file, or the folder that it is in, has been deleted; never for streams.
+    pub(crate) fn check_not_deleted(&mut self) -> io::Result<()> {
         match self.file() {
             Some(file) if file.is_deleted() => {
                 let problem = "it was deleted while it was written";

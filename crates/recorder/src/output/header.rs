@@ -1,4 +1,4 @@
-//! What the header of every file of a recording says, and how such a file is begun.
+//! The header that all files of a recording have in common, and the beginning of such a file.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,17 +19,17 @@ use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 use super::{Output, machine_features, tracing_data};
 use crate::consumer::Recording;
 
-/// Only the user who recorded may read what their programs do.
-pub(crate) const MODE: u32 = 0o600;
+/// The mode of recordings: only the user who recorded may read what their programs do.
+pub(crate) const FILE_MODE: u32 = 0o600;
 const CLOCK_REALTIME: i32 = 0;
 /// `PERF_COMP_ZSTD`
 const ZSTD: u32 = 1;
 
-/// The header that every file of a recording has: the events, the clock, who recorded.
+/// The part of the header that all files of a recording have in common: events, clock, command line.
 #[derive(Clone)]
 pub(crate) struct Description {
     pub(crate) events: Vec<EventDescription>,
-    /// Of records that are no samples.
+    /// The layout of sideband records.
     pub(crate) layout: Option<RecordLayout>,
     groups: Vec<GroupDescription>,
     clock: Option<Clock>,
@@ -40,10 +40,10 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// Describes `recording`, reading its clock. `command_line` is our own; `compression` a level of zstd.
+    /// Describes `recording` and reads its clock. `command_line` is that of this process; `compression` is a level of zstd.
     ///
     /// # Errors
-    /// Where the formats of tracepoints cannot be read.
+    /// If the formats of tracepoints cannot be read.
     pub(crate) fn new(
         recording: &Recording,
         command_line: Vec<Name>,
@@ -65,7 +65,7 @@ impl Description {
             clock: first.filter(|_| has_clock).and_then(|event| Clock::read(event.attr.clockid)),
             tracing_data: match tracepoints.is_empty() {
                 true => None,
-                false => Some(tracing_data::describe(&tracepoints)?),
+                false => Some(tracing_data::encode(&tracepoints)?),
             },
             command_line,
             compression,
@@ -73,16 +73,16 @@ impl Description {
         })
     }
 
-    /// The number of the clock of the records; `None` for the kernel's own, which nobody can read.
+    /// Returns the number of the records' clock (`CLOCK_*`); `None` for the kernel's own, which cannot be read.
     pub(crate) fn clock_id(&self) -> Option<i32> {
         self.clock.map(|clock| clock.now.clockid.cast_signed())
     }
 
-    /// Begins a file.
+    /// Writes the beginning of a file.
     ///
     /// # Errors
-    /// Those of the file: a full disk shows here.
-    pub(crate) fn begin_file(&self, file: NewFile) -> io::Result<Output> {
+    /// Those of writing, for example to a full disk.
+    pub(crate) fn create_file(&self, file: NewFile) -> io::Result<Output> {
         let mut writer = FileWriter::create(file, &self.events)?;
         writer.checkpoint()?;
         Ok(match self.compression {
@@ -91,12 +91,12 @@ impl Description {
         })
     }
 
-    /// Begins a stream in the form for pipes.
+    /// Writes the beginning of a stream in the format for pipes.
     ///
     /// # Errors
-    /// Those of the stream.
-    pub(crate) fn begin_stream(&self, stream: File) -> io::Result<Output> {
-        // Who reads a pipe has to know before the records come.
+    /// Those of writing.
+    pub(crate) fn create_stream(&self, stream: File) -> io::Result<Output> {
+        // The reader of a pipe needs this before the records.
         let compression = self.compression.map(|level| Compression {
             kind: ZSTD,
             level: level.unsigned_abs(),
@@ -113,7 +113,7 @@ impl Description {
         })
     }
 
-    /// The features of a file with these build ids, whose first and last sample have the times `sample_time` (nanoseconds).
+    /// Returns the features of a file with these build ids, and with first and last sample at `sample_time` (nanoseconds).
     pub(crate) fn features(&self, build_ids: &BuildIds, sample_time: Option<(u64, u64)>) -> Features {
         Features {
             build_ids: build_ids.entries(),
@@ -130,7 +130,7 @@ impl Description {
     }
 }
 
-/// The build ids of mapped objects, for the header.
+/// Collects the build ids of mapped objects for the header.
 #[derive(Clone, Default)]
 pub(crate) struct BuildIds {
     known: HashSet<BuildId>,
@@ -138,8 +138,8 @@ pub(crate) struct BuildIds {
 }
 
 impl BuildIds {
-    /// Notes that of a mapping.
-    pub(crate) fn note(&mut self, raw: &RawRecord<'_>, layout: &RecordLayout) {
+    /// Adds the build id of a record, if it is a mapping with one.
+    pub(crate) fn add_record(&mut self, raw: &RawRecord<'_>, layout: &RecordLayout) {
         if raw.kind != kind::MMAP2 || raw.misc & misc::MMAP_BUILD_ID == 0 {
             return;
         }
@@ -153,15 +153,15 @@ impl BuildIds {
         }
     }
 
-    /// Notes those of whole records that lie one behind the other.
-    pub(crate) fn note_all(&mut self, mut records: &[u8], layout: &RecordLayout) {
+    /// Adds the build ids of all records in `records`.
+    pub(crate) fn add_all(&mut self, mut records: &[u8], layout: &RecordLayout) {
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
-            self.note(&raw, layout);
+            self.add_record(&raw, layout);
         }
     }
 
-    /// Adds the facts of `others` to these.
+    /// Adds the build ids of `others`.
     pub(crate) fn add(&mut self, others: &Self) {
         let new = others.found.iter().filter(|(id, _, _)| self.known.insert(*id));
         self.found.extend(new.cloned());
@@ -178,13 +178,13 @@ impl BuildIds {
     }
 }
 
-/// Returns true if the samples' branches are there for themselves, rather than for a call chain.
+/// Returns true if the user asked for the branches of samples, rather than for call chains made of them.
 fn records_branches(attr: &Attr) -> bool {
     let branches = attr.sample_format.contains(SampleFormat::BRANCH_STACK);
     branches && !attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK)
 }
 
-/// The clock of the timestamps, when the recording began.
+/// A reading of the timestamps' clock, beside the wall clock, when the recording began.
 #[derive(Clone, Copy)]
 struct Clock {
     resolution: u64,
@@ -192,7 +192,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Reads the clock with this number. `None` where the kernel does not know it.
+    /// Reads the clock with this number; `None` if the kernel does not know it.
     fn read(id: i32) -> Option<Self> {
         let before = clock::now(id).ok()?;
         let wall_clock = clock::now(CLOCK_REALTIME).ok()?;
@@ -202,7 +202,7 @@ impl Clock {
     }
 }
 
-/// Leaders with the number of their events.
+/// Returns the leader of each group with the number of its events.
 fn groups(recording: &Recording) -> Vec<GroupDescription> {
     let leader_of = |event: &crate::consumer::RecordedEvent| event.leader;
     let mut leaders: Vec<usize> = recording.events.iter().filter_map(leader_of).collect();

@@ -1,4 +1,4 @@
-//! What the header of a recording says of the machine.
+//! The features of a recording's header that describe the machine.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use host::topology::{self, Cache, CpuLocation, Node, Processors};
 use model::Name;
 use perfdata::features::{CpuCache, CpuCounts, CpuTopology, Features, MemoryTopology, NumaNode};
 
-/// The place that perf writes for a CPU that is offline.
-const NOWHERE: CpuLocation = CpuLocation { core: u32::MAX, die: u32::MAX, socket: u32::MAX };
-/// Memory blocks of a machine: more would be petabytes.
-const MOST_BLOCKS: u64 = 1 << 24;
+/// The core, die and socket that perf writes for an offline CPU.
+const OFFLINE: CpuLocation = CpuLocation { core: u32::MAX, die: u32::MAX, socket: u32::MAX };
+/// Maximum number of a memory block: more blocks than this would be petabytes.
+const MAX_BLOCKS: u64 = 1 << 24;
 
-/// This machine's features; the others are empty.
+/// Reads the features that describe this machine; all others are empty.
 pub(crate) fn of_this_machine() -> Features {
     let system = SystemName::read();
     let processor = machine::processor();
@@ -43,7 +43,7 @@ pub(crate) fn of_this_machine() -> Features {
 
 fn cpu_topology(found: Processors) -> CpuTopology {
     let names = |lists: Vec<String>| lists.iter().map(|list| Name::from(list.as_str())).collect();
-    let places = || found.locations.iter().map(|place| place.unwrap_or(NOWHERE));
+    let places = || found.locations.iter().map(|place| place.unwrap_or(OFFLINE));
     let dies = if found.dies.is_empty() { Vec::new() } else { places().map(|place| place.die).collect() };
     CpuTopology {
         cpus: places().map(|place| (place.core, place.socket)).collect(),
@@ -65,7 +65,7 @@ fn numa_node(node: Node) -> NumaNode {
 
 fn memory_topology(block_size: u64, nodes: &[Node]) -> MemoryTopology {
     let map = |node: &Node| {
-        let blocks = || node.blocks.iter().copied().filter(|&block| block < MOST_BLOCKS);
+        let blocks = || node.blocks.iter().copied().filter(|&block| block < MAX_BLOCKS);
         let bits = blocks().max().map_or(0, |last| last + 1);
         let mut words = vec![0_u64; usize::try_from(bits.div_ceil(64)).unwrap_or(0)];
         for block in blocks() {

@@ -1,4 +1,4 @@
-//! Writing a recording as perf.data: its header, the shapes a file may have, and the thread that writes behind a buffer.
+//! Writes a recording as perf.data: the header, the four formats of the file, and the thread that writes behind a buffer.
 
 mod file_consumer;
 mod format;
@@ -9,5 +9,5 @@ mod write_behind;
 
 pub use file_consumer::{FileConsumer, OUTPUT_BUFFER_BYTES};
 pub(crate) use format::Output;
-pub(crate) use header::{BuildIds, Description, MODE};
+pub(crate) use header::{BuildIds, Description, FILE_MODE};
 pub(crate) use write_behind::{Exchange, WriteBehind};

@@ -1,4 +1,4 @@
-//! The section that lets a reader understand the raw data of tracepoints
+//! The section with the formats of tracepoints' raw data
 //! (perf.data-file-format.txt, "HEADER_TRACING_DATA"; `trace-event-info.c`).
 
 use std::io;
@@ -6,8 +6,11 @@ use std::io;
 use host::sys::system::page_size;
 use host::tracefs;
 
-/// Describes `tracepoints`, pairs of system and name.
-pub(crate) fn describe(tracepoints: &[(String, String)]) -> io::Result<Vec<u8>> {
+/// Encodes the section for `tracepoints`, pairs of system and name.
+///
+/// # Errors
+/// If tracefs, or a format in it, cannot be read.
+pub(crate) fn encode(tracepoints: &[(String, String)]) -> io::Result<Vec<u8>> {
     let folder = tracefs::mounted()?;
     let mut out = vec![0x17, 0x08, 0x44];
     out.extend_from_slice(b"tracing0.6\0");
@@ -17,7 +20,7 @@ pub(crate) fn describe(tracepoints: &[(String, String)]) -> io::Result<Vec<u8>> 
     let [page, event] = tracefs::headers(&folder)?;
     for (name, text) in [(&b"header_page\0"[..], page), (b"header_event\0", event)] {
         out.extend_from_slice(name);
-        sized(&mut out, &text);
+        push_with_size(&mut out, &text);
     }
     out.extend(0_u32.to_ne_bytes()); // formats of ftrace's own events
     let mut systems: Vec<&str> = tracepoints.iter().map(|(system, _)| system.as_str()).collect();
@@ -33,7 +36,7 @@ pub(crate) fn describe(tracepoints: &[(String, String)]) -> io::Result<Vec<u8>> 
         out.push(0);
         out.extend(u32::try_from(names.len()).unwrap_or(0).to_ne_bytes());
         for name in names {
-            sized(&mut out, &tracefs::format(&folder, system, name)?);
+            push_with_size(&mut out, &tracefs::format(&folder, system, name)?);
         }
     }
     out.extend(0_u32.to_ne_bytes()); // kallsyms
@@ -44,7 +47,7 @@ pub(crate) fn describe(tracepoints: &[(String, String)]) -> io::Result<Vec<u8>> 
     Ok(out)
 }
 
-fn sized(out: &mut Vec<u8>, text: &[u8]) {
+fn push_with_size(out: &mut Vec<u8>, text: &[u8]) {
     out.extend((text.len() as u64).to_ne_bytes());
     out.extend_from_slice(text);
 }

@@ -1,5 +1,5 @@
-//! Writing on a thread of its own, behind a bounded buffer: a disk that stalls for a while, or a slow reader of a pipe, keeps
-//! nobody from the rings.
+//! Writes on a thread of its own behind a bounded buffer, so that rings are drained while a disk stalls or the reader of a pipe is
+//! slow.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,39 +15,39 @@ use perfdata::write::RecordWriter;
 use super::Output;
 use crate::error::Error;
 
-/// Bytes of records that may wait to be written.
-pub(crate) const BUFFER: usize = 64 << 20;
-/// Records are handed on in blocks of at least this many bytes; fewer where all that came shall be written.
-const BLOCK: usize = 64 << 10;
-/// The number of emptied blocks that are kept.
-const SPARE: usize = 8;
-/// The end is waited for so long before a signal may end us.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum number of bytes of records that wait to be written.
+pub(crate) const BUFFER_BYTES: usize = 64 << 20;
+/// Records are sent to the thread in blocks of at least this many bytes, or fewer before a checkpoint or the end.
+const BLOCK_BYTES: usize = 64 << 10;
+/// Maximum number of written blocks whose memory is kept for reuse.
+const MAX_SPARE_BLOCKS: usize = 8;
+/// After waiting this long for the end of writing, signals may end the process.
+const UNINTERRUPTED_WAIT: Duration = Duration::from_secs(1);
 
 /// An order to the thread.
 enum Order {
     Records(Block),
     FinishedInit,
     Checkpoint,
-    /// Goes on with another output; what cannot be ends the writing.
+    /// Continues with another output; an error ends the writing.
     Exchange(Exchange),
     Finish(Box<Features>),
 }
 
-/// Finishes an output, and puts the next one in its place.
+/// Finishes an output and puts the next one in its place.
 pub(crate) type Exchange = Box<dyn FnOnce(&mut Output) -> io::Result<()> + Send>;
 
-/// Whole records.
+/// Whole records, with the ends of rounds among them.
 #[derive(Default)]
 struct Block {
     bytes: Vec<u8>,
-    /// The number of bytes when each round was finished.
+    /// The offset in `bytes` at which each round was finished.
     rounds: Vec<usize>,
 }
 
 impl Block {
     fn with_room() -> Self {
-        Self { bytes: Vec::with_capacity(2 * BLOCK), rounds: Vec::new() }
+        Self { bytes: Vec::with_capacity(2 * BLOCK_BYTES), rounds: Vec::new() }
     }
 
     fn is_empty(&self) -> bool {
@@ -73,81 +73,81 @@ impl Block {
 #[derive(Default)]
 struct State {
     orders: VecDeque<Order>,
-    /// Bytes in `orders`, and in the one that is carried out.
+    /// Bytes of records in `orders`, and in the order that is being executed.
     bytes: usize,
     spare: Vec<Block>,
-    /// The reason why the thread carries nothing out any more.
+    /// The error after which the thread executes no more orders, until a caller has got it.
     failure: Option<io::Error>,
     failed: bool,
-    /// The size, when all is written.
+    /// The size in bytes, when all is written.
     size: Option<u64>,
-    /// Nobody gives orders any more.
+    /// True if no more orders can come.
     abandoned: bool,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is an order.
+    /// Signalled when there is an order.
     ordered: Condvar,
-    /// An order has been carried out.
+    /// Signalled when an order has been executed.
     done: Condvar,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nobody panics while holding it; if so, the state is as good as it was.
+        // No code panics while it holds the lock; if it did, the state would still be consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes to an [`Output`] that belongs to a thread. What fails is told by the next call.
+/// A writer to an [`Output`] that a thread owns. Its next call returns the thread's error.
 pub(crate) struct WriteBehind {
     shared: Arc<Shared>,
     pending: Block,
-    waited: Duration,
+    blocked_time: Duration,
 }
 
 impl WriteBehind {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Where there can be no more threads.
+    /// If no thread can be started.
     pub(crate) fn start(output: Output) -> Result<Self, Error> {
         let shared = Arc::new(Shared::default());
         let its = Arc::clone(&shared);
-        // It ends with the last order, and is not waited for: what it writes to may never take anything again.
+        // The thread ends with the last order. It is not blocked_time for, because its output may block for ever.
         std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || carry_out(&its, output))
+            .spawn(move || execute_orders(&its, output))
             .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
-        Ok(Self { shared, pending: Block::with_room(), waited: Duration::ZERO })
+        Ok(Self { shared, pending: Block::with_room(), blocked_time: Duration::ZERO })
     }
 
-    /// For how long the buffer was full, and everything waited for the output.
-    pub(crate) fn waited(&self) -> Duration {
-        self.waited
+    /// Returns for how long callers were blocked because the buffer was full.
+    pub(crate) fn blocked_time(&self) -> Duration {
+        self.blocked_time
     }
 
-    /// Lets the thread go on with another output, behind all that was appended.
+    /// Has the thread continue with another output, after all that was appended.
     ///
     /// # Errors
-    /// What failed before.
+    /// The error of an earlier order.
     pub(crate) fn exchange(&mut self, exchange: Exchange) -> io::Result<()> {
-        self.hand_on()?;
+        self.send_block()?;
         self.order(Order::Exchange(exchange))
     }
 
     fn order(&mut self, order: Order) -> io::Result<()> {
         let mut state = self.shared.lock();
         let length = if let Order::Records(block) = &order { block.bytes.len() } else { 0 };
-        // An empty buffer takes any block.
-        if length > 0 && state.bytes > 0 && state.bytes + length > BUFFER && !state.failed {
+        // A block that is larger than the buffer fits into an empty one.
+        if length > 0 && state.bytes > 0 && state.bytes + length > BUFFER_BYTES && !state.failed {
             let begin = Instant::now();
-            while state.bytes > 0 && state.bytes + length > BUFFER && !state.failed {
+            while state.bytes > 0 && state.bytes + length > BUFFER_BYTES && !state.failed {
                 state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            self.waited += begin.elapsed();
+            self.blocked_time += begin.elapsed();
         }
         if let Some(failure) = state.failure.take() {
             return Err(failure);
@@ -159,7 +159,7 @@ impl WriteBehind {
         Ok(())
     }
 
-    fn hand_on(&mut self) -> io::Result<()> {
+    fn send_block(&mut self) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -172,35 +172,35 @@ impl WriteBehind {
 impl RecordWriter for WriteBehind {
     fn append(&mut self, records: &[u8]) -> io::Result<()> {
         self.pending.bytes.extend_from_slice(records);
-        if self.pending.bytes.len() >= BLOCK { self.hand_on() } else { Ok(()) }
+        if self.pending.bytes.len() >= BLOCK_BYTES { self.send_block() } else { Ok(()) }
     }
 
     fn finished_init(&mut self) -> io::Result<()> {
-        self.hand_on()?;
+        self.send_block()?;
         self.order(Order::FinishedInit)
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
-        // To be woken for each round would cost the thread more than to write what came in it.
+        // Waking the thread for each round would cost more than writing the records.
         self.pending.rounds.push(self.pending.bytes.len());
         Ok(())
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {
-        self.hand_on()?;
+        self.send_block()?;
         self.order(Order::Checkpoint)
     }
 
     fn finish(&mut self, features: &Features) -> io::Result<u64> {
-        self.hand_on()?;
+        self.send_block()?;
         self.order(Order::Finish(Box::new(features.clone())))?;
         let (begin, mut endable) = (Instant::now(), None);
         let mut state = self.shared.lock();
         while state.size.is_none() && !state.failed {
-            let rest = PATIENCE.saturating_sub(begin.elapsed());
+            let rest = UNINTERRUPTED_WAIT.saturating_sub(begin.elapsed());
             state = if rest.is_zero() {
-                // What it takes now is up to the disk, or the pipe's reader. Who does not want to wait finds what was
-                // written before.
+                // The disk or the pipe's reader decides how long this takes. A user who does not want to wait can end the process,
+                // and keeps what is written.
                 endable.get_or_insert_with(InterruptibleGuard::acquire);
                 self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else {
@@ -210,7 +210,7 @@ impl RecordWriter for WriteBehind {
         match (state.size, state.failure.take()) {
             (_, Some(failure)) => Err(failure),
             (Some(size), None) => Ok(size),
-            // It has been told before.
+            // An earlier call has returned the error.
             (None, None) => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -223,9 +223,9 @@ impl Drop for WriteBehind {
     }
 }
 
-/// The thread.
-fn carry_out(shared: &Shared, mut output: Output) {
-    // It works little. Where it waits for thousands of others, the buffer fills up.
+/// Executes orders until the last one, on the writer's thread.
+fn execute_orders(shared: &Shared, mut output: Output) {
+    // The thread needs little CPU time, but the buffer fills up while it waits behind thousands of busy threads.
     let _urgent = PriorityGuard::acquire();
     let mut state = shared.lock();
     loop {
@@ -240,7 +240,7 @@ fn carry_out(shared: &Shared, mut output: Output) {
         drop(state);
         let (mut size, mut block) = (None, None);
         let result = match order {
-            // After a failure nothing may follow.
+            // After an error no order is executed.
             _ if failed => Ok(()),
             Order::Records(records) => {
                 let result = records.write_to(output.records());
@@ -248,11 +248,11 @@ fn carry_out(shared: &Shared, mut output: Output) {
                 result
             }
             Order::FinishedInit => output.records().finished_init(),
-            Order::Checkpoint => output.records().checkpoint().and_then(|()| output.still_there()),
+            Order::Checkpoint => output.records().checkpoint().and_then(|()| output.check_not_deleted()),
             Order::Exchange(exchange) => exchange(&mut output),
             Order::Finish(features) => output.records().finish(&features).and_then(|written| {
                 size = Some(written);
-                output.still_there()
+                output.check_not_deleted()
             }),
         };
         state = shared.lock();
@@ -261,7 +261,7 @@ fn carry_out(shared: &Shared, mut output: Output) {
         }
         if let Some(mut block) = block {
             state.bytes = state.bytes.saturating_sub(block.bytes.len());
-            if state.spare.len() < SPARE && block.bytes.capacity() <= 4 * BLOCK {
+            if state.spare.len() < MAX_SPARE_BLOCKS && block.bytes.capacity() <= 4 * BLOCK_BYTES {
                 block.clear();
                 state.spare.push(block);
             }

@@ -1,4 +1,4 @@
-//! A recording from its beginning to its end.
+//! Runs a recording from opening the events to the summary: starts threads, waits for messages, and finishes rounds.
 
 mod outside;
 mod pace;
@@ -34,25 +34,25 @@ use crate::summary::{Command, RunningCommand, Summary, Tally, coverage, lost_sam
 use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, SwitchSampler};
 use outside::Next;
-use pace::{Pace, SOON};
+use pace::{MIN_INTERVAL, Pace};
 use upkeep::Upkeep;
 
-/// The interval at which all rings are emptied and a round is finished.
-const ROUND: Duration = Duration::from_millis(100);
-/// The same interval for a view that is to be light: several times for each time that it is drawn.
-const LIGHT_ROUND: Duration = Duration::from_millis(250);
-/// The interval at which the recording is made readable.
-const CHECKPOINT: Duration = Duration::from_millis(500);
-/// Bytes that wait between the readers and the writer,
-const WAITING: u64 = 64 << 20;
-/// The same bound where the recording is to be light.
-const LIGHT_WAITING: u64 = 16 << 20;
+/// Longest interval between rounds, in which all rings are drained.
+const MAX_ROUND_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest interval between rounds with [`Options::low_memory`]: several rounds per redraw of a view.
+const LOW_MEMORY_ROUND_INTERVAL: Duration = Duration::from_millis(250);
+/// Longest interval between checkpoints.
+const MAX_CHECKPOINT_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum number of bytes that wait between the readers and the session.
+const MAX_WAITING_BYTES: u64 = 64 << 20;
+/// The same with [`Options::low_memory`].
+const LOW_MEMORY_WAITING_BYTES: u64 = 16 << 20;
 
-/// Records the target of `options` until it ends, the time is over, or `control` stops it.
+/// Records the target of `options` until it ends, its duration is over, or `control` stops it. Blocks the calling thread, which makes
+/// all calls to `consumer` and `notices`.
 ///
 /// # Errors
-/// [`Error`]: where nothing can be recorded, or the consumer fails. A command that was started before the failure
-/// is waited for.
+/// [`Error`] if nothing can be recorded, or the consumer fails. A command that was started before is waited for.
 pub fn record(
     options: &Options,
     control: &Control,
@@ -60,12 +60,12 @@ pub fn record(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, Error> {
     require_perf_events()?;
-    // First of all, while there is only one thread.
+    // The fork comes first, while there is only one thread.
     let waiting = options.workload.as_ref().map(|workload| workload::fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
-    // Among thousands of busy threads, opening events for each of them has to get its turn. Later, records that wait for
-    // long fill all memory that there is for them, and then their rings.
-    let _urgent = PriorityGuard::acquire();
+    // With thousands of busy threads this thread would get little CPU time: to open the events of each of them, and later to consume
+    // records before the memory for them, and then the rings, are full.
+    let _priority = PriorityGuard::acquire();
     let mut watch;
     let consumer: &mut dyn Consumer = if options.slow_calls.is_empty() {
         consumer
@@ -86,7 +86,7 @@ pub fn record(
             let Some(pids) = prepared.opened.members.take() else {
                 return prepared.run(options, control, consumer, notices, waiting);
             };
-            // A command's own samples begin with its exec.
+            // Samples of the forked child before its exec are not the command's.
             let child = pid.filter(|_| options.target == Target::Command);
             let mut members = MemberFilter::new(consumer, &pids, child, (options.inherit, options.in_parts));
             prepared.opened.excluded = Some(members.excluded());
@@ -107,7 +107,7 @@ pub fn record(
     }
 }
 
-/// Refuses where the kernel has no perf events at all.
+/// Returns an error if the kernel has no perf events at all.
 pub(crate) fn require_perf_events() -> Result<(), Error> {
     match host::sysctl::perf_event_paranoid() {
         Some(_) => Ok(()),
@@ -117,7 +117,7 @@ pub(crate) fn require_perf_events() -> Result<(), Error> {
     }
 }
 
-/// Everything is open, nothing runs yet.
+/// A recording whose events are open, and whose readers and command do not run yet.
 struct Prepared {
     opened: Opened,
     recording: Recording,
@@ -185,7 +185,7 @@ impl Prepared {
         };
         let own = child.as_ref().map(Child::pid);
         let outside = OutsideReader::new(options, &self.opened, &self.recording, own);
-        let mut run = Run {
+        let mut session = Session {
             consumer,
             notices,
             readers,
@@ -213,48 +213,48 @@ impl Prepared {
             failure: None,
             kept: false,
         };
-        // It answers as long as there is something to answer.
+        // Kept until `finish` has answered the last commands.
         let mut _command_thread = None;
         let started = watcher.and_then(|watcher| commands.map(|commands| (watcher, commands)));
         let result = started.and_then(|(watcher, commands)| {
             let _conditions = conditions?;
             _command_thread = commands;
-            run.begin(&self, options)?;
+            session.describe_existing(&self, options)?;
             if options.delay.is_some() {
-                if run.until_the_end(&mut self.opened, options, begin, Pause::Delay) {
+                if session.run_until(&mut self.opened, options, begin, Pause::Delay) {
                     return Ok(());
                 }
                 self.enable()?;
-                self.watched = run.begin_watching(crate::waits::start_watching(options));
+                self.watched = session.begin_watching(crate::waits::start_watching(options));
             }
-            run.until_the_end(&mut self.opened, options, Instant::now(), Pause::None);
+            session.run_until(&mut self.opened, options, Instant::now(), Pause::None);
             drop(watcher);
             Ok(())
         });
         self.disable();
         self.watched = self.watched.map(|watched| crate::waits::stop_watching(watched, options));
         let duration = begin.elapsed();
-        run.last_round();
+        session.last_round();
         let lost = self.opened.lost();
         for (event, why) in self.opened.never_ran() {
-            (run.notices)(Notice::NeverRan { event, why });
+            (session.notices)(Notice::NeverRan { event, why });
         }
-        run.finish(self, duration, lost, cpus, result)
+        session.finish(self, duration, lost, cpus, result)
     }
 
-    /// Starts a reader for each CPU, also where the rings are those of threads.
+    /// Starts a reader for each CPU, also if each ring belongs to a thread.
     fn start_readers(&mut self, cpus: usize, options: &Options, outbox: &Outbox) -> Result<Readers, Error> {
         let per_reader = self.opened.take_rings(cpus);
         let stack_copies = StackCopyLocator::new(self.opened.events.iter().map(|event| &event.attr));
-        let waiting_bytes = if options.low_memory { LIGHT_WAITING } else { WAITING };
+        let waiting_bytes = if options.low_memory { LOW_MEMORY_WAITING_BYTES } else { MAX_WAITING_BYTES };
         let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.take() };
         Readers::start(per_reader, drain, waiting_bytes, outbox)
     }
 
     /// Starts sampling, and lets the child become the command.
     fn start(&mut self, options: &Options, waiting: Option<WaitingChild>) -> Result<Option<Child>, Error> {
-        // A command that is the target is sampled from its first instruction on: its exec enables the events. It cannot do so
-        // for those of whole CPUs; until then, the child waits.
+        // The exec of a command that is the target enables its events, so that its first instruction is sampled. Events of whole CPUs
+        // cannot be enabled by an exec: they are enabled here, while the child waits.
         let by_exec = options.target == Target::Command && self.opened.whole_cpus.is_none();
         if !by_exec
             && options.delay.is_none()
@@ -266,15 +266,17 @@ impl Prepared {
         waiting.map(|waiting| workload::start(waiting, options)).transpose()
     }
 
-    /// Starts sampling. The first samples come while the last events wait for it, and nobody takes them yet.
+    /// Enables all events. This has to be quick: the first events sample while the last ones are not enabled yet, and the rings are
+    /// not drained meanwhile.
     fn enable(&mut self) -> Result<(), Error> {
-        let _at_once = RealtimeGuard::acquire();
+        let _realtime = RealtimeGuard::acquire();
         self.opened.enable()
     }
 
-    /// Stops sampling. The last samples come while the first events have stopped, and nobody takes them.
+    /// Disables all events. This has to be quick: the last events sample while the first ones are disabled already, and the rings are
+    /// not drained meanwhile.
     fn disable(&self) {
-        let _at_once = RealtimeGuard::acquire();
+        let _realtime = RealtimeGuard::acquire();
         self.opened.disable();
     }
 }
@@ -292,17 +294,17 @@ fn stop_readers(mut readers: Readers, messages: &Inbox) {
     readers.join();
 }
 
-/// The phase of sampling in which [`Run::until_the_end`] waits.
+/// The phase of sampling that [`Session::run_until`] waits for the end of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pause {
-    /// Sampling has not begun.
+    /// Sampling has not begun, because [`Options::delay`] is not over.
     Delay,
-    /// It runs.
+    /// Sampling runs.
     None,
 }
 
-/// The writer's side of a running recording.
-struct Run<'a> {
+/// A running recording: the state of the thread that consumes records.
+struct Session<'a> {
     consumer: &'a mut dyn Consumer,
     notices: &'a mut dyn FnMut(Notice),
     readers: Readers,
@@ -310,39 +312,39 @@ struct Run<'a> {
     numbers: Numbers,
     duplicates: Option<DuplicateFilter>,
     removed: u64,
-    /// True if all switches are recorded, or those of some moments.
+    /// Decides when switches are recorded, if they are watched.
     switches: Option<SwitchSampler>,
-    /// The reader of blocked threads' stacks.
+    /// Reads the stacks of blocked threads, if waits are recorded.
     outside: Option<OutsideReader>,
     counted: DrainStats,
-    /// The number of records that the sideband rings had no room for.
+    /// Number of records that the sideband rings had no room for, as their LOST records say.
     lost_sideband: u64,
     tally: Tally,
     task_reports: Option<TaskReports>,
     requests: DumpRequests,
-    /// To those who sent commands.
+    /// The way to answer commands, if there are any.
     answers: Option<Answers>,
-    /// The running round: its number, and how many readers have not answered.
+    /// The number of the running round, and how many readers have not finished it.
     round: Option<(u64, usize)>,
-    /// Processes of the target that live.
+    /// Number of the target's processes that have not ended.
     left: usize,
     child: Option<Child>,
     exit: Option<ExitStatus>,
     failure: Option<io::Error>,
-    /// True if what was written can be found, should the rest fail.
+    /// True if a failure from now on leaves a readable recording.
     kept: bool,
 }
 
-impl Run<'_> {
-    /// Describes what existed before.
-    fn begin(&mut self, prepared: &Prepared, options: &Options) -> Result<(), Error> {
+impl Session<'_> {
+    /// Sends records of what existed before to the consumer, and then calls its `started`.
+    fn describe_existing(&mut self, prepared: &Prepared, options: &Options) -> Result<(), Error> {
         if prepared.opened.doubtful {
             let ids = prepared.opened.ids_apart()?;
             let format = prepared.opened.events.first().map(|event| event.attr.sample_format);
             self.duplicates =
                 Some(DuplicateFilter::new(ids.iter().map(Vec::as_slice), format.unwrap_or_default()));
         }
-        // What is before the end of a delay is nobody's time.
+        // Time before the end of a delay is not watched.
         self.begin_watching(prepared.watched.filter(|_| options.delay.is_none()));
         let mut synthesis = Synthesis::new(&prepared.layout, options.extras);
         synthesis.kernel();
@@ -356,38 +358,32 @@ impl Run<'_> {
             }
         }
         let bytes = synthesis.finish();
-        self.take(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
+        self.consume(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
         let bytes = prepared.opened.early.clone();
         if self.failure.is_none() {
             let result = self.consumer.started();
-            // What is kept in memory only is not.
+            // Records of a window are in memory only, and are lost by a failure.
             self.kept = result.is_ok() && !options.in_parts;
-            self.note(result);
+            self.keep_first_failure(result);
         }
-        self.take(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
+        self.consume(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
         Ok(())
     }
 
-    /// Takes what the readers bring, until something ends the recording: true; or the delay is over: false.
-    fn until_the_end(
-        &mut self,
-        opened: &mut Opened,
-        options: &Options,
-        begin: Instant,
-        pause: Pause,
-    ) -> bool {
+    /// Consumes messages and runs rounds until something ends the recording (returns true), or the delay is over (returns false).
+    fn run_until(&mut self, opened: &mut Opened, options: &Options, begin: Instant, pause: Pause) -> bool {
         let duration = if pause == Pause::Delay { options.delay } else { options.duration };
         let end = duration.and_then(|duration| begin.checked_add(duration));
-        let mut checkpoint = 2 * SOON;
+        let mut checkpoint = 2 * MIN_INTERVAL;
         let slowest = match options.low_memory {
-            // Copies of stacks wait in memory for the end of their round.
-            true if options.copies_stacks() => LIGHT_ROUND,
-            true => 2 * LIGHT_ROUND,
-            false => ROUND,
+            // Stack copies wait in memory for the end of their round.
+            true if options.copies_stacks() => LOW_MEMORY_ROUND_INTERVAL,
+            true => 2 * LOW_MEMORY_ROUND_INTERVAL,
+            false => MAX_ROUND_INTERVAL,
         };
         let slowest = match options.mechanisms.contains(Mechanisms::PACE) {
             true => slowest,
-            false => SOON,
+            false => MIN_INTERVAL,
         };
         let mut pace = Pace::new(slowest);
         let mut last_round = Instant::now();
@@ -412,16 +408,16 @@ impl Run<'_> {
                     self.begin_round();
                 }
                 pace.adapt(now - last_round, written);
-                self.readers.set_reader_threshold(pace.waits_until());
+                self.readers.set_reader_threshold(pace.max_waiting_fill());
                 last_round = now;
             }
-            self.tell_reports();
+            self.forward_reports();
             if now >= next_checkpoint {
                 let result = self.consumer.checkpoint();
-                self.note(result);
-                self.look_after_cpus(opened, options);
+                self.keep_first_failure(result);
+                self.follow_cpus(opened, options);
                 upkeep.release_memory(&self.readers);
-                checkpoint = (2 * checkpoint).min(CHECKPOINT);
+                checkpoint = (2 * checkpoint).min(MAX_CHECKPOINT_INTERVAL);
                 next_checkpoint = now + checkpoint;
             }
             let next_round = last_round + interval;
@@ -440,7 +436,7 @@ impl Run<'_> {
                     if let Some(size) = self.consumer.wanted_copy_size()
                         && opened.set_copy_size(size)
                     {
-                        // How fast rings fill up was learned with other copies.
+                        // The pace was learned with another size of copies.
                         pace = Pace::new(slowest);
                     }
                 }
@@ -453,7 +449,7 @@ impl Run<'_> {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Chunk(chunk) => self.take(chunk),
+            Message::Chunk(chunk) => self.consume(chunk),
             Message::Answer(round) => {
                 if let Some((current, left)) = &mut self.round
                     && *current == round
@@ -462,7 +458,7 @@ impl Run<'_> {
                     if *left == 0 {
                         self.round = None;
                         let result = self.consumer.finished_round();
-                        self.note(result);
+                        self.keep_first_failure(result);
                         self.requests.finished_round(self.consumer);
                     }
                 }
@@ -471,9 +467,9 @@ impl Run<'_> {
         }
     }
 
-    fn take(&mut self, mut chunk: Chunk) {
+    fn consume(&mut self, mut chunk: Chunk) {
         if chunk.ring == RingKind::TaskTimes {
-            // What is damaged in this ring is expected to be, and known from the sum of all times.
+            // Damaged records are expected in this ring; their times are known from the total.
             self.task_reports.iter_mut().for_each(|reports| reports.check(&mut chunk.bytes));
             (chunk.ring, chunk.drained) = (RingKind::Sideband, DrainStats::default());
         }
@@ -513,7 +509,7 @@ impl Run<'_> {
         }
     }
 
-    fn note(&mut self, result: io::Result<()>) {
+    fn keep_first_failure(&mut self, result: io::Result<()>) {
         if self.failure.is_none() {
             self.failure = result.err();
         }
@@ -540,7 +536,7 @@ impl Run<'_> {
             let ending = Ending { lost, full_rings, stacks, task_times, exit, watched, switches };
             self.failure = self.consumer.end(&ending).err();
         }
-        self.tell_reports();
+        self.forward_reports();
         self.readers.join();
         let exit =
             self.exit.or_else(|| self.child.as_ref().and_then(|child| child.try_wait().ok().flatten()));
@@ -555,7 +551,7 @@ impl Run<'_> {
         if let Some(error) = error {
             if let Some(child) = self.child.filter(|_| exit.is_none()) {
                 (self.notices)(Notice::CommandGoesOn { because: error.to_string() });
-                // How it ends is not ours to tell any more: our failure wins over its code.
+                // Our failure decides the exit code, so the command's status does not matter.
                 let _ = child.wait();
             }
             return Err(error);

@@ -1,10 +1,10 @@
-//! What happens outside while it records: signals, commands, the ends of processes.
+//! Handles events from outside of the rings: signals, commands, conditions, the ends of processes.
 
 use std::time::Instant;
 
 use host::sys::signals::SIGTERM;
 
-use super::{Pause, Run};
+use super::{Pause, Session};
 use crate::control::Command;
 use crate::control::NO_TICKET;
 use crate::control::OutsideEvent;
@@ -12,18 +12,18 @@ use crate::notice::Notice;
 use crate::open::Opened;
 use crate::options::Options;
 
-/// The next act after an event.
+/// What the session does after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing.
+    /// It continues.
     GoOn,
-    /// Sampling begins, before its delay is over.
+    /// It starts sampling, although the delay is not over.
     Begin,
-    /// The recording ends.
+    /// It ends the recording.
     End,
 }
 
-impl Run<'_> {
+impl Session<'_> {
     pub(super) fn outside(
         &mut self,
         event: OutsideEvent,
@@ -44,7 +44,7 @@ impl Run<'_> {
                 return self.command(command, ticket, opened, options, pause);
             }
             OutsideEvent::Signal(signal) => {
-                // A terminal sends its signals to the command, too; others send them to us alone.
+                // A terminal sends signals to the command, too. A signal from a process (with a sender) comes to us only.
                 if let (Some(_), Some(child)) = (signal.sender, &self.child) {
                     // A command that has just ended needs no signal.
                     let _ = child.send(signal.signal);
@@ -82,7 +82,7 @@ impl Run<'_> {
                 opened.resume();
                 Next::GoOn
             }
-            // Before its time, nothing is enabled yet.
+            // During the delay nothing is enabled yet.
             Command::Disable if pause == Pause::Delay => Next::GoOn,
             Command::Disable => {
                 opened.pause();
@@ -115,8 +115,8 @@ impl Run<'_> {
         }
     }
 
-    /// Says what became of files, to the user and to those who asked.
-    pub(super) fn tell_reports(&mut self) {
+    /// Forwards the consumer's notices to the user, and its reports of files to the user and to the senders of commands.
+    pub(super) fn forward_reports(&mut self) {
         for notice in self.consumer.take_notices() {
             (self.notices)(notice);
         }
@@ -130,7 +130,7 @@ impl Run<'_> {
         }
     }
 
-    /// Begins a round, where it is time or something waits for it; says whether it has.
+    /// Returns true if it is time for a round at `next`, or a request waits for one and none is running.
     pub(super) fn round_is_due(&self, now: Instant, next: Instant) -> bool {
         now >= next || (self.requests.want_round() && self.round.is_none())
     }

@@ -1,28 +1,28 @@
-//! How fast rounds follow each other.
+//! Chooses the interval between rounds from how fast the rings fill.
 
 use std::time::Duration;
 
-/// The time to the first round; the times grow from there. It shows whether the stacks fit their copies.
-const FIRST: Duration = Duration::from_millis(2);
+/// Time to the first round, from which intervals grow. The first round shows whether stacks fit into their copies.
+const FIRST_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The shortest interval between rounds once they have grown that far, also while the consumer is in haste.
-pub(crate) const SOON: Duration = Duration::from_millis(10);
+/// Shortest interval between rounds once intervals have grown that far; also the interval while the consumer waits for a round.
+pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A round comes when its fullest ring will take so much longer to be full: who empties it may be late.
-const LEFT: Duration = Duration::from_millis(36);
-/// The fill of its fullest ring, of 1, at which a round comes at the latest.
-const MOST_FILL: f64 = 0.4;
-/// The fill before which no round comes, where a ring is full so soon.
-const LEAST_FILL: f64 = 0.15;
+/// A round begins when the fullest ring would need this much longer to be full, as the thread that drains it may be late.
+const MARGIN: Duration = Duration::from_millis(36);
+/// Fill of the fullest ring, from 0 to 1, at which a round begins at the latest.
+const MAX_FILL: f64 = 0.4;
+/// Fill of the fullest ring, from 0 to 1, before which no round begins, however fast the ring fills.
+const MIN_FILL: f64 = 0.15;
 
-/// A ring that is no fuller than this can wait for the next round, whatever its pace is.
-const LITTLE_FILL: f64 = 0.25;
-/// The fill beyond the expected one up to which a ring can wait. Readers look at each quarter that was written: one that is left then
-/// is less than three quarters full at the next look.
-const MORE_THAN_EXPECTED: f64 = 0.05;
+/// A ring that is no fuller than this (from 0 to 1) waits for the next round, whatever the pace.
+const ALWAYS_WAITING_FILL: f64 = 0.25;
+/// Fill above the expected one up to which a ring waits for the next round. Readers check a ring after each quarter that was written:
+/// a ring that waits is less than three quarters full at the next check.
+const EXPECTED_FILL_MARGIN: f64 = 0.05;
 
-/// The time between rounds. Each costs as much as ten samples, so that there should be few; samples are seen to where they lie,
-/// in the ring, which must not be full before.
+/// The interval between rounds. A round costs as much as ten samples, so there should be few; but samples are unwound in their rings
+/// only in rounds, and a ring must not be full before its round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     time: Duration,
@@ -32,29 +32,29 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Begins fast, and gets no slower than `slowest`.
+    /// Starts with a short interval, which grows up to `slowest`.
     pub(crate) fn new(slowest: Duration) -> Self {
-        Self { time: FIRST, slowest, expected: 0.0 }
+        Self { time: FIRST_INTERVAL, slowest, expected: 0.0 }
     }
 
-    /// The time to the next round.
-    pub(crate) fn time(&self, in_haste: bool) -> Duration {
-        if in_haste { self.time.min(SOON) } else { self.time }
+    /// Returns the interval to the next round, at most [`MIN_INTERVAL`] if the consumer waits for it.
+    pub(crate) fn time(&self, wanted_soon: bool) -> Duration {
+        if wanted_soon { self.time.min(MIN_INTERVAL) } else { self.time }
     }
 
-    /// Returns the share of a ring, from 0 to 1, that may be full before it is emptied early.
-    pub(crate) fn waits_until(&self) -> f64 {
-        (self.expected + MORE_THAN_EXPECTED).max(LITTLE_FILL)
+    /// Returns the fill of a ring, from 0 to 1, above which it is drained before the next round.
+    pub(crate) fn max_waiting_fill(&self) -> f64 {
+        (self.expected + EXPECTED_FILL_MARGIN).max(ALWAYS_WAITING_FILL)
     }
 
-    /// A round began, `elapsed` after the one before; in between, the ring with the most records was `written` so many times full.
+    /// Adapts to a round that begins `elapsed` after the previous one. `written`: how many times the busiest ring was filled in between.
     pub(crate) fn adapt(&mut self, elapsed: Duration, written: f64) {
         let full = elapsed.as_secs_f64() / written;
-        let wanted = (full - LEFT.as_secs_f64()).min(MOST_FILL * full).max(LEAST_FILL * full);
+        let wanted = (full - MARGIN.as_secs_f64()).min(MAX_FILL * full).max(MIN_FILL * full);
         let wanted = Duration::try_from_secs_f64(wanted).unwrap_or(self.slowest);
         let time = (2 * self.time).min(wanted).min(self.slowest);
         self.expected = time.as_secs_f64() / full;
-        self.time = time.max((2 * self.time).min(SOON));
+        self.time = time.max((2 * self.time).min(MIN_INTERVAL));
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
             pace.adapt(pace.time(false), 0.0);
         }
         assert_eq!(times, [(2, 2), (4, 4), (8, 8), (16, 10), (32, 10), (64, 10), (100, 10)]);
-        assert_eq!(pace.waits_until(), LITTLE_FILL);
+        assert_eq!(pace.max_waiting_fill(), ALWAYS_WAITING_FILL);
     }
 
     #[test]
@@ -84,14 +84,14 @@ mod tests {
                 let time = pace.time(false);
                 pace.adapt(time, time.as_secs_f64() * 1000.0 / f64::from(milliseconds));
             }
-            (pace.time(false).as_micros(), (100.0 * pace.waits_until()).round())
+            (pace.time(false).as_micros(), (100.0 * pace.max_waiting_fill()).round())
         };
         assert_eq!(pace_where_full_after(10_000), (100_000, 25.0));
         assert_eq!(pace_where_full_after(400), (100_000, 30.0));
         assert_eq!(pace_where_full_after(200), (80_000, 45.0));
         assert_eq!(pace_where_full_after(65), (26_000, 45.0));
         assert_eq!(pace_where_full_after(56), (20_000, 41.0));
-        assert_eq!(pace_where_full_after(44), (SOON.as_micros(), 25.0));
-        assert_eq!(pace_where_full_after(20), (SOON.as_micros(), 25.0), "no faster than that");
+        assert_eq!(pace_where_full_after(44), (MIN_INTERVAL.as_micros(), 25.0));
+        assert_eq!(pace_where_full_after(20), (MIN_INTERVAL.as_micros(), 25.0), "no faster than that");
     }
 }

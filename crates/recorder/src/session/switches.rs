@@ -1,32 +1,33 @@
-//! What a running recording does beside its rings to see where threads wait.
+//! Watches switches and blocked threads while recording, to see where threads wait.
 
 use std::time::Instant;
 
 use perfdata::sections::WatchedTime;
 
-use super::Run;
+use super::Session;
 use crate::consumer::DrainStats;
 use crate::consumer::{Chunk, RingKind, SwitchUpdate};
 use crate::notice::Notice;
 use crate::open::Opened;
 use crate::waits::{OutsideReader, SwitchSampler};
 
-impl Run<'_> {
-    /// Tells the consumer from when on switches are watched; returns that.
+impl Session<'_> {
+    /// Reports to the consumer that switches are watched from now on. Returns `watched`.
     pub(super) fn begin_watching(&mut self, watched: Option<WatchedTime>) -> Option<WatchedTime> {
         let news: Vec<SwitchUpdate> = watched.map(SwitchUpdate::Watched).into_iter().collect();
         self.consumer.update_switches(&news);
         watched
     }
 
-    /// Does what is due `now` to see where threads wait, and tells the consumer of it.
+    /// Does the work that is due at `now`: pauses or resumes the recording of switches, reads blocked threads, and reports updates to
+    /// the consumer.
     pub(super) fn watch_switches(&mut self, now: Instant, opened: &mut Opened) {
         self.sample_switches(now, opened);
         self.read_outside(now);
-        self.tell_of_switches();
+        self.forward_switch_updates();
     }
 
-    /// Holds switches back where they are too many, or lets them go on.
+    /// Pauses the recording of switches if there are too many, or resumes it.
     fn sample_switches(&mut self, now: Instant, opened: &mut Opened) {
         let Some(switches) = &mut self.switches else { return };
         let was_whole = switches.is_whole();
@@ -35,13 +36,13 @@ impl Run<'_> {
             (self.notices)(Notice::SwitchesSampled);
         }
         if is_to_be_fetched && self.round.is_none() {
-            // How many there were in the window decides on the next.
+            // The number of switches in this window decides on the next one.
             self.begin_round();
         }
     }
 
-    /// Tells the consumer what became known of switches.
-    fn tell_of_switches(&mut self) {
+    /// Reports updates about switches to the consumer.
+    fn forward_switch_updates(&mut self) {
         let mut news = self.switches.as_mut().map(SwitchSampler::take_updates).unwrap_or_default();
         news.extend(self.outside.iter_mut().flat_map(OutsideReader::take_updates));
         if !news.is_empty() {
@@ -49,7 +50,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes what is read of blocked threads.
+    /// Reads the stacks of blocked threads and sends them to the consumer as samples.
     fn read_outside(&mut self, now: Instant) {
         let Some(outside) = &mut self.outside else { return };
         let bytes = outside.look(now);
@@ -57,7 +58,7 @@ impl Run<'_> {
             (self.notices)(Notice::StacksRefused { ptrace_scope: host::sysctl::ptrace_scope() });
         }
         if !bytes.is_empty() {
-            self.take(Chunk { ring: RingKind::Samples, bytes, drained: DrainStats::default() });
+            self.consume(Chunk { ring: RingKind::Samples, bytes, drained: DrainStats::default() });
         }
     }
 }

@@ -1,19 +1,19 @@
-//! What a recording that may run for days does from time to time.
+//! Regular work of recordings that run for days: releasing memory, and following CPUs that go offline and come back.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use host::sys::memory;
 
-use super::Run;
+use super::Session;
 use crate::open::Opened;
 use crate::options::Options;
 use crate::ring::Readers;
 
-/// The interval at which memory is given back.
-const BETWEEN_RELEASES: Duration = Duration::from_secs(10);
+/// Interval between releases of unused memory.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Gives memory back that is not needed any more, where the recording stays open.
+/// Releases unused memory regularly, if the recording is one that stays open.
 pub(super) struct Upkeep {
     stays_open: bool,
     released: Instant,
@@ -24,9 +24,9 @@ impl Upkeep {
         Self { stays_open: options.low_memory || options.in_parts, released: Instant::now() }
     }
 
-    /// Gives back what is free, now and then.
+    /// Releases unused memory to the system, if the last release is long enough ago.
     pub(super) fn release_memory(&mut self, readers: &Readers) {
-        if self.stays_open && self.released.elapsed() >= BETWEEN_RELEASES {
+        if self.stays_open && self.released.elapsed() >= RELEASE_INTERVAL {
             self.released = Instant::now();
             readers.release_unused();
             memory::release_freed();
@@ -34,9 +34,9 @@ impl Upkeep {
     }
 }
 
-impl Run<'_> {
-    /// CPUs that came or came back are recorded from now on.
-    pub(super) fn look_after_cpus(&mut self, opened: &mut Opened, options: &Options) {
+impl Session<'_> {
+    /// Starts to record CPUs that came online.
+    pub(super) fn follow_cpus(&mut self, opened: &mut Opened, options: &Options) {
         let change = opened.look_after_cpus(options, self.notices);
         self.numbers.learn(change.numbers);
         for pair in change.rings {

@@ -15,7 +15,7 @@ use super::blocks::Block;
 use super::state::SidebandState;
 use crate::consumer::{Dump, DumpFailure, DumpReport};
 use crate::error::{Errno, Error};
-use crate::output::{BuildIds, Description, MODE};
+use crate::output::{BuildIds, Description, FILE_MODE};
 use crate::unwind::StackTotals;
 
 /// The end is waited for so long before a signal may end us.
@@ -156,7 +156,7 @@ impl Snapshot {
         description: &Description,
         completion: &mut dyn FileCompletion,
     ) -> io::Result<Dump> {
-        let mut output = description.begin_file(series.create(MODE)?)?;
+        let mut output = description.create_file(series.create(FILE_MODE)?)?;
         let before = self.state.to_records();
         let writer = output.records();
         writer.append(&before)?;
@@ -165,9 +165,9 @@ impl Snapshot {
 
         let mut build_ids = BuildIds::default();
         if let Some(layout) = &description.layout {
-            build_ids.note_all(&before, layout);
+            build_ids.add_all(&before, layout);
             let sideband = self.blocks.iter().flat_map(|block| block.sideband().flatten());
-            sideband.for_each(|record| build_ids.note_all(record, layout));
+            sideband.for_each(|record| build_ids.add_all(record, layout));
         }
         let times = self.blocks.iter().filter_map(|block| block.sample_times());
         let times = times.reduce(|(first, last), (begin, end)| (first.min(begin), last.max(end)));

@@ -26,7 +26,7 @@ use model::{Loss, Name, Timestamp};
 use crate::consumer::{Chunk, Consumer, Dump, DumpReport, Ending, Recording, RecordingSink};
 use crate::notice::Notice;
 use crate::options::ExitCondition;
-use crate::output::{Description, MODE};
+use crate::output::{Description, FILE_MODE};
 use crate::processes::ProcessTable;
 use crate::records::each;
 use crate::unwind::StackTotals;
@@ -227,7 +227,7 @@ impl RecordingSink for WindowConsumer {
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
         let layout = description.layout.clone().ok_or(io::ErrorKind::Unsupported)?;
         // A folder that cannot be written to, or a full disk, shows before the command is started.
-        description.begin_file(series.create(MODE)?)?;
+        description.create_file(series.create(FILE_MODE)?)?;
         let completion = std::mem::replace(&mut self.completion, Box::new(NothingToAdd));
         self.running = Some(Running {
             state: SidebandState::new(layout),

@@ -23,7 +23,7 @@ use crate::consumer::{
 };
 use crate::error::Errno;
 use crate::notice::Notice;
-use crate::output::{BuildIds, Description, Exchange, MODE, Output, WriteBehind};
+use crate::output::{BuildIds, Description, Exchange, FILE_MODE, Output, WriteBehind};
 use crate::processes::ProcessTable;
 use crate::unwind::StackTotals;
 
@@ -186,7 +186,7 @@ impl SeriesConsumer {
     /// For how long the buffer before the destination was full, because that took nothing.
     pub fn blocked_time(&self) -> Duration {
         match self.running.as_ref().map(|running| &running.writer) {
-            Some(Writer::Behind(writer)) => writer.waited(),
+            Some(Writer::Behind(writer)) => writer.blocked_time(),
             _ => Duration::ZERO,
         }
     }
@@ -241,9 +241,9 @@ impl Running {
             let begin = || {
                 let before = state.to_records();
                 if let Some(layout) = &description.layout {
-                    lock(&next_build_ids).note_all(&before, layout);
+                    lock(&next_build_ids).add_all(&before, layout);
                 }
-                let mut next = description.begin_file(series.create(MODE)?)?;
+                let mut next = description.create_file(series.create(FILE_MODE)?)?;
                 next.records().append(&before)?;
                 next.records().finished_init()?;
                 next.records().checkpoint()?;
@@ -310,7 +310,7 @@ impl Running {
                 }
             } else if chunk.ring != RingKind::Samples {
                 self.processes.apply(&raw, layout);
-                lock(&self.contents.build_ids).note(&raw, layout);
+                lock(&self.contents.build_ids).add_record(&raw, layout);
                 self.state.push(record);
             }
         }
@@ -323,7 +323,7 @@ impl RecordingSink for SeriesConsumer {
         let description =
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
         let layout = description.layout.clone().ok_or(io::ErrorKind::Unsupported)?;
-        let output = description.begin_file(lock(&self.series).create(MODE)?)?;
+        let output = description.create_file(lock(&self.series).create(FILE_MODE)?)?;
         self.running = Some(Running {
             description,
             writer: Writer::AtOnce(output),
