@@ -1,4 +1,4 @@
-//! The newest records, in blocks of which the oldest go when there are too many.
+//! The newest records of a window, in blocks. The oldest block is dropped when the window is too large or too long.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,40 +12,40 @@ use rustc_hash::FxBuildHasher;
 use crate::records::u32_at;
 use crate::unwind::StackTotals;
 
-/// The limits of what is kept of a recording: the newest records, as long as they fit into both.
+/// The limits of a window: the newest records are kept that fit into both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// So long back.
+    /// Maximum age of records; `None` for any.
     pub time: Option<Duration>,
-    /// So many bytes of records.
+    /// Maximum memory of records, in bytes.
     pub bytes: u64,
 }
 
-/// Bytes of a block at most, where the window is large.
-const BLOCK: usize = 256 << 10;
-/// And at least, where it is small: the largest record is 64 KiB.
-const SMALLEST_BLOCK: usize = 64 << 10;
-/// A window has so many blocks at least, so that it is no longer than promised by more than this part.
-const BLOCKS: u32 = 64;
+/// Size of a block in bytes, if the window is large.
+const MAX_BLOCK_BYTES: usize = 256 << 10;
+/// Size of a block in bytes, if the window is small: the largest record is 64 KiB.
+const MIN_BLOCK_BYTES: usize = 64 << 10;
+/// Minimum number of blocks of a window: it is longer than its limit in time by at most one of this many parts.
+const MIN_BLOCKS: u32 = 64;
 /// Bytes of `struct perf_event_header`.
-const HEADER_SIZE: usize = 8;
-/// Blocks that are kept to be filled again.
-const SPARE: usize = 2;
+const HEADER_BYTES: usize = 8;
+/// Maximum number of dropped blocks whose memory is kept for reuse.
+const MAX_SPARE_BLOCKS: usize = 2;
 
-/// Records in the order in which they came.
+/// Records in the order in which they arrived.
 #[derive(Clone, Default)]
 pub(super) struct Block {
     bytes: Vec<u8>,
-    /// The number of bytes when each round was finished.
+    /// The offset in `bytes` at which each round was finished.
     rounds: Vec<usize>,
-    /// The offsets of the records that are no samples.
+    /// The offsets in `bytes` of the records that are no samples.
     sideband: Vec<usize>,
-    /// The times of the oldest and the newest record.
+    /// The times of the oldest and the newest record, in nanoseconds.
     times: Option<(u64, u64)>,
-    /// The times of the first and the last sample.
+    /// The times of the first and the last sample, in nanoseconds.
     sample_times: Option<(u64, u64)>,
     samples: u64,
-    /// The totals of stacks when the block was full, since the recording began.
+    /// The totals of stacks since the recording began, when the block was closed.
     stacks: StackTotals,
 }
 
@@ -61,7 +61,7 @@ impl Block {
         self.bytes.extend_from_slice(record);
     }
 
-    /// Records that are no samples, and `None` where a round was finished, in the order in which they came.
+    /// Iterates over the records that are no samples, with `None` where a round was finished.
     pub(super) fn sideband(&self) -> impl Iterator<Item = Option<&[u8]>> {
         let mut rounds = self.rounds.iter().copied().peekable();
         let mut records = self.sideband.iter().copied().peekable();
@@ -80,7 +80,7 @@ impl Block {
         })
     }
 
-    /// Appends the records to a file, and says where rounds were finished.
+    /// Appends the records and the ends of rounds to a file.
     pub(super) fn write_to(&self, writer: &mut dyn RecordWriter) -> std::io::Result<()> {
         let mut begin = 0;
         for &end in &self.rounds {
@@ -99,7 +99,7 @@ impl Block {
         self.sample_times
     }
 
-    /// Memory that it takes.
+    /// Returns the memory of the block in bytes.
     fn size(&self) -> u64 {
         let words = self.rounds.capacity() + self.sideband.capacity();
         (self.bytes.capacity() + words * size_of::<usize>() + size_of::<Self>()) as u64
@@ -114,31 +114,32 @@ fn extended(times: Option<(u64, u64)>, time: Option<u64>) -> Option<(u64, u64)> 
     }
 }
 
-/// The blocks of a window. They are shared with files that are being written while newer ones come.
+/// The blocks of a window. Full blocks are shared with snapshots that are being written.
 pub(super) struct Blocks {
     window: Window,
     block_bytes: usize,
-    /// Nanoseconds that a block may span.
+    /// Longest time that a block may span, in nanoseconds.
     span: u64,
     full: VecDeque<Arc<Block>>,
-    /// Memory of `full`.
+    /// Memory of `full`, in bytes.
     bytes: u64,
     open: Block,
     newest: u64,
-    /// Memory of blocks that went.
+    /// Memory of dropped blocks, for reuse.
     spare: Vec<Vec<u8>>,
-    /// The totals of stacks since the recording began, when the oldest block that is kept began.
+    /// The totals of stacks since the recording began.
     stacks: StackTotals,
+    /// The same, when the oldest kept block began.
     stacks_before: StackTotals,
-    /// True if the last block that went was not older than the window is long, and went for want of room.
-    is_cut: bool,
+    /// True if the last dropped block was within the window's time, and was dropped because of the limit in bytes.
+    is_cut_by_bytes: bool,
 }
 
 impl Blocks {
     pub(super) fn new(window: Window) -> Self {
-        let part = usize::try_from(window.bytes / u64::from(BLOCKS)).unwrap_or(BLOCK);
-        let block_bytes = part.clamp(SMALLEST_BLOCK, BLOCK);
-        let span = window.time.map_or(u64::MAX, |time| nanoseconds(time / BLOCKS));
+        let part = usize::try_from(window.bytes / u64::from(MIN_BLOCKS)).unwrap_or(MAX_BLOCK_BYTES);
+        let block_bytes = part.clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
+        let span = window.time.map_or(u64::MAX, |time| nanoseconds(time / MIN_BLOCKS));
         Self {
             window,
             block_bytes,
@@ -150,11 +151,11 @@ impl Blocks {
             spare: Vec::new(),
             stacks: StackTotals::default(),
             stacks_before: StackTotals::default(),
-            is_cut: false,
+            is_cut_by_bytes: false,
         }
     }
 
-    /// Takes whole records of one ring.
+    /// Appends whole records of one ring.
     pub(super) fn push(&mut self, mut records: &[u8], layout: &RecordLayout) {
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             let (record, rest) = records.split_at_checked(size).unwrap_or((records, &[]));
@@ -177,22 +178,22 @@ impl Blocks {
         }
     }
 
-    /// Every ring has been emptied since the last call.
+    /// Marks the end of a round: every ring has been drained since the last call.
     pub(super) fn finish_round(&mut self) {
         let end = self.open.bytes.len();
-        // Of rounds without records between them the last two say all that there is to say.
+        // Two ends of rounds without records between them are enough for a reader to order all records before them.
         match self.open.rounds.as_slice() {
             [.., before, last] if (*before, *last) == (end, end) => {}
             _ => self.open.rounds.push(end),
         }
     }
 
-    /// Notes the totals of stacks since the recording began.
+    /// Replaces the totals of stacks since the recording began.
     pub(super) fn set_stack_totals(&mut self, stacks: &StackTotals) {
         self.stacks = *stacks;
     }
 
-    /// Returns the totals of the stacks that are kept.
+    /// Returns the totals of the stacks that are in the window.
     pub(super) fn stacks(&self) -> StackTotals {
         self.stacks.since(&self.stacks_before)
     }
@@ -203,7 +204,7 @@ impl Blocks {
             return;
         }
         block.stacks = self.stacks;
-        // One that was closed for its age, in a window of little that happens, would hold mostly nothing.
+        // A block that was closed for its age may be mostly empty.
         if block.bytes.len() < block.bytes.capacity() / 2 {
             block.bytes.shrink_to_fit();
         }
@@ -211,20 +212,20 @@ impl Blocks {
         self.full.push_back(Arc::new(block));
     }
 
-    /// The time of the newest record.
+    /// Returns the time of the newest record.
     pub(super) fn newest(&self) -> Timestamp {
         Timestamp(self.newest)
     }
 
-    /// The time of the oldest record, but for those that came late; 0 where it is not known.
+    /// Returns the time of the oldest record of the oldest block; 0 if that has no times.
     pub(super) fn oldest(&self) -> Timestamp {
         let front = self.full.front().map_or(&self.open, |block| block);
         Timestamp(front.times.map_or(0, |(first, _)| first))
     }
 
-    /// Gives the oldest block that has no room any more, or is too old at `now` (on the clock of the records). To be given
-    /// back when it has been read.
-    pub(super) fn next_too_old(&mut self, now: u64) -> Option<Arc<Block>> {
+    /// Removes and returns the oldest block, if it is too old at `now` (on the clock of the records) or the window is too large. Pass it
+    /// to [`Self::recycle`] when it has been read.
+    pub(super) fn pop_expired(&mut self, now: u64) -> Option<Arc<Block>> {
         let limit = self.window.time.map(|time| now.saturating_sub(nanoseconds(time)));
         let is_old = |block: &Block| {
             let (Some(limit), Some((_, last))) = (limit, block.times) else { return false };
@@ -239,16 +240,18 @@ impl Blocks {
         if !is_old && has_room {
             return None;
         }
-        self.is_cut = !is_old && self.window.time.is_some();
+        self.is_cut_by_bytes = !is_old && self.window.time.is_some();
         let block = self.full.pop_front()?;
         self.bytes = self.bytes.saturating_sub(block.size());
         self.stacks_before = block.stacks;
         Some(block)
     }
 
-    /// Takes back the memory of a block.
+    /// Keeps the memory of a block for reuse.
     pub(super) fn recycle(&mut self, block: Arc<Block>) {
-        let Some(block) = Arc::into_inner(block).filter(|_| self.spare.len() < SPARE) else { return };
+        let Some(block) = Arc::into_inner(block).filter(|_| self.spare.len() < MAX_SPARE_BLOCKS) else {
+            return;
+        };
         let mut bytes = block.bytes;
         if bytes.capacity() >= self.block_bytes {
             bytes.clear();
@@ -256,20 +259,20 @@ impl Blocks {
         }
     }
 
-    /// Returns true if there was no room for the whole time of the window.
+    /// Returns true if the limit in bytes has dropped records within the window's time.
     pub(super) fn is_short(&self) -> bool {
-        self.is_cut
+        self.is_cut_by_bytes
     }
 
-    /// Processes that records which are no samples name.
+    /// Returns the processes that kept sideband records name.
     pub(super) fn pids(&self) -> HashSet<Pid, FxBuildHasher> {
         let records = self.full.iter().map(|block| &**block).chain([&self.open]);
         let records = records.flat_map(|block| block.sideband().flatten());
-        // In all records that tell of a process, its number comes first.
-        records.filter_map(|record| u32_at(record, HEADER_SIZE)).map(|pid| Pid(pid.cast_signed())).collect()
+        // In all records about a process, its pid is the first field.
+        records.filter_map(|record| u32_at(record, HEADER_BYTES)).map(|pid| Pid(pid.cast_signed())).collect()
     }
 
-    /// Returns all blocks, for a file.
+    /// Closes the open block and returns all blocks, to be written to a file.
     pub(super) fn snapshot(&mut self) -> Vec<Arc<Block>> {
         self.close();
         self.full.iter().cloned().collect()
@@ -303,7 +306,7 @@ mod tests {
         for time in times {
             blocks.push(&sample(time), &layout());
             blocks.finish_round();
-            while let Some(block) = blocks.next_too_old(time) {
+            while let Some(block) = blocks.pop_expired(time) {
                 blocks.recycle(block);
             }
             most = most.max(blocks.bytes + blocks.open.size());

@@ -1,4 +1,4 @@
-//! Writing what is kept into a file, on a thread of its own, while the recording goes on.
+//! Writes snapshots of a window to files, on a thread of its own, while the recording goes on.
 
 use std::fs::File;
 use std::io;
@@ -18,22 +18,22 @@ use crate::error::{Errno, Error};
 use crate::output::{BuildIds, Description, FILE_MODE};
 use crate::unwind::StackTotals;
 
-/// The end is waited for so long before a signal may end us.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// A file is to be there a second after it was asked for. One that takes longer to complete gets its name before it is complete.
-const COMPLETED_WITHIN: Duration = Duration::from_millis(750);
-/// For so much longer it may be completed: the next file waits for that.
-const COMPLETED_LATE: Duration = Duration::from_secs(4);
-/// The same for the last file, for which nothing else has to wait.
-pub(super) const LAST_COMPLETED_WITHIN: Duration = Duration::from_secs(30);
+/// After waiting this long for the end of writing, signals may end the process.
+const UNINTERRUPTED_WAIT: Duration = Duration::from_secs(1);
+/// Time from the request within which a file is run_completion before it gets its name: a file should be there within a second.
+const COMPLETION_TIME: Duration = Duration::from_millis(750);
+/// Further time within which a file is run_completion after it got its name. The next file waits for that.
+const LATE_COMPLETION_TIME: Duration = Duration::from_secs(4);
+/// Time within which the file at the end is run_completion. No other file waits for it.
+pub(super) const LAST_COMPLETION_TIME: Duration = Duration::from_secs(30);
 
-/// Adds to the files of a series what cannot be found any more when they are read.
+/// Adds to the files of a series what will not be found any more when they are read.
 pub trait FileCompletion: Send {
-    /// Appends to `file`, which is a whole recording and stays one, at once, and returns the number of bytes. Calls `when_late` if
-    /// it has not done so at the first time, and gives up at the second one.
+    /// Appends to `file` and returns the number of bytes. The file is a whole recording before and after. Calls `when_late` if it
+    /// has not appended by the first of `times`, and gives up at the second.
     ///
     /// # Errors
-    /// In words, why what it adds is not in the file, which is as it was then.
+    /// Why it appended nothing, in words. The file is unchanged then.
     fn complete(
         &mut self,
         file: &File,
@@ -42,7 +42,7 @@ pub trait FileCompletion: Send {
     ) -> Result<u64, String>;
 }
 
-/// Adds nothing to any file.
+/// A completion that adds nothing.
 pub(super) struct NothingToAdd;
 
 impl FileCompletion for NothingToAdd {
@@ -51,74 +51,74 @@ impl FileCompletion for NothingToAdd {
     }
 }
 
-/// All that a file says, as it was at one moment. What is large is shared with the recording.
+/// The contents of a file at one moment. Blocks and mappings are shared with the recording, not copied.
 pub(super) struct Snapshot {
     pub(super) tickets: Vec<u64>,
-    /// `20261122T230113`
+    /// The local time for the file's name, such as `20261122T230113`.
     pub(super) stamp: String,
     pub(super) state: SidebandState,
     pub(super) blocks: Vec<Arc<Block>>,
     pub(super) stacks: Option<StackTotals>,
     pub(super) processes: Vec<(u32, Vec<u8>)>,
     pub(super) is_short: bool,
-    pub(super) asked: Instant,
+    pub(super) requested_at: Instant,
     /// True for the file at the end of the recording.
     pub(super) is_last: bool,
 }
 
-/// The thread that writes snapshots, one after the other.
+/// The handle of the thread that writes snapshots, one at a time.
 pub(super) struct DumpThread {
     snapshots: Sender<Box<Snapshot>>,
     reports: Receiver<DumpReport>,
-    /// One is being written.
+    /// True if a snapshot is being written, or its take_report was not taken.
     busy: bool,
 }
 
 impl DumpThread {
-    /// Starts it, for files of `series`.
+    /// Starts the thread, which writes files of `series`.
     pub(super) fn start(
         series: FileSeries,
         description: Description,
         completion: Box<dyn FileCompletion>,
     ) -> Result<Self, Error> {
-        let (snapshots, its_snapshots) = bounded(1);
-        let (its_reports, reports) = unbounded();
-        // It ends with the channel, and is not waited for: what it writes to may never take anything again.
+        let (snapshots, receiver) = bounded(1);
+        let (report_sender, reports) = unbounded();
+        // The thread ends when the channel is closed. It is not waited for, because its file system may block for ever.
         std::thread::Builder::new()
             .name("dumps".to_owned())
-            .spawn(move || work(series, &description, completion, &its_snapshots, &its_reports))
+            .spawn(move || write_snapshots(series, &description, completion, &receiver, &report_sender))
             .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
         Ok(Self { snapshots, reports, busy: false })
     }
 
-    /// Returns true if a file is being written, so that no snapshot is taken.
+    /// Returns true if a file is being written, so that the next one has to wait.
     pub(super) fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// Lets it write; not while it is busy.
+    /// Has the thread write a snapshot. Must not be called while it is busy.
     pub(super) fn write(&mut self, snapshot: Snapshot) {
         self.busy = self.snapshots.try_send(Box::new(snapshot)).is_ok();
     }
 
-    /// Takes the report about a file, if one is finished.
-    pub(super) fn report(&mut self) -> Option<DumpReport> {
-        let report = self.reports.try_recv().ok()?;
+    /// Takes the take_report of a finished file, if there is one.
+    pub(super) fn take_report(&mut self) -> Option<DumpReport> {
+        let take_report = self.reports.try_recv().ok()?;
         self.busy = false;
-        Some(report)
+        Some(take_report)
     }
 
-    /// Waits for the file that is being written.
+    /// Waits for the file that is being written and takes its take_report; `None` if there is none.
     pub(super) fn wait(&mut self) -> Option<DumpReport> {
         if !self.busy {
             return None;
         }
         self.busy = false;
-        match self.reports.recv_timeout(PATIENCE) {
-            Ok(report) => Some(report),
+        match self.reports.recv_timeout(UNINTERRUPTED_WAIT) {
+            Ok(take_report) => Some(take_report),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
-                // What it takes now is up to the disk. Who does not want to wait does without this file.
+                // The disk decides how long this takes. A user who does not want to wait can end the process, and has no file.
                 let _endable = InterruptibleGuard::acquire();
                 self.reports.recv().ok()
             }
@@ -126,7 +126,7 @@ impl DumpThread {
     }
 }
 
-fn work(
+fn write_snapshots(
     mut series: FileSeries,
     description: &Description,
     mut completion: Box<dyn FileCompletion>,
@@ -134,15 +134,15 @@ fn work(
     reports: &Sender<DumpReport>,
 ) {
     for mut snapshot in snapshots {
-        // It takes a fraction of a second of CPU time, and a busy machine is when files are asked for.
-        let urgent = PriorityGuard::acquire();
+        // Writing needs a fraction of a second of CPU time, and files are requested when the machine is busy.
+        let priority = PriorityGuard::acquire();
         let outcome = snapshot.write(&mut series, description, &mut *completion).map_err(|error| {
             DumpFailure { path: series.path().to_owned(), kind: error.kind(), why: Errno(&error).to_string() }
         });
         let tickets = snapshot.tickets.clone();
-        // What it shares with the recording goes first: the bound of memory holds again when the next may come.
+        // Drops the shared blocks before the take_report, so that the limit of memory holds again when the next snapshot may come.
         drop(snapshot);
-        drop(urgent);
+        drop(priority);
         if reports.send(DumpReport { tickets, outcome }).is_err() {
             return;
         }
@@ -179,23 +179,23 @@ impl Snapshot {
         let file: &mut NewFile = output.file().ok_or(io::ErrorKind::Unsupported)?;
         let now = Instant::now();
         let limits = match self.is_last {
-            true => (now + LAST_COMPLETED_WITHIN, now + LAST_COMPLETED_WITHIN),
+            true => (now + LAST_COMPLETION_TIME, now + LAST_COMPLETION_TIME),
             false => {
-                let soon = (self.asked + COMPLETED_WITHIN).max(now);
-                (soon, soon + COMPLETED_LATE)
+                let soon = (self.requested_at + COMPLETION_TIME).max(now);
+                (soon, soon + LATE_COMPLETION_TIME)
             }
         };
         let samples = self.blocks.iter().map(|block| block.samples()).sum();
-        // What they share with the recording is written: its memory goes back within its bound.
+        // The shared blocks are written: drops them, so that the limit of memory holds again.
         self.blocks.clear();
         let (opened, mut named) = (file.file().try_clone()?, None);
         let mut name = || named = Some(series.name(file, &self.stamp));
-        let (added, incomplete) = completed(completion, &opened, limits, &mut name);
+        let (added, incomplete) = run_completion(completion, &opened, limits, &mut name);
         let path = match named {
             Some(named) => named,
             None => series.name(file, &self.stamp),
         }?;
-        let took = self.asked.elapsed();
+        let took = self.requested_at.elapsed();
         let not_removed = series.remove_oldest().err().map(|error| error.to_string());
         Ok(Dump {
             path,
@@ -211,8 +211,8 @@ impl Snapshot {
     }
 }
 
-/// Completes a file; returns how many bytes that added, and why not more.
-pub(super) fn completed(
+/// Completes a file; returns how many bytes were added, or 0 and why.
+pub(super) fn run_completion(
     completion: &mut dyn FileCompletion,
     file: &File,
     times: (Instant, Instant),

@@ -1,4 +1,4 @@
-//! The mappings that an address space has, as the records that made them.
+//! The mappings of an address space, each with the record that made it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use model::Pid;
 
 use super::state::append_mapping;
 
-/// As many as a process may have (`vm.max_map_count`). The kernel does not tell of what is unmapped, so there can be more.
-const MOST: usize = 65_530;
+/// Maximum number of mappings that are kept: as many as a process can have (`vm.max_map_count`). The kernel does not report unmapping,
+/// so without a limit they would grow.
+const MAX_MAPPINGS: usize = 65_530;
 
-/// Mappings that do not overlap, by their first address.
+/// Mappings that do not overlap, by their start address.
 #[derive(Clone, Default)]
 pub(super) struct Mappings {
     by_start: BTreeMap<u64, Mapping>,
@@ -19,16 +20,17 @@ pub(super) struct Mappings {
 
 #[derive(Clone)]
 struct Mapping {
-    /// The address behind it.
+    /// The first address after the mapping.
     end: u64,
-    /// Bytes of the record's mapping that lay before what is left of it.
-    moved: u64,
+    /// Offset of this part from the start of the record's mapping, in bytes.
+    offset: u64,
+    /// Grows with each inserted mapping.
     order: u64,
     record: Arc<[u8]>,
 }
 
 impl Mappings {
-    /// A mapping in place of what was there. `order` grows from call to call.
+    /// Inserts a mapping, cutting away what it overlaps. `order` must grow from call to call.
     pub(super) fn insert(&mut self, start: u64, len: u64, order: u64, record: &Arc<[u8]>) {
         let Some(end) = start.checked_add(len).filter(|_| len > 0) else { return };
         while let Some((&other, mapping)) = self.by_start.range(..end).next_back() {
@@ -37,15 +39,15 @@ impl Mappings {
             }
             let Some(mapping) = self.by_start.remove(&other) else { break };
             if mapping.end > end {
-                let moved = mapping.moved.wrapping_add(end - other);
-                self.by_start.insert(end, Mapping { moved, ..mapping.clone() });
+                let offset = mapping.offset.wrapping_add(end - other);
+                self.by_start.insert(end, Mapping { offset, ..mapping.clone() });
             }
             if other < start {
                 self.by_start.insert(other, Mapping { end: start, ..mapping });
             }
         }
-        self.by_start.insert(start, Mapping { end, moved: 0, order, record: Arc::clone(record) });
-        if self.by_start.len() > MOST {
+        self.by_start.insert(start, Mapping { end, offset: 0, order, record: Arc::clone(record) });
+        if self.by_start.len() > MAX_MAPPINGS {
             self.forget_oldest_half();
         }
     }
@@ -57,10 +59,10 @@ impl Mappings {
         self.by_start.retain(|_, mapping| mapping.order >= middle);
     }
 
-    /// Appends a record for each, of the process `pid`.
+    /// Appends a record for each mapping, as one of the process `pid`.
     pub(super) fn append(&self, pid: Pid, layout: &RecordLayout, out: &mut Vec<u8>) {
         for (&start, mapping) in &self.by_start {
-            let bounds = (start, mapping.end - start, mapping.moved);
+            let bounds = (start, mapping.end - start, mapping.offset);
             append_mapping(pid, bounds, &mapping.record, layout, out);
         }
     }
@@ -71,7 +73,7 @@ mod tests {
     use super::*;
 
     fn all(mappings: &Mappings) -> Vec<(u64, u64, u64, u64)> {
-        mappings.by_start.iter().map(|(&start, map)| (start, map.end, map.moved, map.order)).collect()
+        mappings.by_start.iter().map(|(&start, map)| (start, map.end, map.offset, map.order)).collect()
     }
 
     #[test]
@@ -94,11 +96,11 @@ mod tests {
     fn mappings_that_are_never_told_to_be_gone_do_not_pile_up() {
         let record: Arc<[u8]> = Arc::default();
         let mut mappings = Mappings::default();
-        for order in 0..(3 * MOST as u64) {
+        for order in 0..(3 * MAX_MAPPINGS as u64) {
             mappings.insert(order * 4096, 4096, order, &record);
         }
-        assert!(mappings.by_start.len() <= MOST);
-        let newest = 3 * MOST as u64 - 1;
+        assert!(mappings.by_start.len() <= MAX_MAPPINGS);
+        let newest = 3 * MAX_MAPPINGS as u64 - 1;
         assert!(mappings.by_start.contains_key(&(newest * 4096)));
     }
 }

@@ -1,10 +1,12 @@
-//! The recording that is always there: the newest records are kept in memory, and written into a file when something asks
-//! for it, while newer ones come.
+//! Files of a part of a recording: the window of the newest records, which is kept in memory and written to a file on request
+//! (`--overwrite`), and series of files that follow each other (`--switch-output`).
+//!
+//! A window:
 //!
 //! ```text
-//! records ─▶ blocks (the newest) ──────────────▶ dump thread ─▶ OUT.20261122T230113
-//!                │ the oldest                      ▲
-//!                └─▶ sideband state (what lives) ──┘
+//! records ─▶ blocks (the newest) ───────────────────────────▶ dump thread ─▶ OUT.20261122T230113
+//!                │ the oldest                                  ▲
+//!                └─▶ sideband state (threads, mappings, …) ────┘
 //! ```
 
 mod blocks;
@@ -39,29 +41,30 @@ pub use blocks::Window;
 pub use dump::FileCompletion;
 pub use series::{NextFileWhen, SeriesConsumer};
 
-/// Keeps a window of the newest records, and writes it into a new file whenever [`RecordingSink::request_dump`] asks for it, and at the end.
+/// A consumer that keeps a window of the newest records, and writes it to a new file on each [`RecordingSink::request_dump`], at
+/// intervals if wanted, and at the end.
 pub struct WindowConsumer {
     window: Window,
-    /// Until the recording begins.
+    /// Taken when the recording begins.
     series: Option<FileSeries>,
     command_line: Vec<Name>,
     compression: Option<i32>,
-    /// Until the recording begins.
+    /// Moves to the dump thread when the recording begins.
     completion: Box<dyn FileCompletion>,
     running: Option<Running>,
-    /// Tickets of those who wait for a file that is not begun.
-    asked: Vec<u64>,
-    is_asked: bool,
+    /// The tickets of requests for the next file.
+    requested: Vec<u64>,
+    is_requested: bool,
     reports: Vec<DumpReport>,
     notices: Vec<Notice>,
-    /// The file at the end.
+    /// The file that was written at the end.
     last: Option<Dump>,
     dumps: u64,
     undecodable: u64,
-    /// The interval at which a file is written without being asked for, and the time of the last.
+    /// The interval at which files are written without a request, and when the last one was.
     every: Option<Duration>,
-    last_asked: Instant,
-    /// The end of the command at which a file is written.
+    last_interval_dump: Instant,
+    /// The exit status of the command on which the file at the end is written; `None` for any.
     exit: Option<ExitCondition>,
 }
 
@@ -76,12 +79,12 @@ struct Running {
     dumps: DumpThread,
 }
 
-/// Fewer processes in the table are not worth a look which are still spoken of.
-const MANY_PROCESSES: usize = 1024;
+/// Minimum number of processes in the table for a removal of those that no kept record names.
+const MIN_PROCESSES_TO_REMOVE: usize = 1024;
 
 impl WindowConsumer {
-    /// Keeps `window`, and writes files of `series`, compressed with zstd at the level `compression`. `command_line` is our
-    /// own, for the header.
+    /// Creates a consumer that keeps `window` and writes files of `series`, compressed with zstd at the level `compression`.
+    /// `command_line` is that of this process, for the header.
     pub fn new(
         series: FileSeries,
         window: Window,
@@ -95,38 +98,38 @@ impl WindowConsumer {
             compression,
             completion: Box::new(NothingToAdd),
             running: None,
-            asked: Vec::new(),
-            is_asked: false,
+            requested: Vec::new(),
+            is_requested: false,
             reports: Vec::new(),
             notices: Vec::new(),
             last: None,
             dumps: 0,
             undecodable: 0,
             every: None,
-            last_asked: Instant::now(),
+            last_interval_dump: Instant::now(),
             exit: None,
         }
     }
 
-    /// Writes no file at the end, if the command has ended in another way.
+    /// Writes the file at the end only if the command's exit status meets `exit`.
     #[must_use]
     pub fn with_exit_condition(self, exit: Option<ExitCondition>) -> Self {
         Self { exit, ..self }
     }
 
-    /// Has each file completed before it gets its name.
+    /// Has `completion` add to each file.
     #[must_use]
     pub fn with_completion(self, completion: Box<dyn FileCompletion>) -> Self {
         Self { completion, ..self }
     }
 
-    /// Writes a file each time that so much time has gone by, too.
+    /// Writes a file after each `time`, too.
     #[must_use]
     pub fn with_interval(self, time: Option<Duration>) -> Self {
         Self { every: time, ..self }
     }
 
-    /// The file that was written at the end.
+    /// Returns the file that was written at the end, after the recording.
     pub fn last(&self) -> Option<&Dump> {
         self.last.as_ref()
     }
@@ -136,21 +139,21 @@ impl WindowConsumer {
         self.dumps
     }
 
-    /// Samples that are missing because they could not be decoded where stacks are unwound.
+    /// Returns the number of samples that the unwinding stage dropped because they could not be decoded.
     pub fn undecodable(&self) -> u64 {
         self.undecodable
     }
 
-    /// Sees to what is finished, and begins the next file where one is asked for.
-    fn see_to_dumps(&mut self) {
+    /// Takes the report of a finished file, and begins the next one if it is requested and none is being written.
+    fn advance_dumps(&mut self) {
         let Some(running) = &mut self.running else { return };
-        if let Some(report) = running.dumps.report() {
+        if let Some(report) = running.dumps.take_report() {
             self.dumps += u64::from(report.outcome.is_ok());
             self.reports.push(report);
         }
-        if self.is_asked && !running.dumps.is_busy() {
-            self.is_asked = false;
-            let tickets = std::mem::take(&mut self.asked);
+        if self.is_requested && !running.dumps.is_busy() {
+            self.is_requested = false;
+            let tickets = std::mem::take(&mut self.requested);
             running.dump(tickets, false);
         }
     }
@@ -167,12 +170,12 @@ impl Running {
             }
         }
         self.blocks.push(&chunk.bytes, layout);
-        self.let_go(self.blocks.newest());
+        self.drop_old_blocks(self.blocks.newest());
     }
 
-    /// Lets go what is older than the window at `now`.
-    fn let_go(&mut self, now: Timestamp) {
-        while let Some(block) = self.blocks.next_too_old(now.0) {
+    /// Drops blocks that are older than the window at `now`, or have no room, and folds their sideband records into the state.
+    fn drop_old_blocks(&mut self, now: Timestamp) {
+        while let Some(block) = self.blocks.pop_expired(now.0) {
             for record in block.sideband() {
                 match record {
                     Some(record) => self.state.push(record),
@@ -184,14 +187,14 @@ impl Running {
         }
     }
 
-    /// The time of the records' clock; where nothing can read that, the newest record's.
+    /// Returns the time of the records' clock, or of the newest record if the clock cannot be read.
     fn now(&self) -> Timestamp {
         let clock = self.description.clock_id().and_then(|id| clock::now(id).ok());
         clock.map_or(self.blocks.newest(), Timestamp).max(self.blocks.newest())
     }
 
     fn dump(&mut self, tickets: Vec<u64>, is_last: bool) {
-        self.let_go(self.now());
+        self.drop_old_blocks(self.now());
         let snapshot = Snapshot {
             tickets,
             stamp: clock::local_date_and_time(),
@@ -200,18 +203,18 @@ impl Running {
             stacks: self.has_stacks.then(|| self.blocks.stacks()),
             processes: self.processes.sections(),
             is_short: self.blocks.is_short(),
-            asked: Instant::now(),
+            requested_at: Instant::now(),
             is_last,
         };
         self.dumps.write(snapshot);
     }
 
-    /// Forgets processes that nothing is kept of any more.
+    /// Forgets processes that no kept record names.
     fn forget(&mut self) {
         let now = self.now();
-        self.let_go(now);
+        self.drop_old_blocks(now);
         self.state.forget_dead(now, || procfs::processes().ok());
-        if self.processes.entries().len() > MANY_PROCESSES.max(2 * self.processes_before) {
+        if self.processes.entries().len() > MIN_PROCESSES_TO_REMOVE.max(2 * self.processes_before) {
             let recent = self.blocks.pids();
             let state = &self.state;
             self.processes.retain(|pid| state.knows(pid) || recent.contains(&pid));
@@ -226,7 +229,7 @@ impl RecordingSink for WindowConsumer {
         let description =
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
         let layout = description.layout.clone().ok_or(io::ErrorKind::Unsupported)?;
-        // A folder that cannot be written to, or a full disk, shows before the command is started.
+        // A first file, without a name, so that an error prevents the start of the command: a full disk, or a folder without rights.
         description.create_file(series.create(FILE_MODE)?)?;
         let completion = std::mem::replace(&mut self.completion, Box::new(NothingToAdd));
         self.running = Some(Running {
@@ -260,14 +263,14 @@ impl RecordingSink for WindowConsumer {
         if let Some(running) = &mut self.running {
             running.blocks.finish_round();
         }
-        self.see_to_dumps();
+        self.advance_dumps();
         Ok(())
     }
 
     fn request_dump(&mut self, ticket: u64) {
-        self.is_asked = true;
-        self.asked.push(ticket);
-        self.see_to_dumps();
+        self.is_requested = true;
+        self.requested.push(ticket);
+        self.advance_dumps();
     }
 
     fn take_dump_reports(&mut self) -> Vec<DumpReport> {
@@ -282,11 +285,11 @@ impl RecordingSink for WindowConsumer {
         if let Some(running) = &mut self.running {
             running.forget();
         }
-        if self.every.is_some_and(|time| self.last_asked.elapsed() >= time) {
-            self.last_asked = Instant::now();
-            self.is_asked = true;
+        if self.every.is_some_and(|time| self.last_interval_dump.elapsed() >= time) {
+            self.last_interval_dump = Instant::now();
+            self.is_requested = true;
         }
-        self.see_to_dumps();
+        self.advance_dumps();
         Ok(())
     }
 
@@ -300,10 +303,10 @@ impl RecordingSink for WindowConsumer {
             self.dumps += u64::from(report.outcome.is_ok());
             self.reports.push(report);
         }
-        if self.exit.is_some_and(|exit| !exit.is_met(ending.exit)) && !self.is_asked {
+        if self.exit.is_some_and(|exit| !exit.is_met(ending.exit)) && !self.is_requested {
             return Ok(());
         }
-        running.dump(std::mem::take(&mut self.asked), true);
+        running.dump(std::mem::take(&mut self.requested), true);
         match running.dumps.wait().map(|report| report.outcome) {
             Some(Ok(dump)) => {
                 self.dumps += 1;

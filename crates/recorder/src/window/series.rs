@@ -1,4 +1,4 @@
-//! Everything is written, into files that follow each other.
+//! Writes the whole recording into a series of files that follow each other.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,8 @@ use model::{Loss, Name, Timestamp};
 use perfdata::sections;
 use perfdata::write::RecordWriter;
 
-use super::MANY_PROCESSES;
-use super::dump::{FileCompletion, LAST_COMPLETED_WITHIN, NothingToAdd, completed};
+use super::MIN_PROCESSES_TO_REMOVE;
+use super::dump::{FileCompletion, LAST_COMPLETION_TIME, NothingToAdd, run_completion};
 use super::state::SidebandState;
 use crate::consumer::{
     Chunk, Consumer, Dump, DumpFailure, DumpReport, Ending, Recording, RecordingSink, RingKind,
@@ -27,20 +27,20 @@ use crate::output::{BuildIds, Description, Exchange, FILE_MODE, Output, WriteBeh
 use crate::processes::ProcessTable;
 use crate::unwind::StackTotals;
 
-/// The condition on which a file ends and the next one begins. It does so whenever [`RecordingSink::request_dump`] asks for it,
-/// too.
+/// The condition on which a file of a series ends and the next one begins. [`RecordingSink::request_dump`] begins the next one in any
+/// case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextFileWhen {
-    /// Only when something asks for it.
+    /// Only on request.
     OnRequest,
-    /// At this number of bytes of records, before they are compressed.
+    /// At this size of records in bytes, before compression.
     Bytes(u64),
-    /// At this age.
+    /// At this age of the file.
     Age(Duration),
 }
 
-/// Writes a recording into files of a series, each of which can be read by itself. A file has the time of its beginning in its
-/// name.
+/// A consumer that writes a recording into a series of files, each of which can be read by itself. A file's name has the time at which
+/// it begins.
 pub struct SeriesConsumer {
     when: NextFileWhen,
     series: Arc<Mutex<FileSeries>>,
@@ -49,7 +49,7 @@ pub struct SeriesConsumer {
     completion: Arc<Mutex<Box<dyn FileCompletion>>>,
     running: Option<Running>,
     undecodable: u64,
-    /// The last file and its size.
+    /// The path and the size of the last file, after the end.
     last: Option<(PathBuf, u64)>,
     notices: Vec<Notice>,
 }
@@ -62,18 +62,18 @@ struct Running {
     /// The number of processes in the table when the dead were last removed from it.
     processes_before: usize,
     contents: Contents,
-    /// Those of the file that is being finished.
+    /// The contents of the file that is being finished.
     before: Option<Contents>,
     stacks: Option<StackTotals>,
     asked: Vec<u64>,
-    is_asked: bool,
-    /// A file is being finished.
+    is_requested: bool,
+    /// True if a file is being finished.
     busy: bool,
     reports: (Sender<DumpReport>, Receiver<DumpReport>),
     current: Arc<Mutex<Current>>,
 }
 
-/// The file that is written to.
+/// The file that is being written.
 #[derive(Default)]
 struct Current {
     path: PathBuf,
@@ -81,10 +81,10 @@ struct Current {
 }
 
 enum Writer {
-    /// Until the recording begins: what fails now has started nothing.
-    AtOnce(Output),
+    /// Writes on the caller's thread until the recording starts, so that an error prevents the start of the command.
+    Direct(Output),
     Behind(WriteBehind),
-    Gone,
+    Failed,
 }
 
 /// The contents of a file so far.
@@ -92,11 +92,11 @@ struct Contents {
     begin: Instant,
     bytes: u64,
     samples: u64,
-    /// First and last, nanoseconds.
+    /// The times of the first and the last sample, in nanoseconds.
     sample_time: Option<(u64, u64)>,
-    /// Those of what was mapped before are added by the thread that writes.
+    /// The writer's thread adds the build ids of what was mapped before the file.
     build_ids: Arc<Mutex<BuildIds>>,
-    /// The totals of stacks before it.
+    /// The totals of stacks when the file began.
     stacks_before: StackTotals,
 }
 
@@ -111,8 +111,8 @@ impl Contents {
         Duration::from_nanos(last.saturating_sub(first))
     }
 
-    /// The contents of the file that were not followed by another one.
-    fn behind(self, before: Self) -> Self {
+    /// Appends these contents to those of the file before, because the next file could not be created.
+    fn appended_to(self, before: Self) -> Self {
         lock(&before.build_ids).add(&lock(&self.build_ids));
         Self {
             begin: self.begin,
@@ -126,7 +126,7 @@ impl Contents {
         }
     }
 
-    /// The sections that describe it, where stacks have come out like this.
+    /// Encodes the sections of the file. `stacks` are the totals since the recording began.
     fn sections(&self, stacks: Option<StackTotals>, processes: &ProcessTable) -> Vec<(u32, Vec<u8>)> {
         let stacks = stacks.map(|stacks| stacks.since(&self.stacks_before).to_section());
         let stacks = stacks.map(|section| (sections::id::STACK_TOTALS, section));
@@ -135,17 +135,17 @@ impl Contents {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nobody panics while holding it; if so, the value is as good as it was.
+    // No code panics while it holds the lock; if it did, the value would still be consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn complete(completion: &Mutex<Box<dyn FileCompletion>>, file: Option<&File>) -> (u64, Option<String>) {
-    let until = Instant::now() + LAST_COMPLETED_WITHIN;
-    file.map_or((0, None), |file| completed(&mut **lock(completion), file, (until, until), &mut || ()))
+    let until = Instant::now() + LAST_COMPLETION_TIME;
+    file.map_or((0, None), |file| run_completion(&mut **lock(completion), file, (until, until), &mut || ()))
 }
 
 impl Current {
-    /// Gives a file the name of a time.
+    /// Gives a file the name for a time.
     fn name(series: &mut FileSeries, file: &mut NewFile, stamp: &str) -> io::Result<Self> {
         let path = series.name(file, stamp)?;
         Ok(Self { path, file: Some(file.file().try_clone()?) })
@@ -153,7 +153,8 @@ impl Current {
 }
 
 impl SeriesConsumer {
-    /// Writes files of `series`, compressed with zstd at the level `compression`. `command_line` is our own, for the header.
+    /// Creates a consumer that writes files of `series`, compressed with zstd at the level `compression`. `command_line` is that of this
+    /// process, for the header.
     pub fn new(
         series: FileSeries,
         when: NextFileWhen,
@@ -167,23 +168,23 @@ impl SeriesConsumer {
         Self { when, series, command_line, compression, completion, running, undecodable, last, notices }
     }
 
-    /// Has each file completed when it has all its samples.
+    /// Has `completion` add to each file when that has all its samples.
     #[must_use]
     pub fn with_completion(self, completion: Box<dyn FileCompletion>) -> Self {
         Self { completion: Arc::new(Mutex::new(completion)), ..self }
     }
 
-    /// The last file and its size, when the recording has ended.
+    /// Returns the path and the size of the last file, after the recording.
     pub fn last(&self) -> Option<&(PathBuf, u64)> {
         self.last.as_ref()
     }
 
-    /// Samples that are missing because they could not be decoded where stacks are unwound.
+    /// Returns the number of samples that the unwinding stage dropped because they could not be decoded.
     pub fn undecodable(&self) -> u64 {
         self.undecodable
     }
 
-    /// For how long the buffer before the destination was full, because that took nothing.
+    /// Returns for how long recording was blocked because the buffer before the output was full.
     pub fn blocked_time(&self) -> Duration {
         match self.running.as_ref().map(|running| &running.writer) {
             Some(Writer::Behind(writer)) => writer.blocked_time(),
@@ -191,32 +192,32 @@ impl SeriesConsumer {
         }
     }
 
-    /// Begins the next file, where it is time.
-    fn switch_when_due(&mut self) -> io::Result<()> {
+    /// Begins the next file, if it is due and no file is being finished.
+    fn begin_next_if_due(&mut self) -> io::Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
         let is_due = match self.when {
             NextFileWhen::OnRequest => false,
             NextFileWhen::Bytes(bytes) => running.contents.bytes >= bytes,
             NextFileWhen::Age(age) => running.contents.begin.elapsed() >= age,
         };
-        // While the file before is being finished, this one goes on: what waits in memory is bounded.
-        if running.busy || !(is_due || running.is_asked) {
+        // While the file before is being finished, this one goes on: the writer's buffer is bounded.
+        if running.busy || !(is_due || running.is_requested) {
             return Ok(());
         }
-        running.switch(&self.series, &self.completion)
+        running.begin_next_file(&self.series, &self.completion)
     }
 }
 
 impl Running {
     fn writer(&mut self) -> io::Result<&mut dyn RecordWriter> {
         match &mut self.writer {
-            Writer::AtOnce(output) => Ok(output.records()),
+            Writer::Direct(output) => Ok(output.records()),
             Writer::Behind(writer) => Ok(writer),
-            Writer::Gone => Err(io::ErrorKind::NotFound.into()),
+            Writer::Failed => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    fn switch(
+    fn begin_next_file(
         &mut self,
         series: &Arc<Mutex<FileSeries>>,
         completion: &Arc<Mutex<Box<dyn FileCompletion>>>,
@@ -233,7 +234,7 @@ impl Running {
             (Arc::clone(series), Arc::clone(&self.current), self.reports.0.clone());
         let completion = Arc::clone(completion);
         let tickets = std::mem::take(&mut self.asked);
-        (self.is_asked, self.busy) = (false, true);
+        (self.is_requested, self.busy) = (false, true);
         let stamp = clock::local_date_and_time();
         let asked = Instant::now();
         let exchange: Exchange = Box::new(move |output| {
@@ -254,7 +255,7 @@ impl Running {
             let begun: io::Result<_> = { begin }();
             let (next_file, next) = match begun {
                 Ok(begun) => begun,
-                // The file that there is can take more.
+                // The records go on into the file that is open.
                 Err(error) => {
                     let path = series.path().to_owned();
                     let failure = DumpFailure { path, kind: error.kind(), why: Errno(&error).to_string() };
@@ -275,28 +276,28 @@ impl Running {
                 let dump = Dump { path, size, samples, span, took, is_short: false, not_removed, incomplete };
                 let _ = reports.send(DumpReport { tickets, outcome: Ok(dump) });
             };
-            // The next file's records do not wait for it.
+            // On a thread of its own, so that the next file's records do not wait.
             std::thread::Builder::new().name("completion".to_owned()).spawn(report).map(drop)
         });
         match &mut self.writer {
             Writer::Behind(writer) => writer.exchange(exchange),
-            Writer::AtOnce(_) | Writer::Gone => Ok(()),
+            Writer::Direct(_) | Writer::Failed => Ok(()),
         }
     }
 
-    /// Forgets processes that have ended, here and there.
+    /// Forgets processes that have ended.
     fn forget(&mut self) {
         let now = self.contents.sample_time.map_or(Timestamp(0), |(_, last)| Timestamp(last));
         self.state.forget_before(now);
         self.state.forget_dead(now, || procfs::processes().ok());
-        if self.processes.entries().len() > MANY_PROCESSES.max(2 * self.processes_before) {
+        if self.processes.entries().len() > MIN_PROCESSES_TO_REMOVE.max(2 * self.processes_before) {
             let state = &self.state;
             self.processes.retain(|pid| state.knows(pid));
             self.processes_before = self.processes.entries().len();
         }
     }
 
-    fn note(&mut self, chunk: &Chunk) {
+    fn apply_chunk(&mut self, chunk: &Chunk) {
         let Some(layout) = &self.description.layout else { return };
         let mut records = chunk.bytes.as_slice();
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
@@ -326,7 +327,7 @@ impl RecordingSink for SeriesConsumer {
         let output = description.create_file(lock(&self.series).create(FILE_MODE)?)?;
         self.running = Some(Running {
             description,
-            writer: Writer::AtOnce(output),
+            writer: Writer::Direct(output),
             state: SidebandState::new(layout),
             processes: ProcessTable::default(),
             processes_before: 0,
@@ -334,7 +335,7 @@ impl RecordingSink for SeriesConsumer {
             before: None,
             stacks: None,
             asked: Vec::new(),
-            is_asked: false,
+            is_requested: false,
             busy: false,
             reports: unbounded(),
             current: Arc::default(),
@@ -344,7 +345,7 @@ impl RecordingSink for SeriesConsumer {
 
     fn started(&mut self) -> io::Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        let Writer::AtOnce(mut output) = std::mem::replace(&mut running.writer, Writer::Gone) else {
+        let Writer::Direct(mut output) = std::mem::replace(&mut running.writer, Writer::Failed) else {
             return Ok(());
         };
         output.records().finished_init()?;
@@ -352,7 +353,7 @@ impl RecordingSink for SeriesConsumer {
         let mut series = lock(&self.series);
         if let Some(file) = output.file() {
             *lock(&running.current) = Current::name(&mut series, file, &clock::local_date_and_time())?;
-            // A later file says why not.
+            // If that fails, the report of a later file says why.
             let _ = series.remove_oldest();
         }
         running.writer = Writer::Behind(WriteBehind::start(output).map_err(io::Error::other)?);
@@ -374,12 +375,12 @@ impl RecordingSink for SeriesConsumer {
             running.state.finish_round();
             running.writer()?.finished_round()?;
         }
-        self.switch_when_due()
+        self.begin_next_if_due()
     }
 
     fn request_dump(&mut self, ticket: u64) {
         if let Some(running) = &mut self.running {
-            running.is_asked = true;
+            running.is_requested = true;
             running.asked.push(ticket);
         }
     }
@@ -392,7 +393,7 @@ impl RecordingSink for SeriesConsumer {
             let before = running.before.take();
             if let (Err(_), Some(before)) = (&report.outcome, before) {
                 let since = std::mem::replace(&mut running.contents, Contents::new(StackTotals::default()));
-                running.contents = since.behind(before);
+                running.contents = since.appended_to(before);
             }
         }
         reports
@@ -407,7 +408,7 @@ impl RecordingSink for SeriesConsumer {
             running.writer()?.checkpoint()?;
             running.forget();
         }
-        self.switch_when_due()
+        self.begin_next_if_due()
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
@@ -419,7 +420,7 @@ impl RecordingSink for SeriesConsumer {
         let mut features = running.description.features(&lock(&contents.build_ids), contents.sample_time);
         features.sections.extend(contents.sections(running.stacks, &running.processes));
         let size = running.writer()?.finish(&features)?;
-        // The file before may be being completed still.
+        // A completion of the file before may still run.
         while running.busy && running.reports.1.is_empty() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -434,7 +435,7 @@ impl RecordingSink for SeriesConsumer {
 impl Consumer for SeriesConsumer {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if let Some(running) = &mut self.running {
-            running.note(&chunk);
+            running.apply_chunk(&chunk);
             running.writer()?.append(&chunk.bytes)?;
         }
         Ok(Some(chunk.bytes))

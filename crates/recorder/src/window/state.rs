@@ -1,5 +1,5 @@
-//! What sideband records come to: the threads, mappings and symbols that there are after them. Records that leave a window
-//! are folded into this, so that what is left of them is bounded by what lives, and every file can name all of its samples.
+//! The state after a sequence of sideband records: the threads, mappings and kernel symbols that exist. Sideband records that leave a
+//! window are folded into it, so that memory is bounded by what exists, and every file has the names of all of its samples.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tracker::Orderer;
 
 use super::mappings::Mappings;
 
-/// Samples of a thread may come after its EXIT record: the kernel takes its events away later.
-const AFTER_EXIT: u64 = 1_000_000_000;
-/// Paths of cgroups that are kept.
-const MOST_CGROUPS: usize = 1 << 16;
-/// With fewer processes it is not worth a look which of them live.
-const MANY: usize = 1024;
-/// Nor more often than this.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
+/// Time for which a thread is kept after its EXIT record, in nanoseconds: the kernel removes its events later, so samples may follow.
+const KEEP_AFTER_EXIT_NANOSECONDS: u64 = 1_000_000_000;
+/// Maximum number of cgroups whose paths are kept.
+const MAX_CGROUPS: usize = 1 << 16;
+/// Minimum number of processes for a sweep of dead ones; with fewer it is not worth reading `/proc`.
+const MIN_PROCESSES_TO_SWEEP: usize = 1024;
+/// Shortest time between two sweeps.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// `PERF_BPF_EVENT_PROG_LOAD`.
 const PROGRAM_LOADED: u16 = 1;
 
@@ -28,30 +28,30 @@ const PROGRAM_LOADED: u16 = 1;
 #[derive(Clone)]
 pub(super) struct SidebandState {
     layout: RecordLayout,
-    /// Records that are not certain to be the oldest yet.
+    /// Records that older ones of other rings may still precede.
     orderer: Orderer<Arc<[u8]>>,
     /// The time of the newest record that was applied.
     time: Timestamp,
-    /// Counts what was applied, to tell apart what has the same number.
+    /// The number of applied records, which tells apart processes and threads with the same id.
     order: u64,
     kernel: Mappings,
     symbols: BTreeMap<u64, Arc<[u8]>>,
     programs: BTreeMap<u32, Arc<[u8]>>,
     cgroups: BTreeMap<u64, Arc<[u8]>>,
     processes: HashMap<Pid, Process, FxBuildHasher>,
-    /// Threads that have ended: when, and which.
+    /// Threads that have ended: the time, process, thread, and the thread's order.
     ended: VecDeque<(Timestamp, Pid, Tid, u64)>,
-    looked: Instant,
-    /// Processes that were dead at a look, and when that was. Their EXIT records may still come.
+    swept: Instant,
+    /// The time of a sweep and the processes that were dead at it. Their EXIT records may still come.
     dead: Option<(Timestamp, Vec<(Pid, u64)>)>,
 }
 
 #[derive(Clone, Default)]
 struct Process {
-    /// The order in which it came, by [`SidebandState::order`].
+    /// [`SidebandState::order`] when the process began.
     order: u64,
     threads: Arc<BTreeMap<i32, Thread>>,
-    /// Shared with the processes that it started, until one of them maps something.
+    /// Shared with its children until one of them maps something.
     mappings: Arc<Mappings>,
     namespaces: Option<Arc<[u8]>>,
 }
@@ -59,12 +59,12 @@ struct Process {
 #[derive(Clone)]
 struct Thread {
     order: u64,
-    /// Empty where it is not known.
+    /// Empty if it is not known.
     name: Arc<[u8]>,
 }
 
 impl SidebandState {
-    /// Of nobody yet; `layout` is that of the records.
+    /// Creates an empty state for records of this layout.
     pub(super) fn new(layout: RecordLayout) -> Self {
         Self {
             layout,
@@ -77,19 +77,19 @@ impl SidebandState {
             cgroups: BTreeMap::new(),
             processes: HashMap::default(),
             ended: VecDeque::new(),
-            looked: Instant::now(),
+            swept: Instant::now(),
             dead: None,
         }
     }
 
-    /// Takes a record; those of different rings are in no order but for the rounds.
+    /// Adds a record. Only rounds order the records of different rings.
     pub(super) fn push(&mut self, record: &[u8]) {
         let Ok((raw, _)) = RawRecord::parse(record, Endian::NATIVE) else { return };
         let time = self.layout.time_of(&raw).unwrap_or(Timestamp(0));
         self.orderer.push(time, Arc::from(record));
     }
 
-    /// Every ring has been emptied since the last call.
+    /// Marks the end of a round (every ring has been drained since the last call), and applies the records that are in order now.
     pub(super) fn finish_round(&mut self) {
         self.orderer.finish_round();
         self.apply_ready();
@@ -97,7 +97,7 @@ impl SidebandState {
 
     fn apply_ready(&mut self) {
         while let Some((time, record)) = self.orderer.pop() {
-            // All ones stand for no time.
+            // A time with all bits set stands for no time.
             if time.0 != u64::MAX {
                 self.time = self.time.max(time);
             }
@@ -106,7 +106,7 @@ impl SidebandState {
         }
     }
 
-    /// Nothing older than `time` is kept any more: forgets threads that had ended before.
+    /// Forgets threads that ended before `time`: no older record is kept any more.
     pub(super) fn forget_before(&mut self, time: Timestamp) {
         self.time = self.time.max(time);
         self.forget_ended();
@@ -160,11 +160,11 @@ impl SidebandState {
             Record::BpfEvent(program) => drop(self.programs.remove(&program.id)),
             Record::Cgroup(cgroup) => {
                 self.cgroups.insert(cgroup.id, Arc::clone(record));
-                if self.cgroups.len() > MOST_CGROUPS {
+                if self.cgroups.len() > MAX_CGROUPS {
                     self.cgroups.pop_first();
                 }
             }
-            // What else there is tells of a moment, and says nothing of later ones.
+            // All other records describe a moment, and change no state.
             _ => {}
         }
     }
@@ -176,12 +176,12 @@ impl SidebandState {
 
     fn forget_ended(&mut self) {
         while let Some(&(time, pid, tid, order)) = self.ended.front() {
-            if time.0.saturating_add(AFTER_EXIT) >= self.time.0 {
+            if time.0.saturating_add(KEEP_AFTER_EXIT_NANOSECONDS) >= self.time.0 {
                 break;
             }
             self.ended.pop_front();
             let Some(process) = self.processes.get_mut(&pid) else { continue };
-            // The number may be another thread's by now.
+            // Another thread may have the same id by now.
             if process.threads.get(&tid.0).is_some_and(|thread| thread.order == order) {
                 Arc::make_mut(&mut process.threads).remove(&tid.0);
                 if process.threads.is_empty() {
@@ -191,11 +191,11 @@ impl SidebandState {
         }
     }
 
-    /// Forgets processes that `alive` says have ended, now and then, where there are many: processes whose end was
-    /// lost would be remembered for ever. `now` is the time of the clock of the records.
+    /// Forgets processes that are not among `alive`, if there are many and the last sweep is long enough ago: processes whose EXIT
+    /// record was lost would never be forgotten. `now` is the time of the records' clock.
     pub(super) fn forget_dead(&mut self, now: Timestamp, alive: impl FnOnce() -> Option<Vec<Pid>>) {
         if let Some((time, _)) = &self.dead
-            && time.0.saturating_add(AFTER_EXIT) < self.time.0
+            && time.0.saturating_add(KEEP_AFTER_EXIT_NANOSECONDS) < self.time.0
             && let Some((_, dead)) = self.dead.take()
         {
             for (pid, order) in dead {
@@ -204,10 +204,13 @@ impl SidebandState {
                 }
             }
         }
-        if self.dead.is_some() || self.processes.len() < MANY || self.looked.elapsed() < BETWEEN_LOOKS {
+        if self.dead.is_some()
+            || self.processes.len() < MIN_PROCESSES_TO_SWEEP
+            || self.swept.elapsed() < SWEEP_INTERVAL
+        {
             return;
         }
-        self.looked = Instant::now();
+        self.swept = Instant::now();
         let Some(mut alive) = alive() else { return };
         alive.sort_unstable();
         let dead = self.processes.iter().filter(|(pid, _)| alive.binary_search(pid).is_err());
@@ -219,7 +222,7 @@ impl SidebandState {
         self.processes.contains_key(&pid)
     }
 
-    /// Records that say all this, for the start of a file; what is not in order yet comes behind it, as it came.
+    /// Encodes the state as records for the start of a file, followed by the records that are not in order yet.
     pub(super) fn to_records(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.kernel.append(Pid(-1), &self.layout, &mut out);
@@ -245,7 +248,7 @@ impl SidebandState {
             // A name of at most 15 bytes fits into a record.
             let _ = self.layout.encode(&Record::Comm(comm), out);
         };
-        // The first thread's name is the process's.
+        // The main thread's name is that of the process.
         let first = process.threads.get_key_value(&pid.0);
         let others = process.threads.iter().filter(|(tid, _)| **tid != pid.0);
         for (&tid, thread) in first.into_iter().chain(others).filter(|(_, thread)| !thread.name.is_empty()) {
@@ -263,10 +266,10 @@ impl SidebandState {
     }
 }
 
-/// The mapping `record`, as that of `pid`, with other bounds.
+/// Appends the mapping `record` as one of `pid` with other bounds: start, length, and offset from the record's start, in bytes.
 pub(super) fn append_mapping(
     pid: Pid,
-    (start, len, moved): (u64, u64, u64),
+    (start, len, offset): (u64, u64, u64),
     record: &[u8],
     layout: &RecordLayout,
     out: &mut Vec<u8>,
@@ -274,13 +277,13 @@ pub(super) fn append_mapping(
     let Ok((raw, _)) = RawRecord::parse(record, Endian::NATIVE) else { return };
     let Ok(Record::Mmap(map)) = layout.decode(&raw) else { return };
     let tid = if pid.0 < 0 { map.tid } else { Tid(pid.0) };
-    let page_offset = map.page_offset.wrapping_add(moved);
+    let page_offset = map.page_offset.wrapping_add(offset);
     let map = Mmap { pid, tid, start, len, page_offset, sample_id: trailer(pid, tid), ..map };
-    // It is no longer than the record that it was.
+    // It is no longer than the original record, so it fits.
     let _ = layout.encode(&Record::Mmap(map), out);
 }
 
-/// Time 0 marks what was there before.
+/// Returns the trailer of a record of what existed before a file: with time 0.
 fn trailer(pid: Pid, tid: Tid) -> SampleId {
     SampleId { thread: Some((pid, tid)), time: Some(Timestamp(0)), ..SampleId::default() }
 }
@@ -341,7 +344,7 @@ mod tests {
         state.push(&bytes);
     }
 
-    /// The state in words.
+    /// A line of text per record of the state.
     fn words(state: &SidebandState) -> Vec<String> {
         let bytes = state.to_records();
         let mut words = Vec::new();
@@ -379,7 +382,7 @@ mod tests {
         push(&mut state, &Record::Exit(task(23, (7, 9), 1)));
         (0..2).for_each(|_| state.finish_round());
         assert_eq!(words(&state).len(), 6, "samples of what has ended may still come: {:?}", words(&state));
-        state.forget_before(Timestamp(24 + AFTER_EXIT));
+        state.forget_before(Timestamp(24 + KEEP_AFTER_EXIT_NANOSECONDS));
         assert_eq!(words(&state), ["8/8 child", "8 1000 /bin/child"]);
     }
 
@@ -391,7 +394,7 @@ mod tests {
         push(&mut state, &Record::Exit(task(20, (8, 8), 7)));
         push(&mut state, &Record::Fork(task(30, (8, 8), 7)));
         (0..2).for_each(|_| state.finish_round());
-        state.forget_before(Timestamp(30 + 2 * AFTER_EXIT));
+        state.forget_before(Timestamp(30 + 2 * KEEP_AFTER_EXIT_NANOSECONDS));
         assert!(state.knows(Pid(8)));
     }
 
@@ -406,15 +409,15 @@ mod tests {
     #[test]
     fn processes_whose_end_was_lost_are_forgotten() {
         let mut state = SidebandState::new(layout());
-        for pid in 1..=MANY as i32 {
+        for pid in 1..=MIN_PROCESSES_TO_SWEEP as i32 {
             push(&mut state, &comm(0, pid, pid, b"name", false));
         }
         state.finish_round();
-        let Some(long_ago) = Instant::now().checked_sub(BETWEEN_LOOKS) else { return };
-        state.looked = long_ago;
+        let Some(long_ago) = Instant::now().checked_sub(SWEEP_INTERVAL) else { return };
+        state.swept = long_ago;
         state.forget_dead(Timestamp(100), || Some(vec![Pid(3)]));
         assert!(state.knows(Pid(4)), "what is not applied yet may tell of its end");
-        state.forget_before(Timestamp(102 + AFTER_EXIT));
+        state.forget_before(Timestamp(102 + KEEP_AFTER_EXIT_NANOSECONDS));
         state.forget_dead(Timestamp(200), || None);
         assert!(state.knows(Pid(3)) && !state.knows(Pid(4)));
     }
