@@ -1,4 +1,4 @@
-//! `cargo xtask book`: the book as a site, in `target/book`; no page may be left out of it.
+//! `cargo xtask book`: builds the book as a site in `target/book`, and checks that no page is missing.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use crate::workspace;
 
-/// Builds the site. Takes no arguments. Says so, and is content, where mdBook is not installed.
+/// Builds the site. Takes no arguments. Skipped if mdBook is not installed.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if !args.is_empty() {
         bail!("takes no arguments");
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     workspace::run(&mut mdbook(&["build"]))
 }
 
-/// A page that `SUMMARY.md` does not name is not in the site, and mdBook does not say so.
+/// Checks that `SUMMARY.md` lists every page. mdBook silently omits others.
 fn every_page_is_listed(pages: &Path) -> anyhow::Result<()> {
     let summary = pages.join("SUMMARY.md");
     let listed = std::fs::read_to_string(&summary).with_context(|| summary.display().to_string())?;

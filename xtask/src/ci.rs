@@ -1,7 +1,7 @@
-//! `cargo xtask ci`: format, clippy, documentation, tidy, crates without std, packages, types of the page, the book, growth, fuzzing, tests, each
-//! with the time that it took.
+//! `cargo xtask ci`: runs every check and prints how long each takes: format, clippy, documentation, tidy, crates without std,
+//! packages, types of the page, the book, growth, fuzzing, tests.
 //!
-//! The tests run last, so that the test runner's summary closes the output.
+//! The tests run last, so that the output ends with their summary.
 
 use std::process::Command;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use anyhow::bail;
 
 use crate::{book, fuzz, growth, no_std, package, page_types, test_runner, tidy, workspace};
 
-/// How long each target is fuzzed. There are more than twenty: three minutes, of the thirty that a bare machine with two cores has.
+/// How long each target is fuzzed. More than twenty targets take three minutes, of thirty for all checks on two cores.
 const FUZZ_SECONDS: u32 = 8;
 
 /// Runs every check. Takes no arguments.
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     step("cargo test --workspace", || test_runner::run(&root))
 }
 
-/// Runs a check, and says how long it took.
+/// Runs a check, and prints how long it took.
 fn step(name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     eprintln!("== {name}");
     let start = Instant::now();

@@ -1,8 +1,8 @@
-//! `cargo xtask corpus [DIR]`: every recording below a folder, held against what perf says of it.
+//! `cargo xtask corpus [DIR]`: compares how `prof` and perf read every recording in a folder.
 //!
-//! One line per difference: how many records of each type there are (`perf report --stats`), and the samples that
-//! `perf script` prints, in their order, by thread, time, period and event. A file that perf does not read is opened by
-//! us, or refused with the reason, and that is a line, too. Names are not compared here: they depend on the machine.
+//! Prints one line per difference: in the number of records of each type (`perf report --stats`), or in the samples of `perf script`
+//! (order, thread, time, period, event). A file that perf cannot read gets a line that says how `prof` reads or refuses it. Names are
+//! not compared, because they depend on the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use anyhow::{Context, bail};
 
 use crate::workspace;
 
-/// Nothing takes as long; what does hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for a command, which otherwise counts as hanging.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let root = workspace::root();
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Files with a recording's magic, and folders of `perf record --threads`.
+/// Finds recordings: files with the magic, and folders of `perf record --threads`.
 fn find(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
@@ -89,7 +89,7 @@ struct Corpus {
     cache: PathBuf,
 }
 
-/// What is printed of a sample, as both call it.
+/// The fields of samples that are compared.
 const FIELDS: &str = "comm,tid,time,period,event";
 
 impl Corpus {
@@ -127,7 +127,7 @@ impl Corpus {
         Ok(())
     }
 
-    /// Samples by comm, thread and event, which all have; and by time and period, where the recording has them.
+    /// Compares samples by comm, thread and event, and by time and period if the recording has them.
     fn samples(&self, file: &Path, ours: &Output, theirs: &Output) -> anyhow::Result<Vec<String>> {
         let mut differences: Vec<String> =
             first_difference(&lines(ours), &lines(theirs)).into_iter().collect();
@@ -139,7 +139,7 @@ impl Corpus {
         Ok(differences)
     }
 
-    /// Records by type: `perf report --stats` beside what `prof script -D` lists.
+    /// Compares the number of records by type: `perf report --stats` and `prof script -D`.
     fn records(&self, file: &Path) -> anyhow::Result<Vec<String>> {
         let stats = self.perf(file, &["report", "-f", "--stats"])?;
         let dump = self.ours(file, &["-D"])?;
@@ -157,19 +157,19 @@ impl Corpus {
     }
 
     fn ours(&self, file: &Path, args: &[&str]) -> anyhow::Result<Output> {
-        run_patiently(Command::new(&self.prof).arg("script").args(args).arg("-i").arg(file))
+        run_with_timeout(Command::new(&self.prof).arg("script").args(args).arg("-i").arg(file))
     }
 
     fn perf(&self, file: &Path, args: &[&str]) -> anyhow::Result<Output> {
         let mut perf = Command::new("perf");
-        run_patiently(perf.arg("--buildid-dir").arg(&self.cache).args(args).arg("-i").arg(file))
+        run_with_timeout(perf.arg("--buildid-dir").arg(&self.cache).args(args).arg("-i").arg(file))
             .context("perf is needed (Debian: linux-perf)")
     }
 }
 
 fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
-    // perf pads names to columns; how wide is not the point. Out of a pipe it prints call chains, too, unasked.
+    // perf pads names to columns. From a pipe it also prints call chains.
     text.lines()
         .filter(|line| !line.starts_with('\t'))
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -206,7 +206,7 @@ fn counts_of_dump(text: &str) -> BTreeMap<String, u64> {
     counts
 }
 
-/// What a failed command said, in a line.
+/// Returns the error message of a failed command on one line.
 fn reason(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let said: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
@@ -216,8 +216,8 @@ fn reason(output: &Output) -> String {
     }
 }
 
-/// Runs a command to its end, or ends it where it hangs. What it prints goes through files: a full pipe would stop it.
-fn run_patiently(command: &mut Command) -> anyhow::Result<Output> {
+/// Runs a command, and kills it at the time limit. Its output goes to files, because a full pipe would block it.
+fn run_with_timeout(command: &mut Command) -> anyhow::Result<Output> {
     let folder = workspace::root().join("target/corpus");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let paths = [folder.join("stdout"), folder.join("stderr")];
@@ -229,8 +229,8 @@ fn run_patiently(command: &mut Command) -> anyhow::Result<Output> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if start.elapsed() > PATIENCE {
-            eprintln!("{command:?} hangs, and is ended");
+        if start.elapsed() > TIMEOUT {
+            eprintln!("{command:?} hangs and is killed");
             child.kill()?;
             break child.wait()?;
         }

@@ -1,8 +1,7 @@
-//! `cargo xtask fuzz TARGET…|all [--secs N] [--seed N] [--corpus DIR]…`: hostile bytes for the readers, from our own
-//! mutator, on the stable compiler.
+//! `cargo xtask fuzz TARGET…|all [--secs N] [--seed N] [--corpus DIR]…`: fuzzes the parsers with our own mutator, on the stable
+//! compiler.
 //!
-//! `cargo xtask fuzz commands [--count N] [--seed N] [--corpus DIR]`: mutated recordings for `prof script` and
-//! `prof flame`.
+//! `cargo xtask fuzz commands [--count N] [--seed N] [--corpus DIR]`: runs `prof script` and `prof flame` on mutated recordings.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -12,7 +11,7 @@ use anyhow::{Context, bail};
 
 use crate::workspace;
 
-/// Builds the fuzzer with optimisation and every check, and runs it.
+/// Builds the fuzzer with optimization and all checks, and runs it.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let root = workspace::root();
     let fuzzer = build(&root, "prof-fuzz")?;
@@ -27,7 +26,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     workspace::run(&mut command)
 }
 
-/// Every target for so many seconds, as many at a time as there are cores.
+/// Fuzzes every target for `seconds`, as many at a time as there are cores.
 pub(crate) fn each(seconds: u32) -> anyhow::Result<()> {
     let root = workspace::root();
     let fuzzer = build(&root, "prof-fuzz")?;
@@ -43,7 +42,7 @@ pub(crate) fn each(seconds: u32) -> anyhow::Result<()> {
                 .spawn()
                 .with_context(|| format!("cannot run {}", fuzzer.display()))
         };
-        // All are waited for, even where one has found something.
+        // Waits for all, even if one has found something.
         let running: Vec<_> = targets.iter().map(start).collect();
         for (target, child) in targets.iter().zip(running) {
             if !child?.wait()?.success() {
@@ -57,7 +56,7 @@ pub(crate) fn each(seconds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder of fuzz builds has the program of this package.
+/// Builds the program of a package with the profile `fuzz`, and returns its path.
 pub(crate) fn build(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
     let arguments = ["build", "--quiet", "--profile", "fuzz", "--package", package];
     workspace::run(Command::new("cargo").args(arguments).current_dir(root))?;

@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask CHORE [ARGS…]`, one file per chore.
+//! The chores of the project: `cargo xtask CHORE [ARGS…]`, one file each.
 
 mod bench;
 mod book;
@@ -21,7 +21,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-/// A chore: what is typed, what `cargo xtask` alone prints about it, and what it does with its arguments.
+/// A chore: its name, its description in the usage text, and its implementation.
 struct Chore {
     name: &'static str,
     about: &'static str,
@@ -29,75 +29,67 @@ struct Chore {
 }
 
 const CHORES: &[Chore] = &[
-    Chore {
-        name: "tidy",
-        about: "hold the rules of the house: imports, purity, sizes, names",
-        run: tidy::run,
-    },
-    Chore {
-        name: "ci",
-        about: "format, clippy, tidy, fuzzing, tests: what has to pass before anything lands",
-        run: ci::run,
-    },
+    Chore { name: "tidy", about: "check the project's rules: imports, purity, sizes, names", run: tidy::run },
+    Chore { name: "ci", about: "run every check of CI: format, clippy, tidy, fuzzing, tests", run: ci::run },
     Chore {
         name: "page-types",
-        about: "check the types in the script of prof view's page (with npm)",
+        about: "check the types in the script of the page of prof view (with npm)",
         run: page_types::run,
     },
     Chore {
         name: "fixtures",
-        about: "build what tests and benchmarks look at (--big: a recording of 1.5 million samples)",
+        about: "build the programs of tests and benchmarks (--big: also a recording of 1.5 million samples)",
         run: fixtures::run,
     },
     Chore {
         name: "matrix",
-        about: "symbolize programs of every toolchain, and compare (--full: every combination)",
+        about: "compare symbols of programs of every toolchain with other symbolizers (--full: every combination)",
         run: matrix::run,
     },
     Chore {
         name: "sweep",
-        about: "symbolize all code of a program, and compare (OBJECT, --reference FILE, --step BYTES)",
+        about: "compare symbols of all code of a program with other symbolizers (OBJECT, --reference FILE, --step BYTES)",
         run: sweep::run,
     },
     Chore {
         name: "bench",
-        about: "hold prof against perf and inferno, in ratios of one run",
+        about: "compare prof with perf and inferno, as ratios of one run",
         run: bench::run,
     },
     Chore {
         name: "ablation",
-        about: "leave out each source of stack frames and each saving in turn (--runs N, --busy, PROGRAM…)",
+        about: "record without each source of stack frames or optimization in turn (--runs N, --busy, PROGRAM…)",
         run: bench::ablation::run,
     },
     Chore {
         name: "fuzz",
-        about: "give hostile bytes to readers (TARGET or all, --secs N) or to the program (commands, --count N)",
+        about: "fuzz the parsers (TARGET or all, --secs N) or the program (commands, --count N)",
         run: fuzz::run,
     },
     Chore {
         name: "growth",
-        about: "count what recordings four times as long take (words of a SHAPE's name, --prof FILE)",
+        about: "compare instructions and memory for recordings four times as long (words of a SHAPE, --prof FILE)",
         run: growth::run,
     },
     Chore {
         name: "soak",
-        about: "let prof top run under a fork storm, and watch its memory (MINUTES, 30 if not said)",
+        about: "run prof top under a fork storm and watch its memory (MINUTES) [default: 30]",
         run: soak::run,
     },
     Chore {
         name: "corpus",
-        about: "hold every recording below a folder against perf's reading of it [default: ../shared/corpus]",
+        about: "compare how prof and perf read every recording in a folder [default: ../shared/corpus]",
         run: corpus::run,
     },
     Chore { name: "book", about: "build the book as a site, in target/book (with mdbook)", run: book::run },
     Chore {
         name: "dist",
-        about: "build what is handed to users: static and dynamic programs, deb, rpm (names choose)",
+        about: "build release artefacts: static and dynamic programs, deb, rpm (or those named)",
         run: dist::run,
     },
     Chore {
         name: "package",
-        about: "pack all crates as for a registry (--verify builds them)",
+        about: "package all crates as for a registry (--verify builds them)",
         run: package::run,
     },
     Chore {
@@ -107,7 +99,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "measure",
-        about: "run one command for bench, and print what it took",
+        about: "run one command for bench, and print its cost",
         run: bench::measure::run,
     },
 ];

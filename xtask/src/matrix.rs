@@ -1,4 +1,5 @@
-//! `cargo xtask matrix [--full [PART]]`: programs of every toolchain and form of debug information against other symbolizers.
+//! `cargo xtask matrix [--full [PART]]`: compares symbols of programs of every toolchain and kind of debug information with other
+//! symbolizers.
 
 use std::process::Command;
 
@@ -6,14 +7,14 @@ use anyhow::bail;
 
 use crate::workspace;
 
-/// Runs the small set, in which every two values meet; with `--full` every combination that the toolchains here can
-/// make, listing the impossible ones with the tool's message. PART keeps those of them whose names contain it.
+/// Runs the small set, which covers every pair of values, or with `--full` every combination that the toolchains of this machine can
+/// build. Lists impossible ones with the message of the tool. PART selects those whose names contain it.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let (full, part) = match args {
         [] => (false, ""),
         [flag] if flag == "--full" => (true, ""),
         [flag, part] if flag == "--full" => (true, part.as_str()),
-        _ => bail!("takes --full and a part of the names of those to build, no more"),
+        _ => bail!("usage: cargo xtask matrix [--full [PART]]"),
     };
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "-p", "prof-symbolizer", "--test", "matrix", "--"]);

@@ -1,5 +1,4 @@
-//! `cargo xtask no-std`: the crates that are called `no_std` are compiled for a target that has no operating system, with what they
-//! depend on.
+//! `cargo xtask no-std`: compiles the `no_std` crates and their dependencies for a target without an operating system.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +7,7 @@ use anyhow::bail;
 
 use crate::{tidy, workspace};
 
-/// A target without `std`: a crate that takes it, or whose dependencies do, does not compile.
+/// A target without `std`, for which a crate that uses it, or a dependency of it, does not compile.
 const TARGET: &str = "x86_64-unknown-none";
 
 /// Compiles each crate for the target, without its optional features. Takes no arguments.
@@ -20,7 +19,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         eprintln!("skipped: Rust's library for {TARGET} is not installed; try: rustup target add {TARGET}");
         return Ok(());
     }
-    // Together they would have each other's features.
+    // One at a time, because cargo unifies features of crates that it builds together.
     for krate in tidy::NO_STD {
         let mut check = Command::new("cargo");
         check.args(["clippy", "--quiet", "--no-default-features", "--target", TARGET, "--package"]);

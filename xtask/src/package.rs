@@ -1,5 +1,5 @@
-//! `cargo xtask package`: `cargo package` of all crates, as if they were published. `--verify` builds them from their packages,
-//! which takes as long as a build from nothing.
+//! `cargo xtask package`: runs `cargo package` for all crates, as if they were published. `--verify` builds the packages, which takes as
+//! long as a build from scratch.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,13 +8,13 @@ use anyhow::{Context, bail};
 
 use crate::workspace;
 
-/// Packs a copy of the workspace without `publish = false`. With that line nothing is published by accident, but cargo does not
-/// find our crates for each other either.
+/// Packages a copy of the workspace without `publish = false`. That line prevents accidental publishing, but with it cargo does not
+/// resolve our crates among each other.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let verify = match args {
         [] => false,
         [flag] if flag == "--verify" => true,
-        _ => bail!("takes --verify or nothing"),
+        _ => bail!("usage: cargo xtask package [--verify]"),
     };
     let root = workspace::root();
     let copy = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! `cargo xtask page-types`: TypeScript's compiler reads the types in the comments of the page of `prof view`.
+//! `cargo xtask page-types`: checks the types in the comments of the page of `prof view` with the compiler of TypeScript.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,10 +7,10 @@ use anyhow::bail;
 
 use crate::workspace;
 
-/// The compiler, by its name in npm's registry.
+/// The package of the compiler in the registry of npm.
 const COMPILER: &str = "typescript@7.0.2";
 
-/// Checks the modules of the page. Takes no arguments. Says so, and is content, where npm cannot get the compiler.
+/// Checks the modules of the page. Takes no arguments. Skipped if npm cannot install the compiler.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if !args.is_empty() {
         bail!("takes no arguments");

@@ -1,6 +1,5 @@
-//! `cargo xtask soak [MINUTES [RATE]]`: `prof top` in a terminal of its own, under processes that come and go by the
-//! thousand: RATE of them per second, else as many as the machine can start. Its memory must stay flat, and it must give
-//! the terminal back.
+//! `cargo xtask soak [MINUTES [RATE]]`: runs `prof top` in a terminal while thousands of short processes run: RATE per second, or as
+//! many as the machine can start. Its memory must not grow, and it must restore the terminal.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,13 +12,13 @@ use anyhow::{Context, ensure};
 
 use crate::terminal::InTerminal;
 
-/// How often memory is looked at.
-const LOOK: Duration = Duration::from_secs(5);
-/// What an allocator may keep for itself, in kB.
-const SLACK: u64 = 16 << 10;
-/// So many threads start processes.
-const STORMS: u32 = 4;
-/// What leaves the alternate screen and shows the cursor again.
+/// Interval between measurements of memory.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
+/// Growth that the allocator may cause, in kB.
+const SLACK_KB: u64 = 16 << 10;
+/// Number of threads that start processes.
+const STORM_THREADS: u32 = 4;
+/// The escape sequences that leave the alternate screen and show the cursor.
 const RESTORED: [&[u8]; 2] = [b"\x1b[?1049l", b"\x1b[?25h"];
 
 pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
@@ -28,13 +27,13 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let rate: Option<f64> =
         arguments.get(1).map(|text| text.parse()).transpose().context("RATE is a number")?;
     let pause =
-        rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(f64::from(STORMS) / rate.max(1.0)));
+        rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(f64::from(STORM_THREADS) / rate.max(1.0)));
     let status = Command::new("cargo").args(["build", "--release", "-p", "prof-cli"]).status()?;
     ensure!(status.success(), "prof does not build");
 
     let over = Arc::new(AtomicBool::new(false));
     let forks = Arc::new(AtomicU64::new(0));
-    let storm: Vec<_> = (0..STORMS).map(|_| storm(pause, &over, &forks)).collect();
+    let storm: Vec<_> = (0..STORM_THREADS).map(|_| storm(pause, &over, &forks)).collect();
     let result = watch(Duration::from_secs_f64(minutes * 60.0));
     over.store(true, Ordering::Relaxed);
     for thread in storm {
@@ -44,7 +43,7 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
     result
 }
 
-/// Starts processes, as fast as one thread can or one per `pause`.
+/// Starts a thread that starts processes, one per `pause`.
 fn storm(pause: Duration, over: &Arc<AtomicBool>, forks: &Arc<AtomicU64>) -> thread::JoinHandle<()> {
     let (over, forks) = (Arc::clone(over), Arc::clone(forks));
     thread::spawn(move || {
@@ -58,7 +57,7 @@ fn storm(pause: Duration, over: &Arc<AtomicBool>, forks: &Arc<AtomicU64>) -> thr
 }
 
 fn watch(duration: Duration) -> anyhow::Result<()> {
-    // A copy, so that the next build does not change what runs.
+    // A copy, which the next build does not replace.
     let prof = Path::new("target/release/prof.soak");
     std::fs::copy("target/release/prof", prof)?;
     let prof = prof.canonicalize()?;
@@ -66,7 +65,7 @@ fn watch(duration: Duration) -> anyhow::Result<()> {
     let mut sizes = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < duration {
-        thread::sleep(LOOK);
+        thread::sleep(MEASURE_INTERVAL);
         let size = top.anonymous().zip(top.resident());
         let (anonymous, resident) = size.context("prof top has ended by itself")?;
         let seconds = begin.elapsed().as_secs_f64();
@@ -77,14 +76,14 @@ fn watch(duration: Duration) -> anyhow::Result<()> {
     ensure!(status.success(), "prof top ended with {status}");
     for sequence in RESTORED {
         let found = tail.windows(sequence.len()).any(|window| window == sequence);
-        ensure!(found, "the terminal was not given back: {sequence:?} is missing");
+        ensure!(found, "the terminal was not restored: {sequence:?} is missing");
     }
-    // The first third is for warming up.
+    // The first third is the warm-up.
     let third = sizes.len() / 3;
     let most = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0);
     let [first, middle, last] =
         [0..third, third..2 * third, 2 * third..sizes.len()].map(|part| most(&sizes[part]));
     println!("at most {first} kB in the first third, {middle} kB in the second, {last} kB in the last");
-    ensure!(last <= middle + middle / 10 + SLACK, "memory grows");
+    ensure!(last <= middle + middle / 10 + SLACK_KB, "memory grows");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask sweep OBJECT [--reference FILE] [--debug-dir DIR] [--step BYTES]`: all code of a program against other
-//! symbolizers.
+//! `cargo xtask sweep OBJECT [--reference FILE] [--debug-dir DIR] [--step BYTES]`: compares symbols of all code of a program with
+//! other symbolizers.
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 
 use crate::workspace;
 
-/// Asks for every address (or each `--step`th) of the object's code: function, inlined calls and lines. The others look
-/// at `--reference`, the same code with its debug information in it, where the object is stripped.
+/// Compares function, inlined calls and lines of every address (or every `--step` bytes) of the object's code. If the object is
+/// stripped, the other symbolizers read `--reference`, the same code with debug information.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "--quiet", "--release", "-p", "prof-symbolizer", "--test", "matrix", "--"]);

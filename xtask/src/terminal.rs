@@ -1,4 +1,4 @@
-//! A program in a terminal of its own, for live views.
+//! Runs a live view in a pseudoterminal.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -10,10 +10,10 @@ use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// How many bytes of what was drawn last are kept.
-const TAIL: usize = 1 << 16;
-/// So long a program may take to appear, or to leave.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Number of the last drawn bytes that are kept.
+const TAIL_BYTES: usize = 1 << 16;
+/// Time limit for starting, drawing and ending.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The last bytes that were drawn.
 #[derive(Default)]
@@ -22,18 +22,18 @@ struct Drawn {
     more: Condvar,
 }
 
-/// A running program, whose terminal script(1) keeps.
+/// A program that runs in a terminal of script(1).
 pub(crate) struct InTerminal {
     script: Child,
     input: Option<ChildStdin>,
     reader: JoinHandle<()>,
     drawn: Arc<Drawn>,
-    /// The program.
+    /// The pid of the program.
     pid: i32,
 }
 
 impl InTerminal {
-    /// Starts it; `command` is a shell's.
+    /// Starts a shell command.
     pub(crate) fn start(command: &str) -> anyhow::Result<Self> {
         let mut script = Command::new("script")
             .args(["-qec", &format!("stty rows 40 cols 120; exec {command}"), "/dev/null"])
@@ -51,7 +51,7 @@ impl InTerminal {
             while let Ok(length @ 1..) = output.read(&mut buffer) {
                 let mut tail = lock(&seen.tail);
                 tail.extend_from_slice(&buffer[..length]);
-                let surplus = tail.len().saturating_sub(TAIL);
+                let surplus = tail.len().saturating_sub(TAIL_BYTES);
                 tail.drain(..surplus);
                 seen.more.notify_all();
             }
@@ -61,18 +61,18 @@ impl InTerminal {
             if let Some(pid) = child_of(script.id()) {
                 break pid;
             }
-            anyhow::ensure!(begin.elapsed() < PATIENCE, "{command} did not start");
+            anyhow::ensure!(begin.elapsed() < TIMEOUT, "{command} did not start");
             thread::sleep(Duration::from_millis(10));
         };
         Ok(Self { script, input, reader, drawn, pid })
     }
 
-    /// The resident memory, in kB; `None` when it has ended.
+    /// Returns the resident memory, in kB; `None` if the program has ended.
     pub(crate) fn resident(&self) -> Option<u64> {
         self.status("VmRSS:")
     }
 
-    /// Memory that belongs to no file, in kB: pages of files are the kernel's to drop.
+    /// Returns the anonymous memory, in kB. Pages of files do not count, because the kernel can drop them.
     pub(crate) fn anonymous(&self) -> Option<u64> {
         self.status("RssAnon:")
     }
@@ -83,25 +83,25 @@ impl InTerminal {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// User and system time of all its threads so far, those that ended included; `None` when it has ended itself.
+    /// Returns the user and system time of all threads so far, including ended ones; `None` if the program has ended.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
-        // The 14th and 15th field, in hundredths of a second (proc(5)); the second one, a name, may hold anything.
+        // Fields 14 and 15, in hundredths of a second (proc(5)). The second field, a name, may contain anything.
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
     }
 
-    /// Lets the terminal, and who looks at it, run before others, where that is allowed: they shall not be measured.
-    pub(crate) fn hurry(&self) {
+    /// Raises the priority of the terminal and of this process, if that is permitted, so that their delays are not measured.
+    pub(crate) fn raise_priority(&self) {
         for pid in [std::process::id(), self.script.id()] {
             let mut renice = Command::new("renice");
             let _ = renice.args(["-n", "-20", "-p", &pid.to_string()]).stdout(Stdio::null()).status();
         }
     }
 
-    /// Presses a key and waits until this is drawn, which must differ in each cell from what was there; the time that it
-    /// took.
+    /// Sends a key, waits until `shown` is drawn, and returns how long that took. Each cell of `shown` must differ from what was there
+    /// before, because unchanged cells are not drawn again.
     pub(crate) fn press(&mut self, key: &[u8], shown: &[u8]) -> anyhow::Result<Duration> {
         lock(&self.drawn.tail).clear();
         let begin = Instant::now();
@@ -109,14 +109,14 @@ impl InTerminal {
         let missing = |tail: &mut Vec<u8>| {
             !shown.is_empty() && !tail.windows(shown.len()).any(|window| window == shown)
         };
-        let waited = self.drawn.more.wait_timeout_while(lock(&self.drawn.tail), PATIENCE, missing);
+        let waited = self.drawn.more.wait_timeout_while(lock(&self.drawn.tail), TIMEOUT, missing);
         let (_tail, result) = waited.unwrap_or_else(PoisonError::into_inner);
         let shown = String::from_utf8_lossy(shown);
         anyhow::ensure!(!result.timed_out(), "{shown:?} did not come to the screen");
         Ok(begin.elapsed())
     }
 
-    /// Presses a key and waits for the end, of which it is reminded by a signal; the last bytes that were drawn.
+    /// Sends a key and waits for the end of the program, after the time limit with SIGTERM. Returns its status and the last drawn bytes.
     pub(crate) fn leave(mut self, key: &[u8]) -> anyhow::Result<(ExitStatus, Vec<u8>)> {
         let mut input = self.input.take().context("no input")?;
         input.write_all(key)?;
@@ -125,8 +125,8 @@ impl InTerminal {
             if let Some(status) = self.script.try_wait()? {
                 break status;
             }
-            if begin.elapsed() > PATIENCE {
-                // Where it has just left, there is nobody to remind.
+            if begin.elapsed() > TIMEOUT {
+                // Fails if the program has just ended.
                 let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);
                 break self.script.wait()?;
             }

@@ -1,4 +1,4 @@
-//! `cargo test --workspace` for CI, and a second look at live tests.
+//! Runs `cargo test --workspace` for CI, and repeats failed live tests alone.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,30 +8,29 @@ use anyhow::{Context, bail};
 
 /// The tests that record what the machine does while they run.
 const LIVE: [&str; 4] = ["-p", "prof-cli", "--test", "end_to_end"];
-/// How often a live test that failed in company has to pass alone.
-const ALONE: usize = 3;
-/// More than so many that fail are no accident.
-const MOST: usize = 3;
+/// How often a failed live test must pass alone.
+const REPETITIONS: usize = 3;
+/// Maximum number of failed tests that are repeated.
+const MAX_REPEATED: usize = 3;
 
 /// Runs all tests.
 ///
-/// A live test measures a machine that it shares with the other tests. One that fails there is run by itself, three
-/// times in a row, and has failed if one of these fails: what the machine did is told from what we did. Both are in
-/// the output, and a test that needs this is to be mended.
+/// A live test measures a machine that it shares with other tests. To exclude their influence, a failed one is repeated alone, three
+/// times in a row, and fails if one of these runs fails. The output contains all runs, and such a test must be fixed.
 ///
 /// # Errors
-/// Where a test fails, and where `cargo` cannot be run.
+/// A test fails, or `cargo` cannot be run.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut all = Command::new("cargo");
     let Outcome { failed, passes, .. } = test(all.args(["test", "--workspace", "--no-fail-fast"]), root)?;
     if passes {
         return Ok(());
     }
-    if failed.is_empty() || failed.len() > MOST {
+    if failed.is_empty() || failed.len() > MAX_REPEATED {
         bail!("{} tests failed", failed.len());
     }
-    for round in 1..=ALONE {
-        eprintln!("== again, alone ({round} of {ALONE}): {}", failed.join(" "));
+    for round in 1..=REPETITIONS {
+        eprintln!("== again, alone ({round} of {REPETITIONS}): {}", failed.join(" "));
         let mut again = Command::new("cargo");
         again.arg("test").args(LIVE).args(["--", "--test-threads=1", "--exact"]).args(&failed);
         let Outcome { passed, passes, .. } = test(&mut again, root)?;
@@ -39,20 +38,20 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
             bail!("{} failed", failed.join(" "));
         }
     }
-    eprintln!("failed beside other tests, passed alone, and should be mended: {}", failed.join(" "));
+    eprintln!("failed beside other tests, passed alone, must be fixed: {}", failed.join(" "));
     Ok(())
 }
 
-/// What the test runner said.
+/// The results that the test runner printed.
 #[derive(Default, Debug)]
 struct Outcome {
     failed: Vec<String>,
     passed: usize,
-    /// True if it ended with success.
+    /// True if it exited with success.
     passes: bool,
 }
 
-/// Runs the tests of a command, and prints what it prints.
+/// Runs a test command, passes its output on, and collects the results.
 fn test(command: &mut Command, root: &Path) -> anyhow::Result<Outcome> {
     let mut child = command
         .current_dir(root)
@@ -64,15 +63,15 @@ fn test(command: &mut Command, root: &Path) -> anyhow::Result<Outcome> {
     for line in BufReader::new(stdout).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         println!("{line}");
-        outcome.note(&line);
+        outcome.add_line(&line);
     }
     outcome.passes = child.wait()?.success();
     Ok(outcome)
 }
 
 impl Outcome {
-    /// Learns from a line of libtest's: `test NAME ... ok` or `… FAILED`.
-    fn note(&mut self, line: &str) {
+    /// Counts the result in a line of libtest: `test NAME ... ok` or `… FAILED`.
+    fn add_line(&mut self, line: &str) {
         let Some((name, result)) = line.strip_prefix("test ").and_then(|line| line.split_once(" ... "))
         else {
             return;
@@ -94,7 +93,7 @@ mod tests {
         let mut outcome = Outcome::default();
         let printed = "running 3 tests\ntest a::b ... ok\ntest c ... FAILED\ntest d ... ignored\n\
                        test result: FAILED. 1 passed; 1 failed; 1 ignored";
-        printed.lines().for_each(|line| outcome.note(line));
+        printed.lines().for_each(|line| outcome.add_line(line));
         assert_eq!((outcome.failed, outcome.passed), (vec!["c".to_owned()], 1));
     }
 }

@@ -1,17 +1,17 @@
-//! Where the workspace lies, and what `cargo metadata` and git know of it.
+//! The workspace: its root, its files, its metadata, and running commands in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// The workspace's root folder.
+/// Returns the root folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// Every file that git knows or would add, relative to the root. A file deleted in the work tree is left out.
+/// Lists every existing file that git tracks or would add, relative to the root.
 pub(crate) fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let out = output(
         Command::new("git")
@@ -26,7 +26,7 @@ pub(crate) fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `cargo metadata` of the workspace's members, without their dependencies' own manifests.
+/// Returns `cargo metadata` of the workspace members.
 pub(crate) fn metadata(root: &Path) -> anyhow::Result<serde_json::Value> {
     let out = output(
         Command::new("cargo").args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root),
@@ -34,7 +34,7 @@ pub(crate) fn metadata(root: &Path) -> anyhow::Result<serde_json::Value> {
     serde_json::from_str(&out).context("cargo metadata printed no JSON")
 }
 
-/// Runs a command and returns what it printed; a failure carries what it said.
+/// Runs a command and returns its output. The error of a failed command contains its standard error.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let out = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !out.status.success() {
@@ -43,7 +43,7 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(out.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
 }
 
-/// Runs a command with our own stdout and stderr.
+/// Runs a command that inherits stdout and stderr.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {

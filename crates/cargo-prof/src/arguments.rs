@@ -1,30 +1,32 @@
-//! The command line: which words are for cargo, for `prof record`, for `prof flame` and for the program.
+//! Divides the command line among cargo, `prof record`, `prof flame` and the program.
 
 /// Printed by `cargo prof --help`.
 pub const HELP: &str = "\
-Build a target with cargo, record it with prof, and open the picture
+Build a target with cargo, record it with prof, and open the flame graph
 
 Usage: cargo prof [run] [OPTIONS] [-- ARGS…]
        cargo prof test [NAME] [OPTIONS] [-- ARGS…]
        cargo prof bench [NAME] [OPTIONS] [-- ARGS…]
        cargo prof example [NAME] [OPTIONS] [-- ARGS…]
 
-NAME is a filter for tests and benchmarks, as cargo has it, and the name of an example. ARGS are the program's.
+NAME is a filter of tests or benchmarks, as for cargo, or the name of an example.
+ARGS are passed to the program.
 
 Options:
-      --release, --bin NAME, -p PACKAGE, --features LIST, --target-dir DIR and the others of cargo
-                    choose and build what is recorded
-  -F, --freq HZ, -e EVENT, --call-graph HOW and the others of `prof record`
-                    say how it is recorded
-      --title TEXT, --no-inline, --reverse, --folded and the others of `prof flame`
-                    say how it is drawn
-  -o, --output FILE The picture [default: NAME.svg in the folder target/prof]
-      --no-open     Do not open the picture
-  -q, --quiet       Errors only; -v says more
-  -h, --help        This text
-  -V, --version     The version
+      --release, --bin NAME, -p PACKAGE, --features LIST, --target-dir DIR, …
+                    Options of cargo, to choose and build the target
+  -F, --freq HZ, -e EVENT, --call-graph HOW, …
+                    Options of prof record
+      --title TEXT, --no-inline, --reverse, --folded, …
+                    Options of prof flame
+  -o, --output FILE Output file [default: NAME.svg in target/prof]
+      --no-open     Do not open the flame graph
+  -q, --quiet       Print errors only
+  -v, --verbose     Print details
+  -h, --help        Print help
+  -V, --version     Print version
 
-Short options are prof's, but for -p, -r and -j, which are cargo's.
+Short options are those of prof, except -p, -r and -j, which are those of cargo.
 
 Examples:
   cargo prof --release --bin server -- --once
@@ -46,14 +48,14 @@ pub enum Kind {
     Example,
 }
 
-/// The request that the user makes.
+/// What the command line requests.
 #[derive(Debug)]
 pub enum Request {
     /// The help.
     Help,
     /// The version.
     Version,
-    /// A picture.
+    /// A recording.
     Run(Arguments),
 }
 
@@ -62,15 +64,15 @@ pub enum Request {
 pub struct Arguments {
     /// The kind of target that is built.
     pub kind: Kind,
-    /// The filter of tests and benchmarks, or the example.
+    /// The filter of tests or benchmarks, or the name of the example.
     pub name: Option<String>,
-    /// For cargo.
+    /// Words for cargo.
     pub cargo: Vec<String>,
-    /// For `prof record`.
+    /// Words for `prof record`.
     pub record: Vec<String>,
-    /// For `prof flame`.
+    /// Words for `prof flame`.
     pub flame: Vec<String>,
-    /// For the program.
+    /// Words for the program.
     pub program: Vec<String>,
     /// The path of the picture.
     pub output: Option<String>,
@@ -116,7 +118,7 @@ const CARGO: &[&str] = &[
     "--timings",
 ];
 
-/// Long options of `prof flame`. All others are for `prof record`, which says so if it does not know one.
+/// Long options of `prof flame`. All others are passed to `prof record`, which rejects unknown ones.
 pub const FLAME: &[&str] = &[
     "--folded",
     "--hide",
@@ -151,7 +153,7 @@ pub const FLAME: &[&str] = &[
     "--width",
 ];
 
-/// Who the words after an option belong to.
+/// The recipient of the words after an option.
 #[derive(Clone, Copy)]
 enum Owner {
     Cargo,
@@ -161,8 +163,8 @@ enum Owner {
 }
 
 impl Arguments {
-    /// Sorts the words. An option's values are the words after it that do not begin with `-`, so nothing here has to
-    /// know which options take one; a NAME stands right behind its subcommand for that reason.
+    /// Parses the command line. All words after an option that do not start with `-` count as its values, so that this need not know
+    /// which options take a value. For that reason, NAME must directly follow the subcommand.
     pub fn parse(words: Vec<String>) -> Result<Request, String> {
         let mut words = words.into_iter().peekable();
         let kind = match words.peek().map(String::as_str) {
@@ -243,7 +245,7 @@ impl Arguments {
         Ok(Request::Run(parsed))
     }
 
-    /// The value of an option of cargo's.
+    /// Returns the value of an option of cargo.
     pub fn cargo_value(&self, option: &str) -> Option<&str> {
         let mut words = self.cargo.iter();
         while let Some(word) = words.next() {
@@ -257,7 +259,7 @@ impl Arguments {
         None
     }
 
-    /// The profile that cargo builds with.
+    /// Returns the profile that cargo builds with.
     pub fn profile(&self) -> &str {
         if let Some(profile) = self.cargo_value("--profile") {
             return profile;
@@ -271,7 +273,7 @@ impl Arguments {
         }
     }
 
-    /// Returns true if what is measured was probably meant to be built otherwise.
+    /// Returns true if an unoptimized program would be recorded, probably by mistake.
     pub fn is_unoptimized(&self) -> bool {
         matches!(self.kind, Kind::Run | Kind::Example) && self.profile() == "dev"
     }
@@ -285,9 +287,9 @@ fn is_cargos(name: &str) -> bool {
 
 fn misplaced(kind: Kind, word: &str) -> String {
     match kind {
-        Kind::Run => format!("`{word}` is no option; the program's arguments come after `--`"),
+        Kind::Run => format!("`{word}` is not an option; arguments of the program come after `--`"),
         _ => format!(
-            "`{word}` is one name too many; a name comes right after the subcommand, the program's arguments after `--`"
+            "unexpected `{word}`; a name must follow the subcommand, and arguments of the program come after `--`"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Runs cargo, and finds in its JSON messages what to record.
+//! Runs cargo, and finds the program to record in its JSON messages.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -85,12 +85,12 @@ pub fn build(arguments: &Arguments, environment: &Environment) -> anyhow::Result
     choose(arguments, built)
 }
 
-/// cargo itself, which names itself to its subcommands.
+/// Returns cargo, from the variable that it sets for subcommands.
 fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
-/// Reads cargo's messages: <https://doc.rust-lang.org/cargo/reference/external-tools.html#json-messages>.
+/// Parses the messages of cargo: <https://doc.rust-lang.org/cargo/reference/external-tools.html#json-messages>.
 fn executables(kind: Kind, messages: &str) -> Vec<Target> {
     let mut targets = Vec::new();
     let mut libraries = Vec::new();
@@ -131,7 +131,10 @@ fn target(kind: Kind, message: &Value) -> Option<Target> {
     fits.then_some(Target { name, executable, package, libraries: Vec::new() })
 }
 
-/// The one that is meant.
+/// Chooses the program to record.
+///
+/// # Errors
+/// There is none, or there are several.
 fn choose(arguments: &Arguments, mut built: Vec<Target>) -> anyhow::Result<Target> {
     if built.len() > 1 && matches!(arguments.kind, Kind::Test | Kind::Bench) {
         built.retain(|target| lists(arguments, target));
@@ -145,9 +148,9 @@ fn choose(arguments: &Arguments, mut built: Vec<Target>) -> anyhow::Result<Targe
     match built.len() {
         1 => built.pop().context("nothing was built"),
         0 if arguments.name.is_some() => {
-            bail!("nothing to record has the name {}", arguments.name.as_deref().unwrap_or_default())
+            bail!("there is no program {} to record", arguments.name.as_deref().unwrap_or_default())
         }
-        0 => bail!("the build made nothing that can be run; try: cargo prof -p PACKAGE, or cargo prof test"),
+        0 => bail!("the build has no program to run; try: cargo prof -p PACKAGE, or cargo prof test"),
         many => {
             let names: Vec<_> = built.iter().map(|target| target.name.as_str()).collect();
             let name = names.first().copied().unwrap_or_default();
@@ -157,13 +160,12 @@ fn choose(arguments: &Arguments, mut built: Vec<Target>) -> anyhow::Result<Targe
                 Kind::Test => format!("cargo prof test NAME --lib, --bin {name} or --test {name}"),
                 _ => format!("cargo prof {option} {name}"),
             };
-            bail!("{many} programs could be recorded ({}); one at a time, try: {how}", names.join(", "))
+            bail!("there are {many} programs to record ({}); to choose one, try: {how}", names.join(", "))
         }
     }
 }
 
-/// Returns true if a test or benchmark program has something that fits the filter: it is asked for its list, as `cargo test -- --list`
-/// does. One that cannot list is taken.
+/// Returns true if a test or benchmark program lists something that matches the filter (`--list`), or cannot list.
 fn lists(arguments: &Arguments, target: &Target) -> bool {
     let mut command = Command::new(&target.executable);
     if arguments.kind == Kind::Bench {
@@ -191,7 +193,7 @@ impl Target {
         }
         let user = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         folders.extend(std::env::split_paths(&user).filter(|path| !path.as_os_str().is_empty()));
-        // A folder with a colon in its name cannot be said; the loader then looks where it looks anyway.
+        // A folder with a colon in its name cannot be listed; then the variable of the user stays.
         std::env::join_paths(folders).unwrap_or(user)
     }
 }

@@ -1,7 +1,7 @@
-//! `cargo prof`: builds a binary, test, benchmark or example with cargo, records it with `prof` and draws the picture.
+//! `cargo prof`: builds a binary, test, benchmark or example with cargo, records it with `prof` and draws a flame graph.
 //!
-//! [`arguments`] tells whose option is whose, [`profile`] whether the build has line tables, [`build`] runs cargo and reads its
-//! JSON messages, and [`record`] runs `prof` twice.
+//! [`arguments`] divides the command line among cargo and `prof`, [`profile`] ensures that the build has line tables, [`build`] runs
+//! cargo and reads its JSON messages, and [`record`] runs `prof record` and `prof flame`.
 #![allow(unreachable_pub, reason = "a binary has no public items; `pub` marks a module's interface")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
 
@@ -48,11 +48,11 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let workspace = build::Workspace::find(arguments)?;
     let environment = profile::line_tables(arguments, &workspace.root)?;
     let quiet = arguments.flame.iter().any(|word| word == "--quiet");
-    if let Some(said) = environment.said().filter(|_| !quiet) {
-        eprintln!("cargo prof: {said}");
+    if let Some(message) = environment.message().filter(|_| !quiet) {
+        eprintln!("cargo prof: {message}");
     }
     if arguments.is_unoptimized() && !quiet {
-        eprintln!("cargo prof: this is the profile dev, which is not optimized; try: cargo prof --release");
+        eprintln!("cargo prof: the profile dev is not optimized; try: cargo prof --release");
     }
     let target = build::build(arguments, &environment)?;
     record::run(arguments, &workspace, &target)

@@ -1,4 +1,4 @@
-//! Whether a build has line tables, and what makes cargo build with them.
+//! Finds out whether a build has line tables, and the environment that makes cargo build with them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::arguments::Arguments;
 
-/// Variables that cargo is run with.
+/// Environment variables for cargo.
 #[derive(Default, Debug, PartialEq, Eq)]
 pub struct Environment {
     /// Names and values.
@@ -16,8 +16,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns a remark about the profile for the user.
-    pub fn said(&self) -> Option<String> {
+    /// Returns a message about the variables; `None` without any.
+    pub fn message(&self) -> Option<String> {
         let set: Vec<_> = self.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
         (!set.is_empty()).then(|| {
             format!(
@@ -30,10 +30,10 @@ impl Environment {
     }
 }
 
-/// Says with which variables the chosen profile has line tables, and keeps them: none if it is so anyway.
+/// Returns the variables with which the chosen profile has line tables and does not strip them; empty if none are needed.
 ///
 /// # Errors
-/// Where the manifest cannot be read.
+/// The manifest cannot be read.
 pub fn line_tables(arguments: &Arguments, root: &Path) -> anyhow::Result<Environment> {
     let path = root.join("Cargo.toml");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -48,7 +48,7 @@ fn variables(manifest: &Table, profile: &str, set: impl Fn(&str) -> Option<Strin
     let debug_name = format!("{prefix}_DEBUG");
     let debug = set(&debug_name).map(Value::String).or_else(|| setting(manifest, profile, "debug"));
     let has_lines = match &debug {
-        None => ends_in(manifest, profile) == "dev",
+        None => built_in_ancestor(manifest, profile) == "dev",
         Some(Value::Boolean(debug)) => *debug,
         Some(Value::Integer(level)) => *level > 0,
         Some(Value::String(level)) => {
@@ -72,23 +72,23 @@ fn variables(manifest: &Table, profile: &str, set: impl Fn(&str) -> Option<Strin
     environment
 }
 
-/// Custom profiles inherit as deep as this; a circle is cargo's to complain about.
-const DEEPEST: usize = 16;
+/// Maximum depth of inherited profiles. cargo reports circles.
+const MAX_DEPTH: usize = 16;
 
-/// The value of the profile, or of the nearest one that it inherits from.
+/// Returns a setting of the profile, or of the nearest profile that it inherits from.
 fn setting(manifest: &Table, profile: &str, key: &str) -> Option<Value> {
-    line(manifest, profile).iter().find_map(|profile| table(manifest, profile)?.get(key).cloned())
+    ancestors(manifest, profile).iter().find_map(|profile| table(manifest, profile)?.get(key).cloned())
 }
 
-/// The built-in profile at the root of the line.
-fn ends_in(manifest: &Table, profile: &str) -> String {
-    line(manifest, profile).pop().unwrap_or_default()
+/// Returns the built-in profile from which the profile inherits.
+fn built_in_ancestor(manifest: &Table, profile: &str) -> String {
+    ancestors(manifest, profile).pop().unwrap_or_default()
 }
 
-/// The profile, and those it inherits from.
-fn line(manifest: &Table, profile: &str) -> Vec<String> {
+/// Returns the profile and those that it inherits from.
+fn ancestors(manifest: &Table, profile: &str) -> Vec<String> {
     let mut line = vec![profile.to_owned()];
-    while let Some(last) = line.last().filter(|_| line.len() < DEEPEST) {
+    while let Some(last) = line.last().filter(|_| line.len() < MAX_DEPTH) {
         let parent = match last.as_str() {
             "dev" | "release" => break,
             "test" => Some("dev"),

@@ -10,13 +10,13 @@ use anyhow::{Context, bail};
 use crate::arguments::{Arguments, Kind};
 use crate::build::{Target, Workspace};
 
-/// Records and draws. Returns the program's exit code.
+/// Records and draws. Returns the exit code of the program.
 ///
 /// # Errors
-/// Where nothing was recorded, or it could not be drawn.
+/// `prof` cannot be run, or the output folder cannot be written.
 pub fn run(arguments: &Arguments, workspace: &Workspace, target: &Target) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(&workspace.output)
-        .with_context(|| format!("cannot make {}", workspace.output.display()))?;
+        .with_context(|| format!("cannot create {}", workspace.output.display()))?;
     let recording = workspace.output.join(format!("{}.data", target.name));
     remove(&recording)?;
     let mut record = prof("record");
@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments, workspace: &Workspace, target: &Target) -> any
     }
     let status = status(&mut record)?;
     if !recording.exists() {
-        // prof has said why.
+        // prof has printed the reason.
         return Ok(ExitCode::from(code(status)));
     }
     let drawn = draw(arguments, workspace, target, &recording)?;
@@ -67,7 +67,7 @@ fn draw(
     Ok(status)
 }
 
-/// Returns true if there are a person and a screen.
+/// Returns true if this runs on a terminal of a desktop.
 fn has_desktop() -> bool {
     let screen = ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
@@ -75,7 +75,7 @@ fn has_desktop() -> bool {
     screen && std::io::stderr().is_terminal()
 }
 
-/// `prof` from the folder that we lie in, else from `PATH`.
+/// Returns a command that runs `prof` from the folder of this program, or else from `PATH`.
 fn prof(subcommand: &str) -> Command {
     let beside =
         std::env::current_exe().ok().map(|path| path.with_file_name("prof")).filter(|path| path.is_file());
@@ -96,7 +96,7 @@ fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
     }
 }
 
-/// An exit code as shells have it.
+/// Returns the exit code as shells report it.
 fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));

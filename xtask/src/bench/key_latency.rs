@@ -63,7 +63,7 @@ pub(super) fn key_latency(tools: &Tools, table: &mut Table) -> anyhow::Result<()
     let folder = Path::new("target/bench/build");
     let build = CompilerLoop::start(folder)?;
     let mut view = InTerminal::start(&format!("{} top -F 10000", tools.prof.display()))?;
-    view.hurry();
+    view.raise_priority();
     thread::sleep(SETTLED);
     let mut answers = Vec::new();
     for (key, shown) in KEYS.iter().cycle().take(ROUNDS * KEYS.len()) {

@@ -11,16 +11,16 @@ use crate::workspace;
 /// The programs that a release contains.
 pub(super) const PROGRAMS: [&str; 2] = ["prof", "cargo-prof"];
 
-/// The way programs find the C library.
+/// How programs are linked with the C library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Linking {
-    /// It is in them: glibc, whose allocator `prof` is tuned for.
+    /// Statically with glibc, for whose allocator `prof` is tuned.
     Static,
-    /// On the machine, from this version on: `cargo zigbuild` links against its symbols.
+    /// Dynamically with glibc 2.17 or newer: `cargo zigbuild` links against the symbols of that version.
     Glibc217,
 }
 
-/// The choices of one build.
+/// A build of the programs.
 pub(super) struct Build {
     pub(super) target: &'static str,
     pub(super) linking: Linking,
@@ -63,7 +63,8 @@ impl Build {
         Ok(folder.join(self.target).join("dist"))
     }
 
-    /// Packed relocations: 0.2 MB less. Equal functions once: rustc's own linker for x86-64 can do that, GNU's for others cannot.
+    /// Returns flags for packed relocations (0.2 MB less), and for merging equal functions, which only the linker of rustc for x86-64
+    /// supports.
     fn static_flags(&self) -> &'static str {
         match self.cross_compiler() {
             Some(_) => "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs",
@@ -73,12 +74,12 @@ impl Build {
         }
     }
 
-    /// The prefix of the cross tools' names.
+    /// Returns the prefix of the binutils for the target.
     pub(super) fn binutils(&self) -> &'static str {
         if self.cross_compiler().is_some() { "aarch64-linux-gnu-" } else { "" }
     }
 
-    /// A way to run one of the programs: by itself, or for another processor by qemu's user mode.
+    /// Returns how to run one of the programs: directly, or with qemu for another architecture.
     pub(super) fn runs_here(&self, program: PathBuf) -> impl Fn() -> Command {
         let emulator = self.cross_compiler().map(|_| "qemu-aarch64-static");
         move || match emulator {

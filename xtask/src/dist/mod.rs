@@ -1,7 +1,7 @@
-//! `cargo xtask dist [ARTEFACT…]`: what is handed to users, in `target/dist`, as far as this machine can make it.
+//! `cargo xtask dist [ARTEFACT…]`: builds release artefacts in `target/dist`, as far as this machine can.
 //!
-//! Programs are built with the profile `dist` and all features, stripped; their debug information is kept in files beside them.
-//! What could not be made is said with its reason, and what would have to be installed.
+//! Programs are built with the profile `dist` and all features, and stripped; their debug information is in separate files. Artefacts
+//! that cannot be built are listed with the reason and what to install.
 
 mod build;
 mod stage;
@@ -15,7 +15,7 @@ use crate::workspace;
 use build::{Build, Linking};
 use stage::Stage;
 
-/// Programs for one kind of machine, or a package with them.
+/// An artefact: programs for one kind of machine, or a package.
 struct Artefact {
     name: &'static str,
     about: &'static str,
@@ -48,18 +48,18 @@ const ARTEFACTS: &[Artefact] = &[
     Artefact { name: "rpm", about: "Fedora, RHEL, SUSE and the like, x86-64", make: Dist::rpm },
 ];
 
-/// Where things lie.
+/// The folders and the version.
 struct Dist {
     root: PathBuf,
     output: PathBuf,
     version: String,
 }
 
-/// Makes all artefacts, or those that are named.
+/// Builds all artefacts, or those that are named.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if let Some(unknown) = args.iter().find(|arg| ARTEFACTS.iter().all(|artefact| artefact.name != **arg)) {
         let known: Vec<_> = ARTEFACTS.iter().map(|artefact| artefact.name).collect();
-        bail!("no artefact is called {unknown}: there are {}", known.join(", "));
+        bail!("there is no artefact {unknown}; there are {}", known.join(", "));
     }
     let root = workspace::root();
     let metadata = workspace::metadata(&root)?;
@@ -81,18 +81,18 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
                 let bytes = std::fs::metadata(&path)?.len();
                 format!("{:<8} {:>5.1} MB  {}", artefact.name, bytes as f64 / 1e6, path.display())
             }
-            Err(error) => format!("{:<8} not made: {error:#}", artefact.name),
+            Err(error) => format!("{:<8} not built: {error:#}", artefact.name),
         });
     }
     println!("{}", lines.join("\n"));
     if made < lines.len() {
-        bail!("{made} of {} artefacts were made", lines.len());
+        bail!("{made} of {} artefacts were built", lines.len());
     }
     Ok(())
 }
 
 impl Dist {
-    /// The programs that also write completions and manual pages, and go into packages.
+    /// Builds the programs for x86-64, with completions and manual pages. Packages contain them, too.
     fn host_stage(&self) -> anyhow::Result<Stage> {
         self.stage("x86_64", &Build { target: "x86_64-unknown-linux-gnu", linking: Linking::Static })
     }
@@ -102,7 +102,7 @@ impl Dist {
         Stage::fill(&self.root, self.output.join("stage").join(name), &programs, build)
     }
 
-    /// A compressed tar file with one folder.
+    /// Writes a compressed tar file with one folder.
     fn archive(&self, name: &str, stage: &Stage) -> anyhow::Result<PathBuf> {
         let folder = format!("prof-{}-{name}", self.version);
         let pack = |from: &Path, file: &str| {
@@ -135,7 +135,7 @@ impl Dist {
     }
 }
 
-/// Returns true if cargo has a subcommand.
+/// Checks that a subcommand of cargo is installed.
 fn installed(name: &str) -> anyhow::Result<()> {
     let found = Command::new(name).arg("--version").output().is_ok();
     if !found {

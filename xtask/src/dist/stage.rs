@@ -1,4 +1,4 @@
-//! The files of a release, as they lie in its archive. Packages take theirs from here, too.
+//! The files of a release, in the layout of its archive. Packages use them, too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,15 +8,15 @@ use anyhow::Context;
 use super::build::{Build, PROGRAMS};
 use crate::workspace;
 
-/// Texts that go with the programs.
+/// Texts in the archive.
 const TEXTS: [&str; 6] =
     ["README.md", "CHANGELOG.md", "SECURITY.md", "THIRD-PARTY.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Completions: the shell, and the file that it looks for.
+/// Completions: the shell, and the name of the file that it reads.
 const COMPLETIONS: [(&str, &str); 4] =
     [("bash", "prof"), ("zsh", "_prof"), ("fish", "prof.fish"), ("elvish", "prof.elv")];
 
-/// The two folders of a release: files and debug information.
+/// The two folders of a release.
 pub(super) struct Stage {
     /// Stripped programs, texts, `man` and `completions`.
     pub(super) files: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Fills a folder anew from the folder with the `programs`.
+    /// Fills a folder from the folder with the `programs`, after removing its content.
     pub(super) fn fill(root: &Path, folder: PathBuf, programs: &Path, build: &Build) -> anyhow::Result<Self> {
         if folder.exists() {
             std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -49,7 +49,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Copies a program without its debug information, which goes into a file of its own that the program names.
+    /// Copies a program without its debug information, and writes that to a separate file, to which the program links.
     fn split(&self, program: &Path, name: &str, binutils: &str) -> anyhow::Result<()> {
         let debug = format!("{name}.debug");
         let objcopy = || Command::new(format!("{binutils}objcopy"));

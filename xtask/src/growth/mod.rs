@@ -1,7 +1,7 @@
-//! `cargo xtask growth [SHAPE]`: what `prof` does with recordings four times as long, in instructions and bytes.
+//! `cargo xtask growth [SHAPE]`: compares instructions and memory of `prof` for recordings four times as long.
 //!
-//! valgrind's dhat counts the instructions and the most bytes that were allocated at a time: the same each time, on any
-//! machine. What is quadratic takes sixteen times as many.
+//! valgrind's dhat counts instructions and the peak of allocated bytes, which are reproducible on any machine. Quadratic work takes
+//! sixteen times as many.
 
 mod shapes;
 
@@ -17,23 +17,23 @@ use anyhow::{Context, bail};
 use crate::{fuzz, workspace};
 use shapes::{SHAPES, Shape};
 
-/// Instructions for four times as much, in times of those for once: four, a logarithm, and tables that have just grown.
-const MOST_INSTRUCTIONS: f64 = 6.0;
-/// Bytes likewise, of the process.
-const MOST_BYTES: f64 = 4.5;
-/// What a process takes besides what it allocates: code, and the stacks of its threads.
+/// Maximum ratio of instructions for four times the input: four, plus a logarithm and tables that have just grown.
+const MAX_INSTRUCTION_RATIO: f64 = 6.0;
+/// Maximum ratio of memory of the process for four times the input.
+const MAX_MEMORY_RATIO: f64 = 4.5;
+/// Memory of a process in addition to its allocations: code, and stacks of threads.
 const PROCESS_BYTES: u64 = 4 << 20;
 
 const COMMANDS: [&[&str]; 2] = [&["flame"], &["script"]];
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Clone, Copy)]
 struct Cost {
     instructions: u64,
     bytes: u64,
 }
 
-/// Compares each shape, or those with all given words in their name. Without valgrind it says so, and that is all.
+/// Compares each shape, or those whose names contain all given words. Skipped without valgrind.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         eprintln!("skipped: valgrind, which counts instructions, is not installed");
@@ -70,16 +70,16 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Says whether four times as long takes no more than it may.
+/// Prints the ratios of a shape, and returns true if they are within the limits.
 fn compare(prof: &Path, shape: &Shape, command: &[&str], folder: &Path) -> anyhow::Result<bool> {
-    // What is not the recording's: starting, and one sample.
+    // The cost of starting and of one sample is subtracted.
     let start = cost(prof, shape, 1, command, folder)?;
     let once = cost(prof, shape, shape.number, command, folder)?;
     let four = cost(prof, shape, 4 * shape.number, command, folder)?;
     let above = |cost: Cost| cost.instructions.saturating_sub(start.instructions) as f64;
     let instructions = above(four) / above(once);
     let bytes = (four.bytes + PROCESS_BYTES) as f64 / (once.bytes + PROCESS_BYTES) as f64;
-    let is_fine = instructions <= MOST_INSTRUCTIONS && bytes <= MOST_BYTES;
+    let is_fine = instructions <= MAX_INSTRUCTION_RATIO && bytes <= MAX_MEMORY_RATIO;
     println!(
         "{:<52} {:<6} {instructions:>5.2} × {:>6.1} M instructions, {bytes:>5.2} × {:>6.2} MB{}",
         shape.name,
@@ -106,7 +106,7 @@ fn cost(prof: &Path, shape: &Shape, number: u64, command: &[&str], folder: &Path
         .args(command)
         .arg("-i")
         .arg(&recording)
-        // What is counted has to happen in the process that valgrind watches, and may write there.
+        // All work must happen in the process that valgrind watches, which must be able to write the counts.
         .env("PROF_UNCONFINED", "1")
         .stdout(std::process::Stdio::null())
         .output()
@@ -121,8 +121,8 @@ fn cost(prof: &Path, shape: &Shape, number: u64, command: &[&str], folder: &Path
     cost.with_context(|| format!("cannot understand what dhat says: {stderr}"))
 }
 
-/// The time at the end, which dhat counts in instructions, and the bytes at their peak, which it says. A million is less than
-/// any run takes: then something else was counted.
+/// Parses the number of instructions (the time at the end in dhat's file) and the peak of allocated bytes (printed). Fewer than a
+/// million instructions mean that something else was counted.
 fn parse(counts: &str, stderr: &str) -> Option<Cost> {
     let line = counts.lines().find_map(|line| line.strip_prefix(",\"te\":"))?;
     let peak = stderr.lines().find_map(|line| line.split_once("At t-gmax:"))?.1;

@@ -1,13 +1,13 @@
-//! Recordings that get longer in one way each: the ways in which somebody who is profiled can make work.
+//! Recordings that grow in one way each: the ways in which a profiled program can cause work.
 
 use std::io::{self, Write};
 
-/// A recording that gets longer with a number.
+/// A kind of recording that grows with a number.
 pub(super) struct Shape {
     pub(super) name: &'static str,
-    /// The smaller of the two numbers that are compared: work for some tenths of a second under valgrind.
+    /// The smaller of the two numbers that are compared: takes some tenths of a second under valgrind.
     pub(super) number: u64,
-    /// Appends the records.
+    /// Appends the records for a number.
     pub(super) records: fn(u64, &mut Vec<u8>),
 }
 
@@ -24,7 +24,7 @@ const PROCESS: u32 = 10;
 /// `PERF_CONTEXT_USER` and `PERF_CONTEXT_KERNEL`.
 const USER: u64 = 0xffff_ffff_ffff_fe00;
 const KERNEL: u64 = 0xffff_ffff_ffff_ff80;
-/// Where modules and BPF programs lie.
+/// The first address of modules and BPF programs.
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 /// `PERF_RECORD_MISC_KERNEL`, `_USER` and `_COMM_EXEC`.
 const BY_KERNEL: u16 = 1;
@@ -177,7 +177,7 @@ pub(super) const SHAPES: &[Shape] = &[
         }
     }),
     shape("stacks that grow by a frame", 300, |n, out| {
-        // As many frames as there are samples would be n² of them: 20 at most that no earlier stack has.
+        // Bounded depth: as many frames as samples would be n² frames. At most 20 frames are new in a stack.
         for i in 0..n {
             let depth = 20 + i % 500;
             let chain: Vec<u64> = [USER].into_iter().chain((0..depth).rev().map(|k| BASE + k)).collect();
@@ -186,7 +186,7 @@ pub(super) const SHAPES: &[Shape] = &[
     }),
 ];
 
-/// `children` of a process with as many mappings, each of which renews `changes` of them.
+/// Appends `children` forks of a process with as many mappings. Each child replaces `changes` of them.
 fn forks(children: u64, changes: u64, out: &mut Vec<u8>) {
     (0..children).for_each(|i| map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/nx/{i}"), i));
     for i in 0..children {
@@ -204,7 +204,7 @@ fn forks(children: u64, changes: u64, out: &mut Vec<u8>) {
 const EXIT: u32 = 4;
 const FORK: u32 = 7;
 
-/// A record with the trailer that `sample_id_all` puts behind all but samples: pid, tid, time.
+/// Appends a record with the trailer of `sample_id_all`: pid, tid, time.
 fn record(out: &mut Vec<u8>, kind: u32, misc: u16, body: &[u8], trailer: (u32, u32, u64)) {
     let size = 8 + body.len() + 16;
     raw(out, kind, misc, size);
@@ -216,7 +216,7 @@ fn record(out: &mut Vec<u8>, kind: u32, misc: u16, body: &[u8], trailer: (u32, u
 fn raw(out: &mut Vec<u8>, kind: u32, misc: u16, size: usize) {
     out.extend(kind.to_le_bytes());
     out.extend(misc.to_le_bytes());
-    // No shape has a record that would not fit.
+    // No shape has a record beyond 64 KiB.
     out.extend((size as u16).to_le_bytes());
 }
 
@@ -273,7 +273,7 @@ fn sample_of(out: &mut Vec<u8>, (pid, tid): (u32, u32), time: u64, chain: &[u64]
     out.extend(body);
 }
 
-/// A perf.data file with these records.
+/// Writes a perf.data file with these records.
 pub(super) fn write(records: &[u8], output: &mut impl Write) -> io::Result<()> {
     const HEADER: u64 = 104;
     const ATTR: u64 = 128;
