@@ -48,7 +48,7 @@ pub enum Kind {
     Example,
 }
 
-/// What the command line requests.
+/// The request of the command line.
 #[derive(Debug)]
 pub enum Request {
     /// The help.

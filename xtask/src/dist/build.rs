@@ -11,7 +11,7 @@ use crate::workspace;
 /// The programs that a release contains.
 pub(super) const PROGRAMS: [&str; 2] = ["prof", "cargo-prof"];
 
-/// How programs are linked with the C library.
+/// The kind of linking with the C library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Linking {
     /// Statically with glibc, for whose allocator `prof` is tuned.

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use host::objects::RetainedFiles;
 use recorder::{Consumer, Control, Error, FileHolder, NameSources, Notice, Options, Summary};
 
-/// When the names of a recording are looked up.
+/// The time at which the names of a recording are looked up.
 #[derive(Clone)]
 pub enum NameLookup {
-    /// At the end of the recording. Files whose paths may be gone by then are retained.
+    /// Names are looked up at the end of the recording. Files whose paths may be gone by then are retained.
     AtEnd,
-    /// At each dump of a running recording, from the shared retained files.
+    /// Names are looked up at each dump of a running recording, from the shared retained files.
     DuringRecording(Arc<Mutex<RetainedFiles>>),
-    /// When the recording is read. No files are retained.
+    /// Names are looked up when the recording is read. No files are retained.
     WhenRead,
 }
 

@@ -14,7 +14,7 @@ use export::report::{self, EventReport, Format, Key, Options, Order, Query};
 use profile::{Detail, Pattern, Show, Weight};
 
 use crate::arguments::numbers::percent;
-use crate::arguments::{QueryArguments, RecordingArguments};
+use crate::arguments::{QueryArguments, RecordingArguments, StackArguments};
 use crate::console::Console;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
@@ -119,16 +119,9 @@ fn terminal_width(output: &Output) -> Option<usize> {
     size.map(|(columns, _)| usize::from(columns)).filter(|&columns| columns > 0)
 }
 
-fn write(
-    arguments: &ReportArguments,
-    input: Input,
-    width: Option<usize>,
-    output: &mut Output,
-    console: &Console,
-) -> anyhow::Result<()> {
-    let keys = arguments.keys();
+/// Checks that the columns that separate rows can be combined, and that the recording has them.
+fn check_keys(keys: &[Key], stacks: &StackArguments, input: &Input) -> anyhow::Result<()> {
     let has = |key| keys.contains(&key);
-    let (query, stacks) = (&arguments.query, &arguments.query.stacks);
     if has(Key::Cpu) && has(Key::Container) {
         bail!("--sort cannot combine cpu and container; try: --sort container,comm --cpu LIST");
     }
@@ -152,6 +145,20 @@ fn write(
     if let (Some(weight), true) = (stacks.time(), has(Key::Cpu)) {
         bail!("--sort cpu and --weight {} exclude each other: a waiting thread is on no CPU", weight.name());
     }
+    Ok(())
+}
+
+fn write(
+    arguments: &ReportArguments,
+    input: Input,
+    width: Option<usize>,
+    output: &mut Output,
+    console: &Console,
+) -> anyhow::Result<()> {
+    let keys = arguments.keys();
+    let has = |key| keys.contains(&key);
+    let (query, stacks) = (&arguments.query, &arguments.query.stacks);
+    check_keys(&keys, stacks, &input)?;
     let settings = query.settings(&input, has(Key::Line));
     let request = Request {
         detail: Detail {

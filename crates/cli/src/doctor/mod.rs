@@ -17,11 +17,11 @@ pub use unit::unit;
 pub struct Facts {
     /// The settings and devices of the machine.
     pub survey: Survey,
-    /// What the kernel offers for trial events.
+    /// The offers of the kernel for trial events.
     pub offers: Offers,
 }
 
-/// What the kernel offers for trial events.
+/// The offers of the kernel for trial events.
 #[derive(Clone, Copy, Debug)]
 pub struct Offers {
     /// The CPU clock on this process.

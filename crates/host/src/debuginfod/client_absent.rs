@@ -16,7 +16,7 @@ impl Client {
         Self
     }
 
-    /// Always fails.
+    /// Fails with [`FetchError::NoClient`].
     ///
     /// # Errors
     /// Always [`FetchError::NoClient`].

@@ -79,13 +79,13 @@ impl<S: FileBytes> ObjectStore<S> {
         Self { paths: SearchPaths { own_images: false, ..self.paths }, ..self }
     }
 
-    /// Replaces the limits.
+    /// Replaces the limits of the store.
     #[must_use]
     pub fn with_limits(self, limits: ObjectLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Returns [`ObjectLimits::checksummed_bytes`].
+    /// Returns the limit [`ObjectLimits::checksummed_bytes`].
     pub(super) fn max_checksummed_bytes(&self) -> u64 {
         self.limits.checksummed_bytes
     }

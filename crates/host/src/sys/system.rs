@@ -42,7 +42,7 @@ pub struct SystemName {
 }
 
 impl SystemName {
-    /// Calls `uname(2)`.
+    /// Reads the names with `uname(2)`.
     pub fn read() -> Self {
         let mut name = MaybeUninit::<libc::utsname>::zeroed();
         // SAFETY: the structure is written by the kernel; zeroed, it is valid (empty strings) already.

@@ -8,7 +8,7 @@ use recorder::counting::{Count, CountedEvent, Reading, Sheet, Uncounted};
 
 use super::StatArguments;
 
-/// How counts are grouped into rows.
+/// The grouping of counts into rows.
 pub enum Grouping {
     /// One row per CPU or thread of the counts, or one for all.
     Own,
