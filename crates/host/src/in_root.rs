@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::sys::resolve;
 
 /// Maximum number of symbolic links followed for one path: the kernel's `MAXSYMLINKS`.
-const MAX_SYMLINKS: usize = 40;
+pub(crate) const MAX_SYMLINKS: usize = 40;
 
 /// Opens `path` with `O_PATH` and resolves every component below `root`: `..` stops at `root`, and absolute links start there.
 /// If the last component is a link, opens the link itself. Calls `may_enter` for `root` and for each mount on the way before
@@ -36,6 +36,16 @@ pub fn open(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::
         }
         result => result,
     }
+}
+
+/// Opens a file for reading that was opened with `O_PATH`, without resolving its name again. The caller checks first that it is a
+/// regular file, because opening a pipe or device has side effects.
+///
+/// # Errors
+/// Those of `open(2)`.
+pub(crate) fn reopen(found: &File) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 /// Does the same as [`open`], opening one component at a time.

@@ -111,8 +111,23 @@ pub enum Distribution {
     Fedora,
     /// SUSE and openSUSE.
     Suse,
+    /// Alpine, whose C library is musl.
+    Alpine,
     /// Any other.
     Other,
+}
+
+impl Distribution {
+    /// Returns the command that installs the debug information of the C library.
+    pub fn libc_debug_command(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Debian => "apt-get install libc6-dbg",
+            Self::Fedora => "dnf debuginfo-install glibc",
+            Self::Suse => "zypper install glibc-debuginfo",
+            Self::Alpine => "apk add musl-dbg",
+            Self::Other => return None,
+        })
+    }
 }
 
 /// Returns the family of this machine's distribution, from `ID` and `ID_LIKE` of `/etc/os-release` (os-release(5)).
@@ -134,6 +149,7 @@ fn parse_distribution(text: &str) -> Distribution {
         () if is(&["debian", "ubuntu"]) => Distribution::Debian,
         () if is(&["fedora", "rhel", "centos"]) => Distribution::Fedora,
         () if is(&["suse", "opensuse", "sles"]) => Distribution::Suse,
+        () if is(&["alpine"]) => Distribution::Alpine,
         () => Distribution::Other,
     }
 }
@@ -218,6 +234,9 @@ mod tests {
             Distribution::Fedora
         );
         assert_eq!(parse_distribution("ID=\"opensuse-leap\"\nID_LIKE='suse opensuse'\n"), Distribution::Suse);
+        assert_eq!(parse_distribution("PRETTY_NAME=\"X\"\nID=ubuntu\n"), Distribution::Debian);
+        assert_eq!(parse_distribution("ID=alpine\n"), Distribution::Alpine);
+        assert_eq!(parse_distribution(""), Distribution::Other);
         assert_eq!(parse_distribution("ID=arch\nNAME=\"like debian\"\n"), Distribution::Other);
     }
 

@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -138,9 +137,8 @@ fn open(found: &File, life: &Life) -> Result<(File, FileFacts, u64), MapRefusal>
     let metadata = found.metadata().map_err(|_| MapRefusal::Unreadable)?;
     let facts = FileFacts::from_metadata(&metadata);
     check_owner_and_time(&facts, life, is_ours)?;
-    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again);
-    Ok((file.map_err(|_| MapRefusal::Unreadable)?, facts, metadata.len()))
+    let file = in_root::reopen(found).map_err(|_| MapRefusal::Unreadable)?;
+    Ok((file, facts, metadata.len()))
 }
 
 fn is_ours(user: u32) -> bool {

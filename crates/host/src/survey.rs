@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use model::BuildId;
 
+use crate::machine::Distribution;
 use crate::objects::{self, ObjectStore, SearchPaths};
 use crate::procfs::{self, Status};
 use crate::sys::limits::{self, Limit};
@@ -47,8 +48,8 @@ pub struct Survey {
     pub virtual_machine: bool,
     /// The kind of container that this process runs in (`docker`, `podman`, …).
     pub container: Option<String>,
-    /// `ID` of os-release(5), then the words of `ID_LIKE`.
-    pub distribution: Vec<String>,
+    /// The family of the distribution.
+    pub distribution: Distribution,
     /// The C library of this process; `None` if it is linked statically.
     pub libc: Option<LibraryDebug>,
 }
@@ -114,7 +115,7 @@ pub fn survey() -> Survey {
         core_pmus: pmus.into_iter().filter(is_core).map(|pmu| pmu.name).collect(),
         virtual_machine: read("/proc/cpuinfo").is_some_and(|text| has_hypervisor(&text)),
         container: container(),
-        distribution: read("/etc/os-release").map_or_else(Vec::new, |text| distribution(&text)),
+        distribution: machine::distribution(),
         libc: libc_debug().ok().flatten(),
     }
 }
@@ -150,14 +151,6 @@ fn container() -> Option<String> {
     Some(told.trim().to_owned()).filter(|kind| !kind.is_empty())
 }
 
-fn distribution(os_release: &str) -> Vec<String> {
-    let field = |name: &str| {
-        let line = os_release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.unwrap_or_default().trim_matches('"').split_whitespace().map(str::to_owned)
-    };
-    field("ID").chain(field("ID_LIKE")).collect()
-}
-
 /// Finds the debug information of the C library of this process; `None` if it is linked statically.
 fn libc_debug() -> io::Result<Option<LibraryDebug>> {
     let (maps, _) = procfs::executable_maps(own_pid(), false, Duration::from_secs(1))?;
@@ -187,9 +180,6 @@ mod tests {
         assert!(!is_initial("         0       1000          1\n"));
         assert!(has_hypervisor("processor\t: 0\nflags\t\t: fpu hypervisor lahf\n\nprocessor\t: 1\n"));
         assert!(!has_hypervisor("processor\t: 0\nflags\t\t: fpu\nmodel name\t: hypervisor\n"));
-        let text = "PRETTY_NAME=\"X\"\nID=ubuntu\nID_LIKE=\"debian other\"\n";
-        assert_eq!(distribution(text), ["ubuntu", "debian", "other"]);
-        assert!(distribution("").is_empty());
     }
 
     #[test]

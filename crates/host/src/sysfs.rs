@@ -107,10 +107,12 @@ pub fn pmu_numbers(folder: &Path) -> io::Result<Vec<(u32, String)>> {
     Ok(found)
 }
 
-fn text(path: &Path) -> Option<String> {
+/// Reads a file of sysfs, trimmed; `None` if it cannot be read.
+pub(crate) fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
+/// Reads all files of a folder, trimmed, by name.
 fn texts(folder: &Path) -> BTreeMap<String, String> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files

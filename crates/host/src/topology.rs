@@ -7,6 +7,7 @@ use std::path::Path;
 use model::CpuId;
 
 use crate::cpus;
+use crate::sysfs::text;
 
 /// The folder in which sysfs shows the topology.
 pub const SYSTEM: &str = "/sys/devices/system";
@@ -148,10 +149,6 @@ fn kilobytes(meminfo: &str, field: &str) -> Option<u64> {
 
 fn push_new<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) {
     list.extend(item.filter(|item| !list.contains(item)));
-}
-
-fn text(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 #[cfg(test)]

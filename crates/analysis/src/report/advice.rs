@@ -84,19 +84,12 @@ impl Remedies {
     fn debug_information(&self, object: &ObjectIdentity) -> String {
         let file = String::from_utf8_lossy(object.path.base_name()).into_owned();
         let of_c_library = C_LIBRARY.iter().any(|start| file.starts_with(start));
-        match self.distribution {
+        let install = self.distribution.libc_debug_command().filter(|_| of_c_library && self.this_host);
+        match install {
             _ if !is_of_the_system(object) => {
                 "building it with `-g` (Rust: `-C debuginfo=1`) and without `strip`".to_owned()
             }
-            Distribution::Debian if of_c_library && self.this_host => {
-                "`apt-get install libc6-dbg`".to_owned()
-            }
-            Distribution::Fedora if of_c_library && self.this_host => {
-                "`dnf debuginfo-install glibc`".to_owned()
-            }
-            Distribution::Suse if of_c_library && self.this_host => {
-                "`zypper install glibc-debuginfo`".to_owned()
-            }
+            Some(install) => format!("`{install}`"),
             _ if self.asked_servers => "installing its package of debug symbols".to_owned(),
             _ => "`--debuginfod`, or its package of debug symbols".to_owned(),
         }

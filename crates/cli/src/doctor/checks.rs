@@ -330,20 +330,9 @@ fn debug_information(survey: &Survey) -> Option<Finding> {
         let text = format!("of {path} is in {}", debug.display());
         return Some(finding(Level::Good, WHAT, text, vec![]));
     }
-    let is = |name: &str| survey.distribution.iter().any(|word| word == name);
-    let install = if is("debian") || is("ubuntu") {
-        vec![command("sudo apt-get install libc6-dbg")]
-    } else if is("fedora") || is("rhel") || is("centos") {
-        vec![command("sudo dnf debuginfo-install glibc")]
-    } else if is("suse") || is("opensuse") {
-        vec![command("sudo zypper install glibc-debuginfo")]
-    } else if is("alpine") {
-        vec![command("sudo apk add musl-dbg")]
-    } else {
-        vec![]
-    };
+    let install = survey.distribution.libc_debug_command().map(|install| command(format!("sudo {install}")));
     let text = format!("of {path} is missing: its internal and inlined functions have no names");
-    Some(finding(Level::Limited, WHAT, text, install))
+    Some(finding(Level::Limited, WHAT, text, install.into_iter().collect()))
 }
 
 fn nmi_watchdog(facts: &Facts) -> Option<Finding> {

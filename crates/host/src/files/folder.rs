@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::destination::DestinationError;
 use super::trust::{Trusted, give_to_sudo_user};
+use crate::in_root::MAX_SYMLINKS;
 use crate::sys::directory::Directory;
 use crate::sys::system;
-
-/// Maximum number of symbolic links followed for one path: the kernel's `MAXSYMLINKS`.
-const MAX_SYMLINKS: u32 = 40;
 
 /// The state of resolving a path: the current folder and the remaining components, including those of links on the way.
 struct PathWalk<'a> {
@@ -22,7 +20,7 @@ struct PathWalk<'a> {
     remaining: Vec<CString>,
     /// The path of the current folder, for messages.
     so_far: PathBuf,
-    links: u32,
+    links: usize,
 }
 
 /// Opens the folder that contains `path`, and returns it with the last component. If the path ends in `/`, `.` or `..`, opens the

@@ -2,14 +2,14 @@
 //! these name.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use model::Pid;
+
+use crate::in_root;
 
 /// The option that disables attaching. Any word that contains it counts.
 const DISABLE_OPTION: &[u8] = b"+DisableAttachMechanism";
@@ -71,10 +71,8 @@ fn text_of(found: &File) -> io::Result<Vec<u8>> {
     if !found.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again)?;
     let mut text = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut text)?;
+    in_root::reopen(found)?.take(MAX_BYTES).read_to_end(&mut text)?;
     Ok(text)
 }
 

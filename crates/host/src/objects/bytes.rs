@@ -105,8 +105,12 @@ pub fn open(path: &Path) -> Result<HostObject, Reason> {
 
 /// Reads the build id of a file.
 pub(super) fn build_id(path: &Path) -> Option<BuildId> {
-    let file = open_regular(path).ok()?;
-    let size = file.metadata().ok()?.len();
+    build_id_of_file(&open_regular(path).ok()?)
+}
+
+/// Reads the build id of an open file.
+pub(super) fn build_id_of_file(file: &File) -> Option<BuildId> {
+    let (file, size) = (file.try_clone().ok()?, file.metadata().ok()?.len());
     BlockBytes::open(file, size, &Arc::default()).ok()?.build_id()
 }
 

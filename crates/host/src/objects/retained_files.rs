@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use model::{BuildId, ObjectIdentity, Pid};
 
-use super::block_cache::BlockBytes;
-use super::bytes::FileBytes;
+use super::bytes::{FileBytes, build_id_of_file};
 use crate::in_root;
 use crate::mounts::Mounts;
 use crate::sys::limits;
@@ -137,7 +136,7 @@ impl RetainedFiles {
         let mut handed_over = HandedOver::default();
         for file in files {
             let Ok(metadata) = file.metadata() else { continue };
-            let build_id = build_id_of(&file, metadata.len());
+            let build_id = build_id_of_file(&file);
             let retained = RetainedFile::new(file, &metadata, 0);
             let path = std::fs::read_link(format!("/proc/self/fd/{}", retained.file.as_raw_fd()));
             let name = path.ok().and_then(|path| Some(file_name(path.as_os_str().as_bytes())?.to_owned()));
@@ -234,26 +233,18 @@ fn open_to_read(found: &File, mounts: &Mounts) -> Option<File> {
     if mounts.is_fuse(found) || !found.metadata().is_ok_and(|metadata| is_file(&metadata)) {
         return None;
     }
-    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again).ok()
+    in_root::reopen(found).ok()
 }
 
 /// Returns true if the build id of the file, or else its inode, is that of `identity`.
 fn is_same_file(file: &File, identity: &ObjectIdentity) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     match (&identity.build_id, &identity.file) {
-        (Some(recorded), _) => {
-            build_id_of(file, metadata.len()).is_some_and(|found| found.same_object(recorded))
-        }
+        (Some(recorded), _) => build_id_of_file(file).is_some_and(|found| found.same_object(recorded)),
         // Devices are not compared, because overlay and btrfs show different ones in records and in stat(2).
         (None, Some(recorded)) => recorded.inode != 0 && recorded.inode == metadata.ino(),
         (None, None) => false,
     }
-}
-
-fn build_id_of(file: &File, size: u64) -> Option<BuildId> {
-    let file = file.try_clone().ok()?;
-    BlockBytes::open(file, size, &Arc::default()).ok()?.build_id()
 }
 
 /// Returns the path in the view of the process, without the suffix of deleted files.
@@ -315,7 +306,7 @@ mod tests {
         fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         fs::write(&text, "no object").unwrap();
         let open = [&program, &text].map(|path| File::open(path).unwrap());
-        let build_id = build_id_of(&open[0], open[0].metadata().unwrap().len());
+        let build_id = build_id_of_file(&open[0]);
         let retained = RetainedFiles::from_files(open);
         let (program, text) = (identity(&program), identity(&text));
         assert!(retained.contains(&program) && retained.contains(&text));

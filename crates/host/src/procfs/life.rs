@@ -70,8 +70,8 @@ fn ticks_to_duration(ticks: u64) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / system::ticks_per_second()))
 }
 
-/// Returns the fields from the third on. The second one, the name, may contain any byte.
-fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+/// Returns the fields of `/proc/PID/stat` from the third on. The second one, the name, may contain any byte.
+pub(super) fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     Some(str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace())
 }

@@ -5,6 +5,8 @@ use std::io;
 
 use model::Pid;
 
+use super::life::fields_after_name;
+
 /// The parent and the session of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lineage {
@@ -23,9 +25,8 @@ pub fn lineage(pid: Pid) -> io::Result<Lineage> {
 }
 
 fn parse(stat: &[u8]) -> Option<Lineage> {
-    // `pid (comm) state ppid pgrp session …`: the name may hold anything, parentheses too.
-    let behind = stat.iter().rposition(|&byte| byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(stat.get(behind..)?).ok()?.split_ascii_whitespace().skip(1);
+    // `pid (comm) state ppid pgrp session …`
+    let mut fields = fields_after_name(stat)?.skip(1);
     let mut number = || fields.next()?.parse().ok();
     let (parent, _group, session) = (number()?, number()?, number()?);
     Some(Lineage { parent: Pid(parent), session: Pid(session) })

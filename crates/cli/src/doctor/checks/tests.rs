@@ -56,7 +56,7 @@ fn laptop(paranoid: i32) -> Facts {
         core_pmus: vec!["cpu".to_owned()],
         virtual_machine: false,
         container: None,
-        distribution: vec!["debian".to_owned()],
+        distribution: host::machine::Distribution::Debian,
         libc: Some(LibraryDebug { path: PathBuf::from("/lib/libc.so.6"), build_id: None, debug: None }),
     };
     let own = if paranoid > 2 { EventSupport::Forbidden } else { EventSupport::UserSpaceOnly };
