@@ -20,7 +20,7 @@ use crate::Error;
 use crate::counter::{ChainNumber, ChainSample, Counter, Numbered};
 use crate::gaps::Gap;
 use crate::samples::explained_filter::ExplainedFilter;
-use crate::samples::unsampled_time::{Unsampled, Who};
+use crate::samples::unsampled_time::{TimeOwner, UnsampledTime};
 
 /// Counts the samples that a filter admits, each event's apart.
 ///
@@ -35,7 +35,7 @@ pub struct Aggregate<'a> {
     counter: Counter,
     mapper: Mapper,
     unmapped: Unmapped<'a>,
-    unsampled: Unsampled,
+    unsampled: UnsampledTime,
     /// True if the filter asks for containers.
     asks_for_containers: bool,
     /// True if the filter asks for cgroups.
@@ -75,7 +75,7 @@ struct Seat {
     generation: Generation,
     /// [`Mapper::changes`] at that time.
     changes: u64,
-    /// The sum of its samples' periods since [`Unsampled`] was told.
+    /// The sum of its samples' periods since [`UnsampledTime`] was told.
     sampled: u64,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Aggregate<'a> {
         detail: Detail,
         keeps_address: &'a dyn Fn(&Space) -> bool,
     ) -> Result<Self, Error> {
-        let unsampled = Unsampled::new(filter.clone(), detail);
+        let unsampled = UnsampledTime::new(filter.clone(), detail);
         let asks_for_containers = !filter.containers.is_empty();
         let asks_for_cgroups = !filter.cgroups.is_empty();
         let admission = ExplainedFilter::new(filter);
@@ -175,7 +175,7 @@ impl<'a> Aggregate<'a> {
 }
 
 /// Adds CPU time without samples to the profile of a clock, where it is worth a word.
-fn add_unsampled(profile: &mut Profile, mut times: Vec<(Who, u64)>) {
+fn add_unsampled(profile: &mut Profile, mut times: Vec<(TimeOwner, u64)>) {
     let Count { samples, period } = profile.total();
     let missing = times.iter().map(|(_, time)| *time).fold(0, u64::saturating_add);
     let counted = Some(period.saturating_add(missing));
@@ -187,7 +187,7 @@ fn add_unsampled(profile: &mut Profile, mut times: Vec<(Who, u64)>) {
     // Thousands of names with a fraction of a sample each: their sum comes out, in the same order each time.
     times.sort_unstable();
     let mut rest = 0_u64;
-    for (Who { comm, pid, tid }, time) in times {
+    for (TimeOwner { comm, pid, tid }, time) in times {
         let thread = profile.thread(&comm, pid, tid, || comm.clone());
         rest = rest.saturating_add(time);
         profile.add_unsampled(thread, Count { samples: rest / each, period: time });

@@ -79,7 +79,7 @@ impl Analysis {
         let paths = &request.symbols.paths;
         let symbolizing = Symbolizing::new(request.symbols)
             .with_names_of(&input.reader, notices)
-            .with_lives(&input.lives)
+            .with_lifetimes(&input.lifetimes)
             .with_dumps(&input.dumps)
             .with_held(&input.held);
         let held = Arc::clone(&input.held);
@@ -154,7 +154,7 @@ impl Analysis {
         })
     }
 
-    /// Processes that a space was seen in, newest first: while one of them lives, its files can be opened as it sees them.
+    /// Processes that a space was seen in, newest first: while one of them lifetimes, its files can be opened as it sees them.
     pub fn pids(&self, space: SpaceId) -> Vec<Pid> {
         self.seen_in.pids(space)
     }

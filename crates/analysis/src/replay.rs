@@ -16,7 +16,7 @@ use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tr
 use crate::generated_code::jit_dumps::{DumpPlayer, has_clock_of_dumps, is_dump};
 use crate::input::Input;
 use crate::input::listed_build_ids::ListedBuildIds;
-use crate::input::process_lifetimes::Lives;
+use crate::input::process_lifetimes::ProcessLifetimes;
 use crate::input::undecodable_records::UndecodableRecords;
 use crate::notices::Progress;
 use crate::ordered::{Batch, Batches};
@@ -45,14 +45,14 @@ pub fn replay<E: From<Error>>(
     notices: &dyn Notices,
     sink: &mut Sink<'_, E>,
 ) -> Result<Replayed, E> {
-    let Input { reader, name, lives, dumps, .. } = input;
+    let Input { reader, name, lifetimes, dumps, .. } = input;
     let progress = notices.progress(&format!("reading {name}"), reader.total_size());
     let containers = container_changes(reader.features(), reader.endian());
     let mut replay = Replay {
         containers,
         samples: SampleReader::default(),
         build_ids: ListedBuildIds::default(),
-        lives,
+        lifetimes,
         dumps: DumpPlayer::new(Arc::clone(&dumps)),
     };
     let mut sink = Listening { sink, undecodable: UndecodableRecords::default(), task: None, dump: None };
@@ -72,7 +72,7 @@ pub fn replay<E: From<Error>>(
     if let Some(notice) = cut_short(replay.samples.tracker.scans_cut_short()) {
         notices.warn(&format!("{name}: {notice}"));
     }
-    replay.lives.add_recorded(outcome.recording.features(), outcome.recording.endian());
+    replay.lifetimes.add_recorded(outcome.recording.features(), outcome.recording.endian());
     let mut loss = replay.samples.loss();
     loss += outcome.loss;
     loss.unread = unread_lost_counts(&outcome.recording);
@@ -101,7 +101,7 @@ fn unread_lost_counts(recording: &Description) -> u64 {
 struct Replay {
     samples: SampleReader,
     build_ids: ListedBuildIds,
-    lives: Arc<Lives>,
+    lifetimes: Arc<ProcessLifetimes>,
     dumps: DumpPlayer,
     /// Changes of processes' containers, in the order of time, the last first.
     containers: Vec<ContainerChange>,
@@ -163,12 +163,12 @@ impl Replay {
         self.samples.read(&RecordedEvents(&batch.recording), record, batch.chains.get(index), sink)?;
         let has_clock = || batch.recording.events().iter().all(|event| has_clock_of_dumps(&event.attr));
         if let Some((pid, path)) = sink.dump.take()
-            && self.dumps.begin(pid, &path, has_clock(), &mut self.samples.tracker)
+            && self.dumps.start(pid, &path, has_clock(), &mut self.samples.tracker)
         {
             self.play_dumps(time, sink);
         }
         if let Some(task) = sink.task.take() {
-            self.lives.take(&task, &self.samples.tracker, batch.recording.features().clock);
+            self.lifetimes.record(&task, &self.samples.tracker, batch.recording.features().clock);
         }
         Ok(())
     }

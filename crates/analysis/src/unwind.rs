@@ -27,7 +27,7 @@ use crate::input::listed_build_ids::ListedBuildIds;
 use crate::ordered::Batch;
 
 /// Batches that may be ahead of the one that the taker waits for, per thread.
-const AHEAD: usize = 2;
+const BATCHES_AHEAD_PER_THREAD: usize = 2;
 
 /// The call chains of a batch's samples that were unwound.
 #[derive(Default)]
@@ -79,8 +79,8 @@ pub(crate) fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
 ) -> Result<Receiver<Receiver<Batch>>, Error> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let (queue, ready) = bounded(threads * AHEAD);
-    let turn = Arc::new(Mutex::new(Turn {
+    let (queue, ready) = bounded(threads * BATCHES_AHEAD_PER_THREAD);
+    let turn = Arc::new(Mutex::new(SharedQueue {
         batches,
         queue,
         paths: paths.clone(),
@@ -98,17 +98,17 @@ pub(crate) fn start<'scope>(
 }
 
 /// The state that the threads share: the thread whose turn it is holds it.
-struct Turn {
+struct SharedQueue {
     batches: Receiver<Batch>,
     queue: Sender<Receiver<Batch>>,
     paths: SearchPaths,
     dumps: Arc<JitDumps>,
     /// Made for the first batch.
-    machine: Option<Machine>,
+    machine: Option<MachineState>,
 }
 
 /// The recorded machine at the end of the last batch taken.
-struct Machine {
+struct MachineState {
     tracker: Tracker,
     build_ids: ListedBuildIds,
     maps_cache: ProcessMapsCache,
@@ -116,12 +116,12 @@ struct Machine {
 }
 
 /// A sample to be unwound: its place in the batch, and the mappings at its moment.
-struct Job {
+struct UnwindJob {
     index: usize,
     maps: Arc<ProcessMaps>,
 }
 
-fn work(turn: &Mutex<Turn>) {
+fn work(turn: &Mutex<SharedQueue>) {
     let mut unwinder = ChainUnwinder::default();
     let (mut jobs, mut chain) = (Vec::new(), Vec::new());
     loop {
@@ -129,12 +129,12 @@ fn work(turn: &Mutex<Turn>) {
         let Some((mut batch, architecture, done)) = taken else { return };
         let mut chains = std::mem::take(&mut batch.chains);
         chains.clear();
-        for Job { index, maps } in jobs.drain(..) {
+        for UnwindJob { index, maps } in jobs.drain(..) {
             let Some(sample) = batch.get(index).and_then(|record| sample_of(&batch.recording, record)) else {
                 continue;
             };
             chain.clear();
-            put_kernel_part(&sample, &mut chain);
+            push_kernel_part(&sample, &mut chain);
             let Some(state) = UserState::from_sample(&sample, architecture) else {
                 let end = TruncationReason::NoUnwindData.marker();
                 let user = instruction_of_32_bit_program(&sample, architecture);
@@ -151,17 +151,17 @@ fn work(turn: &Mutex<Turn>) {
     }
 }
 
-impl Turn {
+impl SharedQueue {
     /// The next batch, with its samples that are to be unwound in `jobs`, and where it goes then. `None` at the end, or
     /// where nobody wants more.
-    fn take(&mut self, jobs: &mut Vec<Job>) -> Option<(Batch, Architecture, Sender<Batch>)> {
+    fn take(&mut self, jobs: &mut Vec<UnwindJob>) -> Option<(Batch, Architecture, Sender<Batch>)> {
         loop {
             let batch = self.batches.recv().ok()?;
             let (done, wanted) = bounded(1);
             self.queue.send(wanted).ok()?;
             let machine = self
                 .machine
-                .get_or_insert_with(|| Machine::of(&batch.recording, self.paths.clone(), &self.dumps));
+                .get_or_insert_with(|| MachineState::of(&batch.recording, self.paths.clone(), &self.dumps));
             match machine.architecture {
                 Some(architecture) => {
                     machine.play(&batch, architecture, jobs);
@@ -174,7 +174,7 @@ impl Turn {
     }
 }
 
-impl Machine {
+impl MachineState {
     /// At the beginning of a recording.
     fn of(recording: &Description, paths: SearchPaths, dumps: &Arc<JitDumps>) -> Self {
         let features = recording.features();
@@ -200,7 +200,7 @@ impl Machine {
     }
 
     /// Plays a batch, and finds the samples in it that are to be unwound.
-    fn play(&mut self, batch: &Batch, architecture: Architecture, jobs: &mut Vec<Job>) {
+    fn play(&mut self, batch: &Batch, architecture: Architecture, jobs: &mut Vec<UnwindJob>) {
         let recording = &batch.recording;
         self.build_ids.add_new_to(recording, &mut self.tracker);
         for index in 0..batch.len() {
@@ -216,7 +216,7 @@ impl Machine {
                 // The sample may be the first that is heard of its thread.
                 self.tracker.comm(pid, tid);
                 if must_unwind(&sample, pid, architecture) {
-                    jobs.push(Job { index, maps: self.maps_cache.get(&mut self.tracker, pid) });
+                    jobs.push(UnwindJob { index, maps: self.maps_cache.get(&mut self.tracker, pid) });
                 }
             }
         }
@@ -258,7 +258,7 @@ fn has_user_part(sample: &Sample<'_>) -> bool {
 }
 
 /// The chain up to its user part. Without a chain, the sampled instruction is all that the kernel's side has.
-fn put_kernel_part(sample: &Sample<'_>, chain: &mut Vec<u64>) {
+fn push_kernel_part(sample: &Sample<'_>, chain: &mut Vec<u64>) {
     let user = [context::USER, context::USER_DEFERRED];
     match (sample.callchain, sample.ip) {
         (None, Some(ip)) if sample.mode == CpuMode::Kernel => chain.extend([context::KERNEL, ip]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use generated::{DumpFile, DumpSource};
-use model::{Life, Pid};
+use model::{Pid, ProcessLifetime};
 
 use crate::perf_map;
 use crate::timed_worker::{Outcome, TimedWorker};
@@ -17,7 +17,7 @@ const PATIENCE_TOGETHER: Duration = Duration::from_secs(10);
 
 /// Opens and reads the jitdumps of processes on a thread of its own, and leaves that behind where a file system does not answer.
 pub struct DumpFiles {
-    life: Box<dyn Fn(Pid) -> Option<Life> + Send>,
+    life: Box<dyn Fn(Pid) -> Option<ProcessLifetime> + Send>,
     worker: TimedWorker,
     /// The time spent on waiting for answers that did not come.
     waited: Duration,
@@ -27,7 +27,7 @@ pub struct DumpFiles {
 impl DumpFiles {
     /// Creates a source that asks `life` when each process lived, and as which user: by these a process's own dump is told from
     /// files that somebody else has left in its place. `life` returns `None` where no file of this machine can be the dump.
-    pub fn new(life: impl Fn(Pid) -> Option<Life> + Send + 'static) -> Self {
+    pub fn new(life: impl Fn(Pid) -> Option<ProcessLifetime> + Send + 'static) -> Self {
         let (worker, waited) = (TimedWorker::default(), Duration::ZERO);
         Self { life: Box::new(life), worker, waited, created: Instant::now() }
     }

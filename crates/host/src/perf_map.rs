@@ -19,7 +19,7 @@ use crate::in_root;
 use crate::mounts::Mounts;
 use crate::procfs;
 use crate::sys::system;
-use model::Life;
+use model::ProcessLifetime;
 
 /// Maximum number of bytes read of a map, from its end, where the newest code is. 256 MiB are three million functions, read in
 /// less than a second. The maps of node servers that run for weeks have a hundred MiB.
@@ -59,7 +59,7 @@ pub struct RefusedMap {
 ///
 /// # Errors
 /// There is a map, but it is refused.
-pub fn find(pid: Pid, life: Life) -> Result<Option<MapFile>, RefusedMap> {
+pub fn find(pid: Pid, life: ProcessLifetime) -> Result<Option<MapFile>, RefusedMap> {
     find_named(pid, life, |number| PathBuf::from(format!("tmp/perf-{number}.map")))
 }
 
@@ -67,13 +67,17 @@ pub fn find(pid: Pid, life: Life) -> Result<Option<MapFile>, RefusedMap> {
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_dump(pid: Pid, path: &[u8], life: Life) -> Result<Option<MapFile>, RefusedMap> {
+pub fn find_dump(pid: Pid, path: &[u8], life: ProcessLifetime) -> Result<Option<MapFile>, RefusedMap> {
     let Some(path) = path.strip_prefix(b"/") else { return Ok(None) };
     find_named(pid, life, |_| PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// Finds a file by the name that `name` makes of the pid in the process's own namespace.
-fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Option<MapFile>, RefusedMap> {
+fn find_named(
+    pid: Pid,
+    life: ProcessLifetime,
+    name: impl Fn(Pid) -> PathBuf,
+) -> Result<Option<MapFile>, RefusedMap> {
     let (life, lives) = current_life(pid, life);
     let mut refused = None;
     let mut look = |root: &Path, number: Pid| {
@@ -113,12 +117,12 @@ fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Opt
 }
 
 /// Merges the known life of a process with what `/proc` says. The second value is true if the process still lives.
-fn current_life(pid: Pid, known: Life) -> (Life, bool) {
+fn current_life(pid: Pid, known: ProcessLifetime) -> (ProcessLifetime, bool) {
     match procfs::life(pid) {
         Ok(now) if known.end.is_none() && known.may_be(&now) => (now, true),
         // Another process has this pid now, so the known one ended before that one started.
         Ok(now) if !known.may_be(&now) => {
-            (Life { end: known.end.min(now.start).or(now.start), ..known }, false)
+            (ProcessLifetime { end: known.end.min(now.start).or(now.start), ..known }, false)
         }
         _ => (known, false),
     }
@@ -133,7 +137,7 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Checks a file that was opened with `O_PATH`, then opens it for reading. Opening a pipe or device has side effects, so the check
 /// comes first.
-fn open(found: &File, life: &Life) -> Result<(File, FileFacts, u64), MapRefusal> {
+fn open(found: &File, life: &ProcessLifetime) -> Result<(File, FileFacts, u64), MapRefusal> {
     let metadata = found.metadata().map_err(|_| MapRefusal::Unreadable)?;
     let facts = FileFacts::from_metadata(&metadata);
     check_owner_and_time(&facts, life, is_ours)?;
@@ -182,7 +186,7 @@ const READABLE_BY_ALL: u32 = 0o004;
 /// the process lived. If the user of the process is unknown, our own files are accepted, as in perf.
 fn check_owner_and_time(
     facts: &FileFacts,
-    life: &Life,
+    life: &ProcessLifetime,
     is_ours: impl Fn(u32) -> bool,
 ) -> Result<(), MapRefusal> {
     if !facts.is_file {
@@ -213,7 +217,7 @@ fn check_owner_and_time(
 
 impl MapFile {
     /// Checks the map again with a more complete `life`, and returns the reason if it is refused now.
-    pub fn refusal(&self, life: &Life) -> Option<MapRefusal> {
+    pub fn refusal(&self, life: &ProcessLifetime) -> Option<MapRefusal> {
         check_owner_and_time(&self.facts, life, is_ours).err()
     }
 
@@ -314,11 +318,16 @@ mod tests {
         FileFacts { is_file: true, links: 1, owner: 1000, mode: 0o600, changed: 100 * SECOND }
     }
 
-    fn life() -> Life {
-        Life { start: Some(100 * SECOND), end: Some(100 * SECOND), user: Some(1000), own_number: None }
+    fn life() -> ProcessLifetime {
+        ProcessLifetime {
+            start: Some(100 * SECOND),
+            end: Some(100 * SECOND),
+            user: Some(1000),
+            own_number: None,
+        }
     }
 
-    fn judged(facts: FileFacts, life: Life) -> Result<(), MapRefusal> {
+    fn judged(facts: FileFacts, life: ProcessLifetime) -> Result<(), MapRefusal> {
         check_owner_and_time(&facts, &life, |user| user == 7)
     }
 
@@ -330,8 +339,8 @@ mod tests {
         assert_eq!(judged(FileFacts { owner: 0, mode: 0o644, ..facts() }, life()), Ok(()));
         let hidden = FileFacts { owner: 0, mode: 0o640, ..facts() };
         assert_eq!(judged(hidden, life()), Err(MapRefusal::Foreign), "it may not read that itself");
-        assert_eq!(judged(hidden, Life { user: Some(0), ..life() }), Ok(()));
-        let unknown = Life { user: None, ..life() };
+        assert_eq!(judged(hidden, ProcessLifetime { user: Some(0), ..life() }), Ok(()));
+        let unknown = ProcessLifetime { user: None, ..life() };
         assert_eq!(judged(facts(), unknown), Err(MapRefusal::Foreign));
         assert_eq!(judged(FileFacts { owner: 7, ..facts() }, unknown), Ok(()));
         assert_eq!(judged(hidden, unknown), Ok(()));
@@ -346,7 +355,10 @@ mod tests {
         assert_eq!(at(102 * SECOND + 1), Err(MapRefusal::Newer));
         for changed in [0, u64::MAX] {
             assert_eq!(
-                judged(FileFacts { changed, ..facts() }, Life { user: Some(1000), ..Life::default() }),
+                judged(
+                    FileFacts { changed, ..facts() },
+                    ProcessLifetime { user: Some(1000), ..ProcessLifetime::default() }
+                ),
                 Ok(())
             );
         }
@@ -361,7 +373,7 @@ mod tests {
         let root = File::open(folder.path()).unwrap();
         let refused = |name: &str| {
             let found = in_root::open(&root, Path::new(name), &|_| true).unwrap();
-            open(&found, &Life::default()).map(drop)
+            open(&found, &ProcessLifetime::default()).map(drop)
         };
         assert_eq!(refused("link"), Err(MapRefusal::NotAFile));
         let pipe = folder.path().join("pipe");

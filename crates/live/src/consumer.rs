@@ -42,7 +42,7 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
             samples.read(&*events, OrderedRecord { event: Some(event), ..record }, None, &mut counter);
         if let Some((pid, path)) = counter.mapped_dump {
             let has_clock = events.attr(event).is_some_and(has_clock_of_dumps);
-            if dumps.begin(pid, &path, has_clock, &mut samples.tracker) {
+            if dumps.start(pid, &path, has_clock, &mut samples.tracker) {
                 dumps.play(time, &mut samples.tracker);
             }
         }
@@ -175,7 +175,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
     fn advance_to(&mut self, time: Timestamp) {
         // Once per round is enough: all records of a round were written before the dumps are read here.
         if !mem::replace(&mut self.has_polled_dumps, true) {
-            self.dumps.look();
+            self.dumps.check_growth();
         }
         if let Some(threads) = &mut self.time {
             threads.advance(time.0, &mut self.samples.tracker, &mut self.window);

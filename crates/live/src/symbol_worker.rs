@@ -200,7 +200,7 @@ fn symbolize(
     requests: &[NameRequest],
     stage: Stage,
 ) -> (Vec<NamedAddress>, Remarks) {
-    symbolizing.be_patient_again();
+    symbolizing.reset_timeouts();
     let mut spaces = SpaceTable::default();
     for kernel in kernels {
         spaces.intern(kernel.clone());

@@ -30,7 +30,7 @@ pub use build_id::BuildId;
 pub use coverage::Coverage;
 pub use frame::{Frame, Resolution, SourceLocation, Symbolized};
 pub use ids::{CpuId, EventIndex, Pid, Tid, Timestamp};
-pub use life::Life;
+pub use life::ProcessLifetime;
 pub use loss::Loss;
 pub use name::Name;
 pub use process_memory::ProcessMemory;

@@ -4,7 +4,7 @@ use crate::Pid;
 
 /// The life of a process, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Life {
+pub struct ProcessLifetime {
     /// The time at which it began, in nanoseconds since 1970; exact to a tick of the kernel (10 ms).
     pub start: Option<u64>,
     /// The time at which it ended, in nanoseconds since 1970; `None` where it lives, or nobody knows.
@@ -15,7 +15,7 @@ pub struct Life {
     pub own_number: Option<Pid>,
 }
 
-impl Life {
+impl ProcessLifetime {
     /// Starts of one process that were read at different times lie so close together, in nanoseconds: a start is exact to
     /// 10 ms, and a wall clock is set a little now and then.
     pub const TOLERANCE: u64 = 2_000_000_000;

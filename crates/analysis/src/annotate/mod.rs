@@ -27,9 +27,9 @@ pub use functions::{
 };
 
 /// Instructions of a function that are decoded at the most; longer ones are cut and say so.
-const MOST_INSTRUCTIONS: usize = 1 << 18;
+const MAX_INSTRUCTIONS: usize = 1 << 18;
 /// Instructions that are looked at together, to find where a function ends.
-const LOT: usize = 4096;
+const BATCH_INSTRUCTIONS: usize = 4096;
 
 /// Reads the code of functions of an analysis and tells their samples, lines and inlined callers apart by instruction.
 pub struct Annotator<'a> {
@@ -44,9 +44,9 @@ impl<'a> Annotator<'a> {
         analysis: &'a Analysis,
         settings: &SymbolSettings,
         syntax: Syntax,
-        carried: Vec<ArchivedCode>,
+        embedded: Vec<ArchivedCode>,
     ) -> Self {
-        let reader = CodeReader::new(settings, syntax).with_held(&analysis.held).with_carried(carried);
+        let reader = CodeReader::new(settings, syntax).with_held(&analysis.held).with_embedded(embedded);
         Self { analysis, reader }
     }
 
@@ -56,9 +56,9 @@ impl<'a> Annotator<'a> {
     }
 
     /// Returns true if the recording carries the code of a piece of a function.
-    pub fn carries(&self, function: &SampledFunction) -> bool {
+    pub fn has_embedded_code(&self, function: &SampledFunction) -> bool {
         let space = self.analysis.spaces.get(function.space);
-        self.reader.carried.contains_key(&(space.clone(), function.start))
+        self.reader.embedded.contains_key(&(space.clone(), function.start))
     }
 
     /// Annotates one piece of a function.
@@ -112,7 +112,7 @@ pub struct CodeReader {
     symbolizing: Symbolizing,
     syntax: Syntax,
     /// Code that the recording carries.
-    carried: HashMap<(Space, u64), ArchivedCode>,
+    embedded: HashMap<(Space, u64), ArchivedCode>,
 }
 
 impl CodeReader {
@@ -124,7 +124,7 @@ impl CodeReader {
             store: ObjectStore::new(settings.paths.clone()),
             symbolizing: Symbolizing::new(&with_lines).keeping_objects(),
             syntax,
-            carried: HashMap::new(),
+            embedded: HashMap::new(),
         }
     }
 
@@ -132,9 +132,9 @@ impl CodeReader {
         Self { store: self.store.with_retained_files(Arc::clone(held)), ..self }
     }
 
-    fn with_carried(self, carried: Vec<ArchivedCode>) -> Self {
+    fn with_embedded(self, embedded: Vec<ArchivedCode>) -> Self {
         Self {
-            carried: carried.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),
+            embedded: embedded.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),
             ..self
         }
     }
@@ -165,9 +165,9 @@ impl CodeReader {
             inlined: None,
         };
         let mut machine = None;
-        if let Some(code) = self.carried.get(&(space.clone(), function.start)) {
+        if let Some(code) = self.embedded.get(&(space.clone(), function.start)) {
             machine = Some(Machine(code.machine));
-            self.fill_carried(&mut range, function, code);
+            self.fill_embedded(&mut range, function, code);
         } else {
             match self.code(function, lookup) {
                 Ok((object, address)) => {
@@ -181,12 +181,12 @@ impl CodeReader {
         (range, machine)
     }
 
-    fn fill_carried(&self, range: &mut CodeRange, function: &SampledFunction, code: &ArchivedCode) {
+    fn fill_embedded(&self, range: &mut CodeRange, function: &SampledFunction, code: &ArchivedCode) {
         let Some(disassembler) = Disassembler::new(Machine(code.machine), self.syntax) else {
             range.missing = Some(format!("instructions of {:?} are not known", Machine(code.machine)));
             return;
         };
-        for decoded in disassembler.decode(&code.bytes, code.address, 0, MOST_INSTRUCTIONS) {
+        for decoded in disassembler.decode(&code.bytes, code.address, 0, MAX_INSTRUCTIONS) {
             let (position, end) = (decoded.position, decoded.position + decoded.bytes);
             let last = code.frames.partition_point(|(from, _)| *from <= position as u64).checked_sub(1);
             let frames = last.and_then(|last| code.frames.get(last));
@@ -244,33 +244,35 @@ impl CodeReader {
             return;
         };
         let mut position = 0;
-        'lots: while range.instructions.len() < MOST_INSTRUCTIONS {
-            let lot = disassembler.decode(code, address, position, LOT);
-            let Some(last) = lot.last() else { break };
+        'batches: while range.instructions.len() < MAX_INSTRUCTIONS {
+            let batch = disassembler.decode(code, address, position, BATCH_INSTRUCTIONS);
+            let Some(last) = batch.last() else { break };
             position = last.position + last.bytes;
-            let entries: Vec<StackEntry> =
-                lot.iter().map(|decoded| entry(function, function.start + decoded.position as u64)).collect();
-            let targets = lot.iter().filter_map(|decoded| {
+            let entries: Vec<StackEntry> = batch
+                .iter()
+                .map(|decoded| entry(function, function.start + decoded.position as u64))
+                .collect();
+            let targets = batch.iter().filter_map(|decoded| {
                 let target = object.file_offset_of(decoded.target?)?;
                 Some(entry(function, target.0))
             });
             let symbols = self.resolve(entries.iter().copied().chain(targets), lookup);
-            for (decoded, entry) in lot.into_iter().zip(entries) {
+            for (decoded, entry) in batch.into_iter().zip(entries) {
                 let found = match symbols.resolutions.get(&entry) {
                     Some(Resolution::Resolved(found)) => found,
-                    _ => break 'lots,
+                    _ => break 'batches,
                 };
                 let within = found.symbol_offset.is_none_or(|offset| offset == decoded.position as u64);
                 let same = found.frames.last().is_some_and(|frame| frame.function == function.name);
                 if !(within && same) {
-                    break 'lots;
+                    break 'batches;
                 }
                 let frames = Arc::clone(&found.frames);
                 range.instructions.push(self.instruction(decoded, frames, function, object, code, &symbols));
             }
         }
-        if range.instructions.len() >= MOST_INSTRUCTIONS {
-            range.missing = Some(format!("only its first {MOST_INSTRUCTIONS} instructions are shown"));
+        if range.instructions.len() >= MAX_INSTRUCTIONS {
+            range.missing = Some(format!("only its first {MAX_INSTRUCTIONS} instructions are shown"));
         }
     }
 

@@ -8,15 +8,15 @@ use profile::{Shape, Show};
 use symbolizer::archived::{ArchivedCode, ArchivedNames, encode_code};
 
 pub use super::sections::{code, names};
-use super::sections::{encoded, packed};
+use super::sections::{encode_names, pack_small};
 use crate::Analysis;
 use crate::annotate::{Annotator, sampled_functions};
 use crate::samples::events::weight_of;
 
 /// Code packs to a half or less; so many bytes are gathered for each that may be written.
-const UNPACKED_PER_PACKED: usize = 3;
+const GATHERED_PER_PACKED_BYTE: usize = 3;
 /// Bytes that a place in code takes beside its own, about.
-const BYTES_PER_PLACE: usize = 8;
+const BYTES_PER_POSITION: usize = 8;
 
 /// Packs the names of an analysis into a section ([`sections::id::NAMES`]).
 ///
@@ -33,20 +33,20 @@ pub fn pack(analysis: &Analysis, endian: decoder::Endian) -> Vec<u8> {
         }
     }
     let entries = entries.into_iter().map(|(entry, (space, found))| (entry, space, found));
-    packed(&encoded(entries), endian)
+    pack_small(&encode_names(entries), endian)
 }
 
-/// Packs the code of sampled functions into a section ([`sections::id::CODE`]), hottest first, as many as fit into `most_bytes`.
+/// Packs the code of sampled functions into a section ([`sections::id::CODE`]), hottest first, as many as fit into `max_bytes`.
 /// `None` where there is none to be had.
 pub fn pack_code(
     analysis: &Analysis,
     annotator: &Annotator<'_>,
-    most_bytes: usize,
+    max_bytes: usize,
     endian: decoder::Endian,
 ) -> Option<Vec<u8>> {
     let mut pieces: Vec<ArchivedCode> = Vec::new();
     let mut known = HashSet::new();
-    let mut left = most_bytes.saturating_mul(UNPACKED_PER_PACKED);
+    let mut left = max_bytes.saturating_mul(GATHERED_PER_PACKED_BYTE);
     'events: for event in &analysis.events {
         let weight = weight_of(&event.event.attr);
         let view = analysis.view(&event.profile, Show::default(), weight, &Shape::default());
@@ -55,15 +55,15 @@ pub fn pack_code(
                 continue;
             }
             let Some(piece) = annotator.code_of(&function) else { continue };
-            let bytes = piece.bytes.len() + BYTES_PER_PLACE * (piece.frames.len() + piece.callees.len());
+            let bytes = piece.bytes.len() + BYTES_PER_POSITION * (piece.frames.len() + piece.callees.len());
             let Some(rest) = left.checked_sub(bytes) else { break 'events };
             left = rest;
             pieces.push(piece);
         }
     }
     while !pieces.is_empty() {
-        let section = packed(&encode_code(&pieces), endian);
-        if section.len() <= most_bytes {
+        let section = pack_small(&encode_code(&pieces), endian);
+        if section.len() <= max_bytes {
             return Some(section);
         }
         pieces.truncate(pieces.len() * 3 / 4);

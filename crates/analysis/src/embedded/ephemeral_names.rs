@@ -8,7 +8,7 @@ use model::{Pid, Resolution, Space, SpaceId, StackEntry};
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
-use super::previous_chain::LastChain;
+use super::previous_chain::PreviousChain;
 use super::{jit_placements, sections};
 use crate::Error;
 use crate::aggregate::SeenIn;
@@ -18,7 +18,7 @@ use crate::replay::replay;
 use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
 
 /// Names of places that vanish.
-pub struct VanishingNames {
+pub struct EphemeralNames {
     /// The section ([`perfdata::sections::id::NAMES`]); `None` where there are none.
     pub section: Option<Vec<u8>>,
     /// The section that tells where generated code lay ([`perfdata::sections::id::GENERATED_CODE`]); `None` where no jitdump did.
@@ -29,7 +29,7 @@ pub struct VanishingNames {
 
 /// Returns true if names of this place may be gone soon after the recording: those of generated code are in files that their process,
 /// or whoever tidies `/tmp`, removes, and some objects had to be kept open to be found (`held`).
-fn vanishes(space: &Space, held: &RetainedFiles) -> bool {
+fn is_ephemeral(space: &Space, held: &RetainedFiles) -> bool {
     match space {
         Space::Jit { .. } | Space::JitDump { .. } | Space::Unmapped { .. } => true,
         Space::Object(identity) => held.contains(identity),
@@ -42,11 +42,13 @@ fn vanishes(space: &Space, held: &RetainedFiles) -> bool {
 ///
 /// # Errors
 /// Where the recording cannot be read on.
-pub fn names(input: Input, settings: &SymbolSettings) -> Result<VanishingNames, Error> {
+pub fn names(input: Input, settings: &SymbolSettings) -> Result<EphemeralNames, Error> {
     let endian = input.reader.endian();
-    let symbolizing =
-        Symbolizing::new(settings).with_lives(&input.lives).with_dumps(&input.dumps).with_held(&input.held);
-    let mut places = Places::of(Arc::clone(&input.held));
+    let symbolizing = Symbolizing::new(settings)
+        .with_lifetimes(&input.lifetimes)
+        .with_dumps(&input.dumps)
+        .with_held(&input.held);
+    let mut places = EphemeralPlaces::new(Arc::clone(&input.held));
     let dumps = Arc::clone(&input.dumps);
     let replayed = replay::<Error>(input, &settings.paths, &Silent, &mut places)?;
     let spaces = replayed.tracker.into_spaces();
@@ -60,70 +62,71 @@ pub fn names(input: Input, settings: &SymbolSettings) -> Result<VanishingNames, 
     let is_worth_it = places.found.iter().filter_map(resolve).any(has_name);
     let entries = places.found.iter().filter_map(resolve);
     let entries = entries.map(|(entry, found)| (entry, spaces.get(entry.space), found));
-    let section = is_worth_it.then(|| sections::pack_soon(entries, endian));
+    let section = is_worth_it.then(|| sections::pack_names_fast(entries, endian));
     let generated_code = jit_placements::pack(&dumps.sampled_placements(&places.found, &spaces), endian);
-    Ok(VanishingNames { section, generated_code, remarks: symbols.remarks() })
+    Ok(EphemeralNames { section, generated_code, remarks: symbols.remarks() })
 }
 
 /// The sampled places that vanish.
-struct Places {
+struct EphemeralPlaces {
     held: Arc<RetainedFiles>,
     /// Whether a process in this state has mappings that vanish.
     processes: HashMap<Pid, (Generation, bool), FxBuildHasher>,
     spaces: HashMap<SpaceId, bool, FxBuildHasher>,
-    last_chain: LastChain,
+    previous_chain: PreviousChain,
     /// The stack of a sample, as far as it is new.
     entries: Vec<StackEntry>,
     found: HashSet<StackEntry>,
     seen_in: SeenIn,
 }
 
-impl Places {
-    fn of(held: Arc<RetainedFiles>) -> Self {
+impl EphemeralPlaces {
+    fn new(held: Arc<RetainedFiles>) -> Self {
         let (processes, spaces) = (HashMap::default(), HashMap::default());
         let (entries, found, seen_in) = (Vec::new(), HashSet::new(), SeenIn::default());
-        Self { held, processes, spaces, last_chain: LastChain::default(), entries, found, seen_in }
+        Self { held, processes, spaces, previous_chain: PreviousChain::default(), entries, found, seen_in }
     }
 
-    fn vanishes(&mut self, space: SpaceId, tracker: &Tracker) -> bool {
+    fn is_ephemeral(&mut self, space: SpaceId, tracker: &Tracker) -> bool {
         let held = &self.held;
-        *self.spaces.entry(space).or_insert_with(|| vanishes(tracker.spaces().get(space), held))
+        *self.spaces.entry(space).or_insert_with(|| is_ephemeral(tracker.spaces().get(space), held))
     }
 
-    fn is_concerned(&mut self, pid: Pid, tracker: &mut Tracker) -> bool {
+    fn has_ephemeral_mappings(&mut self, pid: Pid, tracker: &mut Tracker) -> bool {
         let generation = tracker.generation(pid);
-        if let Some((known, is_concerned)) = self.processes.get(&pid)
+        if let Some((known, has_ephemeral_mappings)) = self.processes.get(&pid)
             && *known == generation
         {
-            return *is_concerned;
+            return *has_ephemeral_mappings;
         }
         // Code that nothing is mapped for has names, too, where its process writes them down: it has mapped other such code.
-        let is_concerned =
-            tracker.recorded_mappings(pid).any(|mapping| self.vanishes(mapping.space, tracker));
-        self.processes.insert(pid, (generation, is_concerned));
-        is_concerned
+        let has_ephemeral_mappings =
+            tracker.recorded_mappings(pid).any(|mapping| self.is_ephemeral(mapping.space, tracker));
+        self.processes.insert(pid, (generation, has_ephemeral_mappings));
+        has_ephemeral_mappings
     }
 }
 
-impl SampleSink for Places {
+impl SampleSink for EphemeralPlaces {
     type Error = Error;
 
     fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Error> {
         let TrackedSample { tracker, sample, deferred, .. } = sample;
-        let Some((pid, _)) = sample.thread.filter(|&(pid, _)| self.is_concerned(pid, tracker)) else {
+        let Some((pid, _)) = sample.thread.filter(|&(pid, _)| self.has_ephemeral_mappings(pid, tracker))
+        else {
             return Ok(());
         };
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
         let chain = sample.callchain.map(|chain| {
-            let new = self.last_chain.replace((pid, tracker.generation(pid)), chain.iter());
+            let new = self.previous_chain.replace((pid, tracker.generation(pid)), chain.iter());
             chain.iter().take(new)
         });
         tracker.map_callchain(RawStack { pid, mode: sample.mode, ip: sample.ip, chain }, &mut entries);
         if let Some(ips) = deferred {
             tracker.map_deferred(pid, ips.iter(), &mut entries);
         }
-        entries.retain(|entry| self.vanishes(entry.space, tracker));
+        entries.retain(|entry| self.is_ephemeral(entry.space, tracker));
         self.seen_in.see(pid, &entries);
         self.found.extend(&entries);
         self.entries = entries;

@@ -11,31 +11,31 @@ use model::{Avma, Name, Pid, Space, Timestamp};
 use perfdata::read::Reader;
 use perfdata::sections;
 
-use super::sections::{pack_bytes, unpack_section};
+use super::sections::{pack_fast, unpack_section};
 
 const PLACEMENT_BYTES: usize = 32;
 
 /// Placements of functions by the dumps that tell of them, as a recording carries them. Of one dump in the order of the dump.
-pub(crate) type CarriedDumps = HashMap<Space, Vec<Placement>>;
+pub(crate) type EmbeddedPlacements = HashMap<Space, Vec<Placement>>;
 
 /// Packs placements of generated functions, by the jitdump that tells of them, into a section
 /// ([`sections::id::GENERATED_CODE`]). `None` where there are none.
 pub fn pack(placements: &[(&Space, Vec<Placement>)], endian: Endian) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for (space, placements) in placements {
-        put(&mut bytes, space, placements);
+        encode_dump(&mut bytes, space, placements);
     }
-    (!bytes.is_empty()).then(|| pack_bytes(&bytes, endian))
+    (!bytes.is_empty()).then(|| pack_fast(&bytes, endian))
 }
 
 /// Reads the placements that a recording carries, up to the first thing that is wrong.
-pub(crate) fn carried(recording: &Reader) -> CarriedDumps {
+pub(crate) fn read(recording: &Reader) -> EmbeddedPlacements {
     // Names of the same file are read later, and say what is damaged.
     let (bytes, _) = unpack_section(recording, sections::id::GENERATED_CODE, "generated code");
     parse(&bytes)
 }
 
-fn put(out: &mut Vec<u8>, space: &Space, placements: &[Placement]) {
+fn encode_dump(out: &mut Vec<u8>, space: &Space, placements: &[Placement]) {
     let Space::JitDump { pid, generation, path } = space else { return };
     let path = path.as_bytes();
     let (Ok(length), Ok(count)) = (u32::try_from(path.len()), u32::try_from(placements.len())) else {
@@ -55,8 +55,8 @@ fn put(out: &mut Vec<u8>, space: &Space, placements: &[Placement]) {
     }
 }
 
-fn parse(mut bytes: &[u8]) -> CarriedDumps {
-    let mut dumps = CarriedDumps::default();
+fn parse(mut bytes: &[u8]) -> EmbeddedPlacements {
+    let mut dumps = EmbeddedPlacements::default();
     while let Some((space, placements)) = parse_dump(&mut bytes) {
         dumps.insert(space, placements);
     }
@@ -102,11 +102,11 @@ mod tests {
             (space(3), Vec::new()),
         ];
         let mut bytes = Vec::new();
-        dumps.iter().for_each(|(space, placements)| put(&mut bytes, space, placements));
-        let read = parse(&bytes);
-        assert_eq!(read, dumps[..2].iter().cloned().collect());
+        dumps.iter().for_each(|(space, placements)| encode_dump(&mut bytes, space, placements));
+        let parsed = parse(&bytes);
+        assert_eq!(parsed, dumps[..2].iter().cloned().collect());
         for length in 0..bytes.len() {
-            assert!(parse(&bytes[..length]).iter().all(|(space, placements)| read[space] == *placements));
+            assert!(parse(&bytes[..length]).iter().all(|(space, placements)| parsed[space] == *placements));
         }
         // A number of placements that nobody can have.
         bytes[12..16].fill(0xff);
@@ -117,8 +117,8 @@ mod tests {
     fn placements_without_a_last_byte_are_left_out() {
         let mut bytes = Vec::new();
         let whole = placed(1, 0x1000, 16, 100);
-        put(&mut bytes, &space(1), &[placed(1, 0x1000, 0, 0), placed(1, u64::MAX, 2, 0), whole]);
-        put(&mut bytes, &space(2), &[placed(1, 1, 2, u64::MAX)]);
+        encode_dump(&mut bytes, &space(1), &[placed(1, 0x1000, 0, 0), placed(1, u64::MAX, 2, 0), whole]);
+        encode_dump(&mut bytes, &space(2), &[placed(1, 1, 2, u64::MAX)]);
         assert_eq!(parse(&bytes), [(space(1), vec![whole]), (space(2), vec![])].into());
     }
 }

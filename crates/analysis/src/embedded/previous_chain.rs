@@ -6,13 +6,13 @@ use tracker::Generation;
 
 /// The call chain of the last sample.
 #[derive(Default)]
-pub(super) struct LastChain {
+pub(super) struct PreviousChain {
     seen_in: Option<(Pid, Generation)>,
     /// Its values, outermost first.
     values: Vec<u64>,
 }
 
-impl LastChain {
+impl PreviousChain {
     /// Replaces the chain. Returns the number of values of the new one, innermost first, behind which all mean what they meant in
     /// the one before.
     pub(super) fn replace(
@@ -58,7 +58,7 @@ mod tests {
         };
         let mut tracker = Tracker::new();
         let generations = [1, 2].map(|pid| tracker.generation(Pid(pid)));
-        let mut last = LastChain::default();
+        let mut last = PreviousChain::default();
         // Of each process.
         let (mut all, mut looked_at) = ([HashSet::new(), HashSet::new()], [HashSet::new(), HashSet::new()]);
         let (mut values, mut left) = (0, 0);
@@ -89,7 +89,7 @@ mod tests {
     fn a_chain_is_looked_at_anew_where_other_code_is_mapped() {
         let mut tracker = Tracker::new();
         let (one, other) = (tracker.generation(Pid(1)), tracker.generation(Pid(2)));
-        let mut last = LastChain::default();
+        let mut last = PreviousChain::default();
         let chain = [USER, 1, 2, 3];
         let mut replace = |generation| last.replace((Pid(1), generation), chain.into_iter());
         assert_eq!([replace(one), replace(one), replace(other), replace(other)], [4, 1, 4, 1]);

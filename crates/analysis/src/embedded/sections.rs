@@ -8,23 +8,23 @@ use symbolizer::archived::{ArchivedCode, ArchivedNames, encode, parse_code};
 use zlib_rs::{DeflateConfig, InflateConfig, ReturnCode, compress_bound, compress_slice, decompress_slice};
 
 /// Bytes of unpacked names that are read at the most.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_UNPACKED_BYTES: u64 = 1 << 30;
 /// Names pack to a fifth; what claims to unpack to more than this many times its size is not believed.
-const MOST_RATIO: u64 = 64;
+const MAX_COMPRESSION_RATIO: u64 = 64;
 /// Unpacked bytes that are always allowed, as they cost nothing: one name of 4 KiB may be a single letter.
-const ALWAYS_BYTES: u64 = 1 << 20;
+const ALWAYS_ALLOWED_BYTES: u64 = 1 << 20;
 /// Bytes before packed names: the number of bytes that they unpack to, u64.
-const HEADER: usize = 8;
+const HEADER_BYTES: usize = 8;
 
 /// Packs the names of these entries, each of which comes once, while something waits for it.
-pub(super) fn pack_soon<'a>(
+pub(super) fn pack_names_fast<'a>(
     entries: impl Iterator<Item = (&'a StackEntry, &'a Space, &'a Resolution)>,
     endian: decoder::Endian,
 ) -> Vec<u8> {
-    pack_bytes(&encoded(entries), endian)
+    pack_fast(&encode_names(entries), endian)
 }
 
-pub(super) fn encoded<'a>(
+pub(super) fn encode_names<'a>(
     entries: impl Iterator<Item = (&'a StackEntry, &'a Space, &'a Resolution)>,
 ) -> Vec<u8> {
     let mut ordered: Vec<_> = entries.collect();
@@ -33,15 +33,15 @@ pub(super) fn encoded<'a>(
 }
 
 /// Packs bytes that are small, while something waits for them.
-pub(super) fn pack_bytes(bytes: &[u8], endian: decoder::Endian) -> Vec<u8> {
-    packed_as(bytes, DeflateConfig::best_speed(), endian)
+pub(super) fn pack_fast(bytes: &[u8], endian: decoder::Endian) -> Vec<u8> {
+    pack_with(bytes, DeflateConfig::best_speed(), endian)
 }
 
-pub(super) fn packed(bytes: &[u8], endian: decoder::Endian) -> Vec<u8> {
-    packed_as(bytes, DeflateConfig::best_compression(), endian)
+pub(super) fn pack_small(bytes: &[u8], endian: decoder::Endian) -> Vec<u8> {
+    pack_with(bytes, DeflateConfig::best_compression(), endian)
 }
 
-fn packed_as(bytes: &[u8], config: DeflateConfig, endian: decoder::Endian) -> Vec<u8> {
+fn pack_with(bytes: &[u8], config: DeflateConfig, endian: decoder::Endian) -> Vec<u8> {
     let mut packed = vec![0; compress_bound(bytes.len())];
     let (packed, _) = compress_slice(&mut packed, bytes, config);
     let mut section = endian.u64_bytes(bytes.len() as u64).to_vec();
@@ -75,11 +75,13 @@ pub(super) fn unpack_section(recording: &Reader, section: u32, what: &str) -> (V
         return (Vec::new(), None);
     };
     let refused = |why: String| (Vec::new(), Some(why));
-    let Some((size, packed)) = section.split_first_chunk::<HEADER>() else {
+    let Some((size, packed)) = section.split_first_chunk::<HEADER_BYTES>() else {
         return refused(format!("the section of {what} is cut off"));
     };
     let size = recording.endian().u64(*size);
-    let most = (packed.len() as u64).saturating_mul(MOST_RATIO).clamp(ALWAYS_BYTES, MOST_BYTES);
+    let most = (packed.len() as u64)
+        .saturating_mul(MAX_COMPRESSION_RATIO)
+        .clamp(ALWAYS_ALLOWED_BYTES, MAX_UNPACKED_BYTES);
     if size > most {
         return refused(format!(
             "{what} of {size} bytes are more than {} packed bytes may hold",

@@ -11,44 +11,44 @@ use generated::{Function, JitDump, Placement};
 use host::perf_map::{self, MapFile, RefusedMap};
 use host::procfs;
 use host::timed_worker::{Outcome, TimedWorker};
-use model::Life;
+use model::ProcessLifetime;
 use model::{
     Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, SpaceTable,
     StackEntry, Symbolized, Timestamp,
 };
 use tracker::Tracker;
 
-use crate::embedded::jit_placements::CarriedDumps;
-use crate::input::process_lifetimes::Lives;
+use crate::embedded::jit_placements::EmbeddedPlacements;
+use crate::input::process_lifetimes::ProcessLifetimes;
 
 /// The longest time to wait for all dumps of a recording together.
-const PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest time to wait for them in a view that goes on.
-const SHORT_PATIENCE: Duration = Duration::from_millis(200);
+const LIVE_READ_TIMEOUT: Duration = Duration::from_millis(200);
 /// Each dump takes memory: of a recording that was made to have more, the first ones are read.
 const MAX_DUMPS: usize = 4096;
 /// The interval at which a view that goes on looks whether dumps have grown.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+const GROWTH_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The dumps of a recording, or of what runs now. Shared by whoever plays the records and whoever looks for names.
 #[derive(Default)]
 pub struct JitDumps {
-    /// The lives of processes; `None` where `/proc` alone tells.
-    lives: Option<Arc<Lives>>,
+    /// The lifetimes of processes; `None` where `/proc` alone tells.
+    lifetimes: Option<Arc<ProcessLifetimes>>,
     /// True if the processes are, or were, of this machine.
     this_host: bool,
     dumps: Mutex<HashMap<SpaceId, Arc<Dump>>>,
     /// What the recording itself tells of them.
-    carried: CarriedDumps,
+    embedded: EmbeddedPlacements,
 }
 
 /// One dump.
 struct Dump {
     pid: Pid,
-    content: Result<Content, RefusedMap>,
+    content: Result<DumpContent, RefusedMap>,
 }
 
-struct Content {
+struct DumpContent {
     file: Arc<MapFile>,
     parsed: Arc<Mutex<JitDump>>,
     /// The error in it, in words.
@@ -57,7 +57,7 @@ struct Content {
     has_times: bool,
 }
 
-impl Content {
+impl DumpContent {
     /// A placement by the clock of the recording.
     fn at(&self, placement: &Placement) -> Placement {
         Placement { time: if self.has_times { placement.time } else { Timestamp(0) }, ..*placement }
@@ -74,14 +74,14 @@ pub(crate) struct DumpRemarks {
 }
 
 impl JitDumps {
-    /// Of a recording; without `lives`, of processes that are watched while they run.
-    pub fn new(this_host: bool, lives: Option<Arc<Lives>>) -> Self {
-        Self { lives, this_host, dumps: Mutex::default(), carried: CarriedDumps::default() }
+    /// Of a recording; without `lifetimes`, of processes that are watched while they run.
+    pub fn new(this_host: bool, lifetimes: Option<Arc<ProcessLifetimes>>) -> Self {
+        Self { lifetimes, this_host, dumps: Mutex::default(), embedded: EmbeddedPlacements::default() }
     }
 
     /// The same of a recording that carries what it needs of them, for when they cannot be had.
-    pub(crate) fn with_carried(self, carried: CarriedDumps) -> Self {
-        Self { carried, ..self }
+    pub(crate) fn with_embedded(self, embedded: EmbeddedPlacements) -> Self {
+        Self { embedded, ..self }
     }
 
     /// Returns the placements of the functions that these entries lie in, by the jitdump that tells of them. Entries outside of
@@ -111,17 +111,17 @@ impl JitDumps {
         };
         let dump = self.dump(id);
         let Some(Ok(content)) = dump.as_deref().map(|dump| &dump.content) else {
-            let carried = self.carried.get(space).into_iter().flatten();
-            return carried.filter(|placement| is_wanted(placement)).copied().collect();
+            let embedded = self.embedded.get(space).into_iter().flatten();
+            return embedded.filter(|placement| is_wanted(placement)).copied().collect();
         };
         let parsed = lock(&content.parsed);
         parsed.placements().iter().map(|placement| content.at(placement)).filter(is_wanted).collect()
     }
 
-    pub(crate) fn life(&self, pid: Pid) -> Option<Life> {
-        match &self.lives {
+    pub(crate) fn life(&self, pid: Pid) -> Option<ProcessLifetime> {
+        match &self.lifetimes {
             _ if !self.this_host || pid.0 <= 0 => None,
-            Some(lives) => Some(lives.of_process(pid)),
+            Some(lifetimes) => Some(lifetimes.lifetime(pid)),
             None => procfs::life(pid).ok(),
         }
     }
@@ -139,7 +139,7 @@ impl JitDumps {
             Err(refused) => return none(Reason::JitMapRefused(refused.why)),
         };
         // Its process's end is known now, where the recording says it.
-        let life = self.lives.as_ref().and_then(|_| self.life(dump.pid));
+        let life = self.lifetimes.as_ref().and_then(|_| self.life(dump.pid));
         if let Some(why) = life.and_then(|life| content.file.refusal(&life)) {
             return none(Reason::JitMapRefused(why));
         }
@@ -172,7 +172,7 @@ impl JitDumps {
                     continue;
                 }
             };
-            let life = self.lives.as_ref().and_then(|_| self.life(dump.pid));
+            let life = self.lifetimes.as_ref().and_then(|_| self.life(dump.pid));
             if let Some(why) = life.and_then(|life| content.file.refusal(&life)) {
                 remarks.refused.push(RefusedMap { path: content.file.path.clone(), why });
                 continue;
@@ -222,15 +222,15 @@ pub fn has_clock_of_dumps(attr: &Attr) -> bool {
 /// Plays the dumps of a recording beside its records.
 pub struct DumpPlayer {
     dumps: Arc<JitDumps>,
-    playing: Vec<Playing>,
+    playing: Vec<PlayedDump>,
     /// The time of the next function of any dump.
     next: Timestamp,
     worker: TimedWorker,
     waited: Duration,
-    looked: Instant,
+    checked: Instant,
 }
 
-struct Playing {
+struct PlayedDump {
     pid: Pid,
     space: SpaceId,
     /// The program that wrote it: see [`Tracker::program`].
@@ -238,19 +238,19 @@ struct Playing {
     /// `None` where the recording alone tells of it.
     dump: Option<Arc<Dump>>,
     /// Functions that have not been played, the first one last.
-    waiting: Vec<Placement>,
-    /// Placements of the dump that were taken.
-    taken: usize,
+    pending: Vec<Placement>,
+    /// Placements of the dump that were queued.
+    queued: usize,
 }
 
-impl Playing {
-    fn content(&self) -> Option<&Content> {
+impl PlayedDump {
+    fn content(&self) -> Option<&DumpContent> {
         self.dump.as_ref()?.content.as_ref().ok()
     }
 }
 
 /// Placements in the order of a dump as they are played: the first one last; of the same time, too.
-fn in_turn(placements: impl Iterator<Item = Placement>) -> Vec<Placement> {
+fn latest_first(placements: impl Iterator<Item = Placement>) -> Vec<Placement> {
     let mut placements: Vec<Placement> = placements.collect();
     placements.reverse();
     placements.sort_by_key(|placement| std::cmp::Reverse(placement.time));
@@ -266,16 +266,16 @@ impl DumpPlayer {
             next: Timestamp(u64::MAX),
             worker: TimedWorker::default(),
             waited: Duration::ZERO,
-            looked: Instant::now(),
+            checked: Instant::now(),
         }
     }
 
     /// A process has mapped a file that [`is_dump`]. `has_clock` says whether the records' times are of `CLOCK_MONOTONIC`, as
     /// those of dumps are. Opens and reads the dump, or takes what the recording carries of it; returns true where functions are to be
     /// played at once.
-    pub fn begin(&mut self, pid: Pid, path: &[u8], has_clock: bool, tracker: &mut Tracker) -> bool {
+    pub fn start(&mut self, pid: Pid, path: &[u8], has_clock: bool, tracker: &mut Tracker) -> bool {
         let life = self.dumps.life(pid);
-        if life.is_none() && self.dumps.carried.is_empty() {
+        if life.is_none() && self.dumps.embedded.is_empty() {
             return false;
         }
         let (space, program) = tracker.begin_dump(pid, path);
@@ -283,9 +283,9 @@ impl DumpPlayer {
             return false;
         }
         let content = life.and_then(|life| self.open(pid, path, life, has_clock));
-        let carried = self.dumps.carried.get(tracker.spaces().get(space));
-        let (dump, waiting) = match (content, carried) {
-            (None | Some(Err(_)), Some(carried)) => (None, in_turn(carried.iter().copied())),
+        let embedded = self.dumps.embedded.get(tracker.spaces().get(space));
+        let (dump, pending) = match (content, embedded) {
+            (None | Some(Err(_)), Some(embedded)) => (None, latest_first(embedded.iter().copied())),
             // It is gone.
             (None, None) => return false,
             (Some(content), _) => (Some(Arc::new(Dump { pid, content })), Vec::new()),
@@ -293,8 +293,8 @@ impl DumpPlayer {
         if let Some(dump) = &dump {
             lock(&self.dumps.dumps).insert(space, Arc::clone(dump));
         }
-        self.playing.push(Playing { pid, space, program, dump, waiting, taken: 0 });
-        self.take_new();
+        self.playing.push(PlayedDump { pid, space, program, dump, pending, queued: 0 });
+        self.queue_new_placements();
         self.next.0 == 0
     }
 
@@ -303,11 +303,12 @@ impl DumpPlayer {
         &mut self,
         pid: Pid,
         path: &[u8],
-        life: Life,
+        life: ProcessLifetime,
         has_clock: bool,
-    ) -> Option<Result<Content, RefusedMap>> {
-        let is_recording = self.dumps.lives.is_some();
-        let patience = if is_recording { PATIENCE.saturating_sub(self.waited) } else { SHORT_PATIENCE };
+    ) -> Option<Result<DumpContent, RefusedMap>> {
+        let is_recording = self.dumps.lifetimes.is_some();
+        let patience =
+            if is_recording { READ_TIMEOUT.saturating_sub(self.waited) } else { LIVE_READ_TIMEOUT };
         let (begin, asked) = (Instant::now(), path.to_vec());
         let outcome = self.worker.run(patience, move || {
             let file = perf_map::find_dump(pid, &asked, life)?;
@@ -323,7 +324,7 @@ impl DumpPlayer {
             }
         };
         let found = found.transpose()?;
-        Some(found.map(|(file, parsed, error)| Content {
+        Some(found.map(|(file, parsed, error)| DumpContent {
             file: Arc::new(file),
             has_times: has_clock && !parsed.has_processor_times(),
             parsed: Arc::new(Mutex::new(parsed)),
@@ -348,9 +349,9 @@ impl DumpPlayer {
             if tracker.program(playing.pid) != Some(playing.program) {
                 return false;
             }
-            let due = playing.waiting.partition_point(|placement| placement.time > time);
-            if due < playing.waiting.len() {
-                let placed = playing.waiting.drain(due..).rev();
+            let due = playing.pending.partition_point(|placement| placement.time > time);
+            if due < playing.pending.len() {
+                let placed = playing.pending.drain(due..).rev();
                 let functions = placed.map(|placement| {
                     let last = placement.start.0.saturating_add(placement.size - 1);
                     (placement.start, Avma(last), placement.offset)
@@ -368,45 +369,45 @@ impl DumpPlayer {
     }
 
     /// Looks whether dumps have grown, now and then: for processes that are watched while they run.
-    pub fn look(&mut self) {
-        if self.looked.elapsed() < BETWEEN_LOOKS || self.playing.is_empty() {
+    pub fn check_growth(&mut self) {
+        if self.checked.elapsed() < GROWTH_CHECK_INTERVAL || self.playing.is_empty() {
             return;
         }
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         for playing in &self.playing {
             let Some(content) = playing.content() else { continue };
             let (file, parsed) = (Arc::clone(&content.file), Arc::clone(&content.parsed));
-            let outcome = self.worker.run(SHORT_PATIENCE, move || {
+            let outcome = self.worker.run(LIVE_READ_TIMEOUT, move || {
                 lock(&parsed).read(&mut file.reader()).err().map(|error| error.to_string())
             });
             if let Outcome::Done(Some(error)) = outcome {
                 *lock(&content.error) = Some(error);
             }
         }
-        self.take_new();
+        self.queue_new_placements();
     }
 
     /// Takes what dumps say that they did not say before.
-    fn take_new(&mut self) {
+    fn queue_new_placements(&mut self) {
         for playing in &mut self.playing {
             let Some(dump) = playing.dump.clone() else { continue };
             let Ok(content) = &dump.content else { continue };
             let Ok(parsed) = content.parsed.try_lock() else { continue };
-            let new = parsed.placements().get(playing.taken..).unwrap_or_default();
+            let new = parsed.placements().get(playing.queued..).unwrap_or_default();
             if new.is_empty() {
                 continue;
             }
             // Those that wait are older, if they are of the same time.
-            let waiting = playing.waiting.drain(..).rev();
-            let waiting = in_turn(waiting.chain(new.iter().map(|placement| content.at(placement))));
-            playing.waiting = waiting;
-            playing.taken = parsed.placements().len();
+            let pending = playing.pending.drain(..).rev();
+            let pending = latest_first(pending.chain(new.iter().map(|placement| content.at(placement))));
+            playing.pending = pending;
+            playing.queued = parsed.placements().len();
         }
         self.find_next();
     }
 
     fn find_next(&mut self) {
-        let next = self.playing.iter().filter_map(|playing| playing.waiting.last());
+        let next = self.playing.iter().filter_map(|playing| playing.pending.last());
         self.next = next.map(|placement| placement.time).min().unwrap_or(Timestamp(u64::MAX));
     }
 }

@@ -32,7 +32,7 @@ pub enum Runtime {
 }
 
 /// The runtimes by the objects that they are made of: the start of a file's name.
-const OBJECTS: [(&str, Runtime); 20] = [
+const OBJECT_NAME_PREFIXES: [(&str, Runtime); 20] = [
     ("libjvm.so", Runtime::Java),
     ("node", Runtime::Node),
     ("libnode.so", Runtime::Node),
@@ -57,11 +57,14 @@ const OBJECTS: [(&str, Runtime); 20] = [
 
 impl Runtime {
     fn of_object(name: &[u8]) -> Option<Self> {
-        OBJECTS.iter().find(|(start, _)| name.starts_with(start.as_bytes())).map(|&(_, runtime)| runtime)
+        OBJECT_NAME_PREFIXES
+            .iter()
+            .find(|(start, _)| name.starts_with(start.as_bytes()))
+            .map(|&(_, runtime)| runtime)
     }
 
     /// Returns the setting that makes it write a perf map.
-    pub fn perf_map_of(runtime: Option<Self>) -> &'static str {
+    pub fn perf_map_setting(runtime: Option<Self>) -> &'static str {
         match runtime {
             Some(Self::Java) => {
                 "`java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`, or `prof record --runtimes -p PID` while it runs \
@@ -114,7 +117,7 @@ impl Runtime {
 
     /// Returns the setting that makes its code keep frame pointers, without which nobody can follow stacks through
     /// it.
-    pub fn frame_pointers(self) -> Option<&'static str> {
+    pub fn frame_pointer_setting(self) -> Option<&'static str> {
         match self {
             Self::Java => Some("`java -XX:+PreserveFramePointer`"),
             // The others keep them always, or never.
@@ -153,7 +156,7 @@ impl Runtimes {
     }
 
     /// The runtime whose code a space is.
-    pub fn of(&self, space: &Space) -> Option<Runtime> {
+    pub fn runtime_of(&self, space: &Space) -> Option<Runtime> {
         match space {
             Space::Jit { pid, .. } | Space::JitDump { pid, .. } | Space::Unmapped { pid, .. } => {
                 self.0.get(pid).copied()

@@ -22,7 +22,7 @@ use perfdata::read::{ReadAt, Reader, Source};
 use crate::Error;
 use crate::embedded::jit_placements;
 use crate::generated_code::jit_dumps::JitDumps;
-use process_lifetimes::Lives;
+use process_lifetimes::ProcessLifetimes;
 
 /// An open recording, and what to call it.
 pub struct Input {
@@ -32,8 +32,8 @@ pub struct Input {
     pub name: String,
     /// The time at which the file was last written; `None` for a stream.
     pub written: Option<SystemTime>,
-    /// The lives of its processes, as far as its header tells them; [`replay`](crate::replay::replay) adds the rest.
-    pub lives: Arc<Lives>,
+    /// The lifetimes of its processes, as far as its header tells them; [`replay`](crate::replay::replay) adds the rest.
+    pub lifetimes: Arc<ProcessLifetimes>,
     /// The jitdumps of its processes; filled by [`replay`](crate::replay::replay).
     pub dumps: Arc<JitDumps>,
     /// Files of its processes that were kept open while recording.
@@ -74,14 +74,14 @@ impl Input {
 
     fn from_source(source: Source, name: String) -> Result<Self, Error> {
         let reader = Reader::open(source).map_err(|source| Error::Read { name: name.clone(), source })?;
-        let lives = Lives::default();
-        lives.add_recorded(reader.features(), reader.endian());
+        let lifetimes = ProcessLifetimes::default();
+        lifetimes.add_recorded(reader.features(), reader.endian());
         let written =
             fs::metadata(&name).ok().filter(Metadata::is_file).and_then(|file| file.modified().ok());
-        let lives = Arc::new(lives);
-        let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lives)))
-            .with_carried(jit_placements::carried(&reader));
-        Ok(Self { reader, name, written, lives, dumps: Arc::new(dumps), held: Arc::default() })
+        let lifetimes = Arc::new(lifetimes);
+        let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lifetimes)))
+            .with_embedded(jit_placements::read(&reader));
+        Ok(Self { reader, name, written, lifetimes, dumps: Arc::new(dumps), held: Arc::default() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use decoder::{Endian, Record};
-use model::{Life, Pid, Timestamp};
+use model::{Pid, ProcessLifetime, Timestamp};
 use perfdata::features::{ClockData, Features};
 use perfdata::sections;
 use rustc_hash::FxBuildHasher;
@@ -12,13 +12,13 @@ use tracker::Tracker;
 
 /// The lives of a recording's processes. It fills while the recording is played, and may be asked meanwhile.
 #[derive(Default)]
-pub struct Lives {
-    lives: Mutex<HashMap<Pid, Known, FxBuildHasher>>,
+pub struct ProcessLifetimes {
+    lifetimes: Mutex<HashMap<Pid, KnownLifetime, FxBuildHasher>>,
 }
 
 /// A number that several processes had one after the other stands for none of them: what holds for it holds for all.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct KnownLifetime {
     /// The latest start.
     start: Option<u64>,
     /// The end of the process that has the number now.
@@ -31,7 +31,7 @@ struct Known {
     of_several: bool,
 }
 
-impl Lives {
+impl ProcessLifetimes {
     /// Adds those that the recorder looked at. A stream tells of them at its end.
     pub fn add_recorded(&self, features: &Features, endian: Endian) {
         if let Some(section) = features.section(sections::id::PROCESSES) {
@@ -39,10 +39,10 @@ impl Lives {
         }
     }
 
-    fn add(&self, processes: &[(Pid, Life)]) {
-        let mut lives = self.lock();
+    fn add(&self, processes: &[(Pid, ProcessLifetime)]) {
+        let mut lifetimes = self.lock();
         for (pid, life) in processes {
-            let known = lives.entry(*pid).or_default();
+            let known = lifetimes.entry(*pid).or_default();
             known.start = known.start.max(life.start);
             known.of_several |= known.user.is_some() && known.user != life.user;
             (known.user, known.own_number) = (life.user, life.own_number);
@@ -50,7 +50,7 @@ impl Lives {
     }
 
     /// Takes a record that the tracker has taken. `clock` tells the wall time of its time.
-    pub fn take(&self, record: &Record<'_>, tracker: &Tracker, clock: Option<ClockData>) {
+    pub fn record(&self, record: &Record<'_>, tracker: &Tracker, clock: Option<ClockData>) {
         let wall_time = |time: Timestamp| {
             let clock = clock.filter(|_| time.0 > 0)?;
             clock.wall_clock.checked_add_signed(time.0.wrapping_sub(clock.clock).cast_signed())
@@ -58,8 +58,8 @@ impl Lives {
         match record {
             // Those with time 0 tell who the parent is.
             Record::Fork(task) if task.pid != task.parent_pid && task.time.0 > 0 => {
-                let mut lives = self.lock();
-                let known = lives.entry(task.pid).or_default();
+                let mut lifetimes = self.lock();
+                let known = lifetimes.entry(task.pid).or_default();
                 let end = known.end.take();
                 known.first_end = [known.first_end, end].into_iter().flatten().min();
                 // Exact to the nanosecond, where the recorder's look is to 10 ms.
@@ -75,9 +75,9 @@ impl Lives {
     }
 
     /// Returns the facts known of a process.
-    pub fn of_process(&self, pid: Pid) -> Life {
+    pub fn lifetime(&self, pid: Pid) -> ProcessLifetime {
         let known = self.lock().get(&pid).copied().unwrap_or_default();
-        Life {
+        ProcessLifetime {
             start: known.start,
             end: [known.first_end, known.end].into_iter().flatten().min(),
             user: known.user.filter(|_| !known.of_several),
@@ -85,8 +85,8 @@ impl Lives {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Pid, Known, FxBuildHasher>> {
-        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Pid, KnownLifetime, FxBuildHasher>> {
+        self.lifetimes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,13 +110,13 @@ mod tests {
         }
     }
 
-    fn played(records: &[Record<'_>], clock: Option<ClockData>) -> Life {
-        let (lives, mut tracker) = (Lives::default(), Tracker::new());
+    fn played(records: &[Record<'_>], clock: Option<ClockData>) -> ProcessLifetime {
+        let (lifetimes, mut tracker) = (ProcessLifetimes::default(), Tracker::new());
         for record in records {
             tracker.apply(record);
-            lives.take(record, &tracker, clock);
+            lifetimes.record(record, &tracker, clock);
         }
-        lives.of_process(Pid(7))
+        lifetimes.lifetime(Pid(7))
     }
 
     #[test]
@@ -124,8 +124,12 @@ mod tests {
         let life = played(&[Record::Fork(task(7, 300)), Record::Exit(task(7, 500))], Some(CLOCK));
         assert_eq!((life.start, life.end), (Some(999_900), Some(1_000_100)));
         let life = played(&[Record::Fork(task(7, 300)), Record::Exit(task(7, 500))], None);
-        assert_eq!(life, Life::default(), "without a wall clock nothing is known");
-        assert_eq!(played(&[Record::Fork(task(7, 0))], Some(CLOCK)), Life::default(), "not a start");
+        assert_eq!(life, ProcessLifetime::default(), "without a wall clock nothing is known");
+        assert_eq!(
+            played(&[Record::Fork(task(7, 0))], Some(CLOCK)),
+            ProcessLifetime::default(),
+            "not a start"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use profile::Nameless;
 use crate::generated_code::runtimes::Runtime;
 
 /// Knows what to type on this machine.
-pub struct Remedies {
+pub struct Advisor {
     distribution: Distribution,
     /// True if the recording was made here: packages of this machine belong to its files.
     this_host: bool,
@@ -30,7 +30,7 @@ const C_LIBRARY: [&str; 9] = [
     "libmvec",
 ];
 
-impl Remedies {
+impl Advisor {
     /// Finds out which distribution this is.
     pub fn new(this_host: bool, asked_servers: bool, unwound: bool) -> Self {
         Self { distribution: distribution(), this_host, asked_servers, unwound }
@@ -38,7 +38,12 @@ impl Remedies {
 
     /// Returns the command to type against one cause; nothing where nothing helps. Generated code is that of
     /// `runtime`.
-    pub fn of(&self, nameless: &Nameless, spaces: &SpaceTable, runtime: Option<Runtime>) -> Option<String> {
+    pub fn advice(
+        &self,
+        nameless: &Nameless,
+        spaces: &SpaceTable,
+        runtime: Option<Runtime>,
+    ) -> Option<String> {
         let space = spaces.get(nameless.space);
         let object = match space {
             Space::Object(identity) => Some(identity),
@@ -68,7 +73,7 @@ impl Remedies {
             Reason::FileUnreadable(_) => "`sudo`, which may read it".to_owned(),
             Reason::KernelAddressesHidden => "`sudo sysctl kernel.kptr_restrict=0`".to_owned(),
             Reason::OtherKernel => "`--debug-dir DIR` with that kernel's `vmlinux` below it".to_owned(),
-            Reason::NoJitMap => Runtime::perf_map_of(runtime).to_owned(),
+            Reason::NoJitMap => Runtime::perf_map_setting(runtime).to_owned(),
             Reason::ChangedWhileRead
             | Reason::Malformed(_)
             | Reason::NoSegmentCovers
@@ -112,38 +117,38 @@ pub(super) mod tests {
         Space::Object(ObjectIdentity { path: Name::from(path), build_id, file: None })
     }
 
-    pub(crate) fn debian() -> Remedies {
-        Remedies { distribution: Distribution::Debian, this_host: true, asked_servers: false, unwound: false }
+    pub(crate) fn debian() -> Advisor {
+        Advisor { distribution: Distribution::Debian, this_host: true, asked_servers: false, unwound: false }
     }
 
-    fn remedy(space: Space, reason: Reason) -> Option<String> {
-        let remedies = debian();
+    fn advice_for(space: Space, reason: Reason) -> Option<String> {
+        let advisor = debian();
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(space);
-        remedies.of(&Nameless { module: None, reason, space, frames: 1 }, &spaces, None)
+        advisor.advice(&Nameless { module: None, reason, space, frames: 1 }, &spaces, None)
     }
 
     #[test]
     fn every_cause_that_can_be_helped_says_what_to_type() {
         let libc = object("/lib/x86_64-linux-gnu/libc.so.6", None);
-        assert_eq!(remedy(libc, Reason::Stripped).unwrap(), "`apt-get install libc6-dbg`");
-        let own = remedy(object("/home/me/prog", None), Reason::NoSymbols).unwrap();
+        assert_eq!(advice_for(libc, Reason::Stripped).unwrap(), "`apt-get install libc6-dbg`");
+        let own = advice_for(object("/home/me/prog", None), Reason::NoSymbols).unwrap();
         assert!(own.contains("`-g`") && own.contains("`-C debuginfo=1`"), "{own}");
-        let system = remedy(object("/usr/bin/git", None), Reason::NoSymbols).unwrap();
+        let system = advice_for(object("/usr/bin/git", None), Reason::NoSymbols).unwrap();
         assert!(system.contains("`--debuginfod`"), "{system}");
         let kernel = || Space::Kernel { build_id: None, text_address: None };
-        let hidden = remedy(kernel(), Reason::KernelAddressesHidden).unwrap();
+        let hidden = advice_for(kernel(), Reason::KernelAddressesHidden).unwrap();
         assert!(hidden.contains("sysctl kernel.kptr_restrict=0"), "{hidden}");
-        let unmapped = remedy(Space::Unmapped { pid: Pid(1), generation: 0 }, Reason::Unmapped).unwrap();
+        let unmapped = advice_for(Space::Unmapped { pid: Pid(1), generation: 0 }, Reason::Unmapped).unwrap();
         assert!(unmapped.contains("--call-graph auto"), "{unmapped}");
-        let unwound = Remedies { unwound: true, ..debian() };
+        let unwound = Advisor { unwound: true, ..debian() };
         let nowhere = Space::Unmapped { pid: Pid(1), generation: 0 };
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(nowhere);
         let nameless = Nameless { module: None, reason: Reason::Unmapped, space, frames: 1 };
-        assert_eq!(unwound.of(&nameless, &spaces, None), None, "it was recorded so");
-        let gone = remedy(object("/x", BuildId::from_hex("aabbccdd")), Reason::FileMissing).unwrap();
+        assert_eq!(unwound.advice(&nameless, &spaces, None), None, "it was recorded so");
+        let gone = advice_for(object("/x", BuildId::from_hex("aabbccdd")), Reason::FileMissing).unwrap();
         assert!(gone.contains("--debuginfod") && gone.contains("--symfs"), "{gone}");
-        assert_eq!(remedy(kernel(), Reason::NoSymbolCovers), None);
+        assert_eq!(advice_for(kernel(), Reason::NoSymbolCovers), None);
     }
 }

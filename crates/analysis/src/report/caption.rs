@@ -8,7 +8,7 @@ use perfdata::Event;
 use perfdata::features::Features;
 
 /// Letters of a command line. Longer ones would fill the header of the picture.
-const LONGEST_COMMAND: usize = 80;
+const MAX_COMMAND_CHARS: usize = 80;
 
 /// The recording's header, target, time and filters, from which a caption is written.
 pub(crate) struct Caption<'a> {
@@ -126,8 +126,8 @@ struct Target<'w> {
 }
 
 /// Options of those commands of `prof` that record, and of `perf record`, that take a value, which may be the next word.
-const VALUED: &str = "eptrcCoFmGDjkui";
-const VALUED_WORDS: [&str; 44] = [
+const SHORT_OPTIONS_WITH_VALUE: &str = "eptrcCoFmGDjkui";
+const LONG_OPTIONS_WITH_VALUE: [&str; 44] = [
     "event",
     "filter",
     "pid",
@@ -175,12 +175,13 @@ const VALUED_WORDS: [&str; 44] = [
 ];
 
 /// The commands of `prof` that record.
-const VERBS: [&str; 4] = ["record", "flame", "top", "view"];
+const RECORDING_COMMANDS: [&str; 4] = ["record", "flame", "top", "view"];
 
 /// Returns true if titles are right where the value of an option of `prof record`, `flame`, `top` or `view` is the next word: the
 /// name of a long option, or a letter. What they do not know, they take for the recorded command.
 pub fn is_known_to_take_a_value(option: &str) -> bool {
-    VALUED_WORDS.contains(&option) || option.len() == 1 && (VALUED.contains(option) || option == "d")
+    LONG_OPTIONS_WITH_VALUE.contains(&option)
+        || option.len() == 1 && (SHORT_OPTIONS_WITH_VALUE.contains(option) || option == "d")
 }
 
 impl<'w> Target<'w> {
@@ -191,7 +192,7 @@ impl<'w> Target<'w> {
         if !is_ours && !tool.starts_with("perf") {
             return None;
         }
-        let verbs: &[&str] = if is_ours { &VERBS } else { &["record"] };
+        let verbs: &[&str] = if is_ours { &RECORDING_COMMANDS } else { &["record"] };
         let verb = words.iter().position(|word| verbs.contains(&word.as_str()))?;
         let mut target = Self::default();
         // Where the command is set apart, a word behind an option may be the value of one that is not known here.
@@ -213,12 +214,12 @@ impl<'w> Target<'w> {
                 break;
             } else if let Some(option) = word.strip_prefix("--") {
                 let (name, rest) = option.split_once('=').unwrap_or((option, ""));
-                let text = if VALUED_WORDS.contains(&name) { value(rest) } else { rest };
+                let text = if LONG_OPTIONS_WITH_VALUE.contains(&name) { value(rest) } else { rest };
                 target.set(name, text);
             } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
                 for (index, letter) in letters.char_indices() {
                     let rest = &letters[index + letter.len_utf8()..];
-                    if VALUED.contains(letter) || is_ours && letter == 'd' {
+                    if SHORT_OPTIONS_WITH_VALUE.contains(letter) || is_ours && letter == 'd' {
                         target.set(letter.encode_utf8(&mut [0; 4]), value(rest));
                         break;
                     }
@@ -301,10 +302,10 @@ fn quoted(words: &[String]) -> String {
     });
     let line = words.collect::<Vec<_>>().join(" ");
     let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= LONGEST_COMMAND {
+    if line.chars().count() <= MAX_COMMAND_CHARS {
         return line;
     }
-    line.chars().take(LONGEST_COMMAND - 1).chain(['…']).collect()
+    line.chars().take(MAX_COMMAND_CHARS - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -346,7 +347,7 @@ mod tests {
             assert_eq!(described(line), target, "{line}");
         }
         assert_eq!(quoted(&["sh".into(), "-c".into(), "it's\n  on".into()]), r"sh -c 'it'\''s on'");
-        assert_eq!(quoted(&["x".repeat(500)]).chars().count(), LONGEST_COMMAND);
+        assert_eq!(quoted(&["x".repeat(500)]).chars().count(), MAX_COMMAND_CHARS);
     }
 
     #[test]

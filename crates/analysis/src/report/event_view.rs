@@ -7,7 +7,7 @@ use profile::{Census, Nameless, Shape, Show, View, Weight};
 use crate::Notices;
 use crate::generated_code::runtimes::Runtimes;
 use crate::load::{Analysis, EventProfile, is_unwound};
-use crate::report::advice::Remedies;
+use crate::report::advice::Advisor;
 use crate::report::hints::Hints;
 
 /// The view of an event's profile, with the line of truth about it.
@@ -79,14 +79,14 @@ impl Analysis {
     /// The hints, and a line for each of what has no name.
     fn hints(&self, event: &EventProfile, census: &Census) -> (Hints, Vec<String>) {
         let unwound = is_unwound(&event.event, &self.recording);
-        let remedies = Remedies::new(self.this_host, self.asked_servers, unwound);
+        let advisor = Advisor::new(self.this_host, self.asked_servers, unwound);
         let runtimes = Runtimes::new(&self.spaces, &self.seen_in);
-        let remedy = |nameless: &Nameless| {
-            remedies.of(nameless, &self.spaces, runtimes.of(self.spaces.get(nameless.space)))
+        let advice = |nameless: &Nameless| {
+            advisor.advice(nameless, &self.spaces, runtimes.runtime_of(self.spaces.get(nameless.space)))
         };
-        let details = nameless(census, remedy);
+        let details = nameless(census, advice);
         let resolve = |entry: &_| self.resolve(entry);
-        (Hints::new(&event.profile, resolve, census, &self.spaces, &runtimes, &remedies), details)
+        (Hints::new(&event.profile, resolve, census, &self.spaces, &runtimes, &advisor), details)
     }
 }
 

@@ -8,18 +8,18 @@ use profile::{Census, MOST_CLASSES, Presence, Profile};
 use rustc_hash::FxBuildHasher;
 
 use crate::generated_code::runtimes::{INTERPRETED, Runtime, Runtimes};
-use crate::report::advice::Remedies;
+use crate::report::advice::Advisor;
 
 /// Causes of less than this share are not worth a line.
-const LEAST_SHARE: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 /// The largest causes that are said.
-const MOST: usize = 5;
+const MAX_SENTENCES: usize = 5;
 /// The picture's subtitle has room for this many.
-const IN_PICTURE: usize = 2;
+const MAX_IN_PICTURE: usize = 2;
 
 /// Causes that are weighed: the most frequent.
-const MOST_WEIGHED: usize = 16;
-const _: () = assert!(MOST_WEIGHED + INTERPRETED.len() <= MOST_CLASSES);
+const MAX_WEIGHED_CAUSES: usize = 16;
+const _: () = assert!(MAX_WEIGHED_CAUSES + INTERPRETED.len() <= MOST_CLASSES);
 
 /// One cause.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,16 +32,16 @@ struct Hint {
     share: f64,
     /// The modules, the heaviest first.
     modules: Vec<String>,
-    what: What,
-    remedy: Option<String>,
+    kind: HintKind,
+    advice: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum What {
+enum HintKind {
     /// Frames without a name, and why.
     Nameless(Reason),
     /// Stacks that end early, for want of unwind data.
-    Cut,
+    CutStacks,
     /// Samples of functions that an interpreter runs, all of which are one frame: its own.
     Interpreted(Runtime),
 }
@@ -61,7 +61,7 @@ impl Hints {
         census: &Census,
         spaces: &SpaceTable,
         runtimes: &Runtimes,
-        remedies: &Remedies,
+        advisor: &Advisor,
     ) -> Self {
         let all = profile.total().samples.max(1) as f64;
         let mut hints: Vec<Hint> = Vec::new();
@@ -69,19 +69,19 @@ impl Hints {
         // Most frequent first: so are the modules of each.
         for nameless in &census.reasons {
             let space = spaces.get(nameless.space);
-            let remedy = remedies.of(nameless, spaces, runtimes.of(space));
+            let advice = advisor.advice(nameless, spaces, runtimes.runtime_of(space));
             let module = nameless.module.as_ref().map_or_else(|| "no module".to_owned(), Name::to_string);
-            let same = |hint: &Hint| match (&hint.remedy, &remedy) {
+            let same = |hint: &Hint| match (&hint.advice, &advice) {
                 (Some(one), Some(other)) => one == other,
-                (None, None) => hint.what == What::Nameless(nameless.reason.clone()),
+                (None, None) => hint.kind == HintKind::Nameless(nameless.reason.clone()),
                 _ => false,
             };
             let cause = match hints.iter().position(same) {
                 Some(cause) => cause,
-                None if hints.len() >= MOST_WEIGHED => continue,
+                None if hints.len() >= MAX_WEIGHED_CAUSES => continue,
                 None => {
-                    let what = What::Nameless(nameless.reason.clone());
-                    hints.push(Hint::new(what, remedy));
+                    let what = HintKind::Nameless(nameless.reason.clone());
+                    hints.push(Hint::new(what, advice));
                     hints.len() - 1
                 }
             };
@@ -90,7 +90,7 @@ impl Hints {
         }
         // A place is looked up once for all: with a name or without, it is of one class.
         let mut known: HashMap<SpaceId, SpaceFacts, FxBuildHasher> = HashMap::default();
-        let mut interpreted = Interpreted::default();
+        let mut interpreted = InterpreterUse::default();
         let samples = profile.samples_by(|entry| {
             let facts = known
                 .entry(entry.space)
@@ -98,20 +98,22 @@ impl Hints {
             let found = resolve(entry);
             if let Some(function) = function_of(found) {
                 interpreted.see_name(facts.generated_by);
-                return interpreted.see_interpreter(facts, function).map(|number| MOST_WEIGHED + number);
+                return interpreted
+                    .see_interpreter(facts, function)
+                    .map(|number| MAX_WEIGHED_CAUSES + number);
             }
             let reason = found.map_or(Some(&Reason::NoSymbols), Resolution::reason)?;
             let cause = causes.get(&(facts.module.as_ref(), reason));
             cause.copied().filter(|_| !facts.is_no_code)
         });
-        let (of_causes, of_interpreters) = samples.split_at(MOST_WEIGHED);
+        let (of_causes, of_interpreters) = samples.split_at(MAX_WEIGHED_CAUSES);
         for (hint, found) in hints.iter_mut().zip(of_causes) {
             (hint.samples, hint.innermost) = (found.anywhere, found.innermost);
         }
         hints.extend(cut_in_generated_code(profile, spaces, runtimes));
         for hint in interpreted.hints(of_interpreters) {
             // One hint for a runtime, that of the larger share.
-            match hints.iter_mut().find(|known| known.remedy == hint.remedy) {
+            match hints.iter_mut().find(|known| known.advice == hint.advice) {
                 Some(known) if known.samples < hint.samples => *known = hint,
                 Some(_) => {}
                 None => hints.push(hint),
@@ -120,49 +122,52 @@ impl Hints {
         for hint in &mut hints {
             hint.share = hint.samples as f64 / all;
         }
-        hints.retain(|hint| hint.share >= LEAST_SHARE);
+        hints.retain(|hint| hint.share >= MIN_SHARE);
         hints.sort_by(|one, other| other.share.total_cmp(&one.share));
         Self { causes: hints, all }
     }
 
     /// A sentence for each.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
-        self.causes.iter().take(MOST).map(|hint| {
+        self.causes.iter().take(MAX_SENTENCES).map(|hint| {
             let share = hint.share * 100.0;
-            let what = match &hint.what {
-                What::Nameless(reason) => {
+            let what = match &hint.kind {
+                HintKind::Nameless(reason) => {
                     let innermost = hint.innermost as f64 / self.all * 100.0;
                     format!(
                         "{share:.1} % of the samples have frames without a name ({innermost:.1} % of self time): {reason}"
                     )
                 }
-                What::Cut => {
+                HintKind::CutStacks => {
                     format!("{share:.1} % of the stacks end in generated code without frame pointers")
                 }
-                What::Interpreted(runtime) => {
+                HintKind::Interpreted(runtime) => {
                     let language = runtime.language();
                     format!("{share:.1} % of the samples run {language} code, whose functions have no names")
                 }
             };
-            let remedy = hint.remedy.as_ref().map_or_else(String::new, |remedy| format!("; try {remedy}"));
-            format!("{}: {what}{remedy}", hint.place())
+            let advice = hint.advice.as_ref().map_or_else(String::new, |advice| format!("; try {advice}"));
+            format!("{}: {what}{advice}", hint.modules_in_words())
         })
     }
 
     /// In a few words those that something can be done about.
     pub fn in_picture(&self) -> Vec<String> {
-        let helped = self.causes.iter().filter_map(|hint| Some((hint, hint.remedy.as_ref()?)));
-        helped.take(IN_PICTURE).map(|(hint, remedy)| format!("{}: {remedy}", hint.place())).collect()
+        let helped = self.causes.iter().filter_map(|hint| Some((hint, hint.advice.as_ref()?)));
+        helped
+            .take(MAX_IN_PICTURE)
+            .map(|(hint, advice)| format!("{}: {advice}", hint.modules_in_words()))
+            .collect()
     }
 }
 
 impl Hint {
     /// Not weighed yet.
-    fn new(what: What, remedy: Option<String>) -> Self {
-        Self { samples: 0, innermost: 0, share: 0.0, modules: Vec::new(), what, remedy }
+    fn new(kind: HintKind, advice: Option<String>) -> Self {
+        Self { samples: 0, innermost: 0, share: 0.0, modules: Vec::new(), kind, advice }
     }
 
-    fn place(&self) -> String {
+    fn modules_in_words(&self) -> String {
         match self.modules.as_slice() {
             [module, rest @ ..] if !rest.is_empty() => format!("{module} and {} more", rest.len()),
             modules => modules.concat(),
@@ -186,7 +191,7 @@ impl SpaceFacts {
         Self {
             module: profile::module_of(space),
             runtime: Runtimes::of_object(space),
-            generated_by: runtimes.of(space),
+            generated_by: runtimes.runtime_of(space),
             is_no_code: matches!(space, Space::State(_) | Space::Truncated(_)),
         }
     }
@@ -202,14 +207,14 @@ fn function_of(found: Option<&Resolution>) -> Option<&str> {
 
 /// Programs whose interpreter may be all that is seen of them, by the place of their runtime in [`INTERPRETED`].
 #[derive(Default)]
-struct Interpreted {
+struct InterpreterUse {
     /// Where one of a runtime's functions has a name, it was asked for them.
     has_names: [bool; INTERPRETED.len()],
     /// The modules of the interpreters.
     modules: [Option<Name>; INTERPRETED.len()],
 }
 
-impl Interpreted {
+impl InterpreterUse {
     /// A function of this runtime has a name.
     fn see_name(&mut self, runtime: Option<Runtime>) {
         let number = runtime.and_then(number_of);
@@ -237,12 +242,12 @@ impl Interpreted {
         let runtimes = INTERPRETED.into_iter().zip(self.has_names).zip(&self.modules).zip(samples);
         runtimes.filter_map(|(((runtime, has_names), module), found)| {
             let module = module.as_ref().filter(|_| found.anywhere > 0 && !has_names)?;
-            let remedy = Some(Runtime::perf_map_of(Some(runtime)).to_owned());
+            let advice = Some(Runtime::perf_map_setting(Some(runtime)).to_owned());
             Some(Hint {
                 samples: found.anywhere,
                 innermost: found.innermost,
                 modules: vec![module.to_string()],
-                ..Hint::new(What::Interpreted(runtime), remedy)
+                ..Hint::new(HintKind::Interpreted(runtime), advice)
             })
         })
     }
@@ -263,13 +268,14 @@ fn cut_in_generated_code(profile: &Profile, spaces: &SpaceTable, runtimes: &Runt
     }
     let mut hint: Option<Hint> = None;
     for (entry, samples) in profile.places_called_by(is_cut).filter(|(_, samples)| *samples > 0) {
-        let Some(remedy) = runtimes.of(spaces.get(entry.space)).and_then(|runtime| runtime.frame_pointers())
+        let Some(advice) =
+            runtimes.runtime_of(spaces.get(entry.space)).and_then(|runtime| runtime.frame_pointer_setting())
         else {
             continue;
         };
         let known = hint.get_or_insert_with(|| Hint {
             modules: vec!["java".to_owned()],
-            ..Hint::new(What::Cut, Some(remedy.to_owned()))
+            ..Hint::new(HintKind::CutStacks, Some(advice.to_owned()))
         });
         known.samples = known.samples.saturating_add(samples);
     }

@@ -12,26 +12,26 @@ use profile::{Detail, SampleFilter, TimeRange};
 use rustc_hash::FxBuildHasher;
 
 /// The name that `prof record` gives its child before that becomes the command, and its time is counted.
-pub(crate) const BEFORE_COMMAND: &[u8] = b"prof-exec";
+pub(crate) const PRE_EXEC_COMM: &[u8] = b"prof-exec";
 /// Names of one task that are shown: the first ones, and the last.
-const MOST_NAMES: usize = 4;
+const MAX_NAMES: usize = 4;
 /// Tasks that ended and may still be told of: the READs of a task's other CPUs follow the first.
-const GRACE: usize = 1024;
+const MAX_ENDED_TASKS: usize = 1024;
 
 /// CPU time without samples, by task names.
-pub(crate) struct Unsampled {
+pub(crate) struct UnsampledTime {
     filter: SampleFilter,
     /// The choice of what is kept apart besides names.
     detail: Detail,
-    lives: HashMap<Tid, Life, FxBuildHasher>,
+    lives: HashMap<Tid, TaskLife, FxBuildHasher>,
     /// Those that ended, oldest first.
     ended: VecDeque<Tid>,
     /// CPU times of tasks that were attached to, as recordings tell them at their end, in nanoseconds.
     rest: HashMap<Tid, u64, FxBuildHasher>,
     /// The tasks without a READ, by the task that was attached to.
-    followed: HashMap<Tid, Followed, FxBuildHasher>,
+    followed: HashMap<Tid, InheritedClock, FxBuildHasher>,
     /// CPU times of ended tasks: nanoseconds per event.
-    times: HashMap<Who, Vec<u64>, FxBuildHasher>,
+    times: HashMap<TimeOwner, Vec<u64>, FxBuildHasher>,
     /// Events that were seen.
     events: usize,
 }
@@ -41,7 +41,7 @@ const NO_THREAD: Tid = Tid(Pid::NONE.0);
 
 /// The thread or process whose time it was, as far as these are kept apart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Who {
+pub(crate) struct TimeOwner {
     /// The name; several of one task are joined by arrows.
     pub(crate) comm: Name,
     /// The process, or none.
@@ -52,7 +52,7 @@ pub(crate) struct Who {
 
 /// A task between its beginning and its end.
 #[derive(Default)]
-struct Life {
+struct TaskLife {
     pid: Pid,
     names: Vec<Name>,
     /// The task that was attached to, whose clock counts for this one.
@@ -66,13 +66,13 @@ struct Life {
 
 /// The tasks of one clock that told nothing themselves.
 #[derive(Default)]
-struct Followed {
+struct InheritedClock {
     /// The one that was attached to; `None` where the filter does not admit it.
-    root: Option<Who>,
+    root: Option<TimeOwner>,
     sampled: Vec<u64>,
 }
 
-impl Unsampled {
+impl UnsampledTime {
     /// Keeps what `filter` admits, apart as `detail` says.
     pub(crate) fn new(filter: SampleFilter, detail: Detail) -> Self {
         Self {
@@ -122,15 +122,17 @@ impl Unsampled {
 
     /// CPU time, in nanoseconds, that has no samples of each event, by its owner. Empty where the filter asks for times or
     /// CPUs, which are not known of it.
-    pub(crate) fn finish(mut self) -> Vec<Vec<(Who, u64)>> {
-        let mut events: Vec<Vec<(Who, u64)>> = (0..self.events).map(|_| Vec::new()).collect();
+    pub(crate) fn finish(mut self) -> Vec<Vec<(TimeOwner, u64)>> {
+        let mut events: Vec<Vec<(TimeOwner, u64)>> = (0..self.events).map(|_| Vec::new()).collect();
         if !self.filter.cpus.is_empty() || self.filter.time != TimeRange::default() {
             return events;
         }
         let living: Vec<Tid> = self.lives.keys().copied().collect();
         living.into_iter().for_each(|tid| self.close(tid));
         for (tid, rest) in std::mem::take(&mut self.rest) {
-            let Some(Followed { root: Some(thread), sampled }) = self.followed.remove(&tid) else { continue };
+            let Some(InheritedClock { root: Some(thread), sampled }) = self.followed.remove(&tid) else {
+                continue;
+            };
             self.add(thread, rest, &sampled);
         }
         for (thread, times) in self.times {
@@ -147,8 +149,8 @@ impl Unsampled {
         if life.names.last().is_some_and(|last| last.as_bytes() == record.comm) {
             return;
         }
-        life.names.retain(|name| name.as_bytes() != BEFORE_COMMAND);
-        life.names.truncate(MOST_NAMES - 1);
+        life.names.retain(|name| name.as_bytes() != PRE_EXEC_COMM);
+        life.names.truncate(MAX_NAMES - 1);
         life.names.push(Name::new(record.comm));
     }
 
@@ -158,7 +160,8 @@ impl Unsampled {
         let parent = self.lives.get(&task.parent_tid);
         let names = parent.and_then(|parent| parent.names.last().cloned()).into_iter().collect();
         let root = parent.and_then(|parent| parent.root).unwrap_or(task.parent_tid);
-        self.lives.insert(task.tid, Life { pid: task.pid, names, root: Some(root), ..Life::default() });
+        self.lives
+            .insert(task.tid, TaskLife { pid: task.pid, names, root: Some(root), ..TaskLife::default() });
     }
 
     fn exit(&mut self, tid: Tid) {
@@ -166,7 +169,7 @@ impl Unsampled {
         if !std::mem::replace(&mut life.is_queued, true) {
             self.ended.push_back(tid);
         }
-        if self.ended.len() > GRACE
+        if self.ended.len() > MAX_ENDED_TASKS
             && let Some(oldest) = self.ended.pop_front()
             && self.lives.get(&oldest).is_some_and(|life| life.is_queued)
         {
@@ -196,7 +199,7 @@ impl Unsampled {
     }
 
     /// Adds what of `time` has no samples of each event.
-    fn add(&mut self, thread: Who, time: u64, sampled: &[u64]) {
+    fn add(&mut self, thread: TimeOwner, time: u64, sampled: &[u64]) {
         let times = self.times.entry(thread).or_default();
         for place in 0..self.events {
             let sampled = sampled.get(place).copied().unwrap_or(0);
@@ -204,7 +207,7 @@ impl Unsampled {
         }
     }
 
-    fn admits(&self, life: &Life, tid: Tid) -> bool {
+    fn admits(&self, life: &TaskLife, tid: Tid) -> bool {
         let filter = &self.filter;
         let is_asked = |name: &Name| filter.comms.iter().any(|comm| comm == name.as_bytes());
         // Nobody knows in which container or cgroup a task was that has no sample.
@@ -215,7 +218,7 @@ impl Unsampled {
             && (filter.tids.is_empty() || filter.tids.contains(&tid))
     }
 
-    fn who(&self, life: &Life, tid: Tid) -> Who {
+    fn who(&self, life: &TaskLife, tid: Tid) -> TimeOwner {
         let comm = match life.names.as_slice() {
             [] => Name::from(format!(":{tid}").as_str()),
             [name] => name.clone(),
@@ -232,7 +235,7 @@ impl Unsampled {
             }
             () => (Pid::NONE, NO_THREAD),
         };
-        Who { comm, pid, tid }
+        TimeOwner { comm, pid, tid }
     }
 }
 
@@ -252,7 +255,7 @@ mod tests {
 
     const EVENT: EventIndex = EventIndex(0);
 
-    fn comm(unsampled: &mut Unsampled, tid: i32, name: &[u8]) {
+    fn comm(unsampled: &mut UnsampledTime, tid: i32, name: &[u8]) {
         let (pid, tid) = (Pid(tid), Tid(tid));
         let sample_id = SampleId::default();
         unsampled.record(&Record::Comm(Comm { pid, tid, comm: name, exec: false, sample_id }));
@@ -269,14 +272,14 @@ mod tests {
         }
     }
 
-    fn read(unsampled: &mut Unsampled, tid: i32, value: u64, time: u64) {
+    fn read(unsampled: &mut UnsampledTime, tid: i32, value: u64, time: u64) {
         let values =
             CounterValues::new(ReadFormat::empty(), (0, 0), Some(value), U64s::new(&[], Endian::NATIVE));
         let sample_id = SampleId { time: Some(Timestamp(time)), ..SampleId::default() };
         unsampled.read(&Read { pid: Pid(tid), tid: Tid(tid), values, sample_id });
     }
 
-    fn times(unsampled: Unsampled) -> Vec<(String, u64)> {
+    fn times(unsampled: UnsampledTime) -> Vec<(String, u64)> {
         let times = unsampled.finish().swap_remove(0);
         let mut times: Vec<_> =
             times.into_iter().map(|(thread, time)| (thread.comm.to_string(), time)).collect();
@@ -284,14 +287,14 @@ mod tests {
         times
     }
 
-    fn all() -> Unsampled {
-        Unsampled::new(SampleFilter::default(), Detail::default())
+    fn all() -> UnsampledTime {
+        UnsampledTime::new(SampleFilter::default(), Detail::default())
     }
 
     /// A shell that starts two programs and one background job of its own name, which goes on.
-    fn shell(filter: SampleFilter) -> Unsampled {
-        let mut unsampled = Unsampled::new(filter, Detail::default());
-        comm(&mut unsampled, 1, BEFORE_COMMAND);
+    fn shell(filter: SampleFilter) -> UnsampledTime {
+        let mut unsampled = UnsampledTime::new(filter, Detail::default());
+        comm(&mut unsampled, 1, PRE_EXEC_COMM);
         comm(&mut unsampled, 1, b"bash");
         for (tid, name) in [(10, b"date"), (11, b"true")] {
             unsampled.record(&Record::Fork(task(tid, 1)));
@@ -349,6 +352,6 @@ mod tests {
             unsampled.record(&Record::Exit(task(tid, 1)));
             read(&mut unsampled, tid, 1, 2);
         }
-        assert!(unsampled.lives.len() <= GRACE + 1, "{}", unsampled.lives.len());
+        assert!(unsampled.lives.len() <= MAX_ENDED_TASKS + 1, "{}", unsampled.lives.len());
     }
 }

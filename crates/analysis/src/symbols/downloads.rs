@@ -13,7 +13,7 @@ use profile::Profile;
 use crate::Notices;
 
 /// An object with fewer of all frames than one in this many is not worth a download.
-const HOT: u64 = 100;
+const MIN_SHARE_DIVISOR: u64 = 100;
 
 /// Fetches what is missing of hot objects, the hottest first, and says what came and what did not.
 pub fn fetch(
@@ -28,7 +28,7 @@ pub fn fetch(
     let mut downloads =
         Downloads { client: Client::new(settings), store: &store, notices, fetched: Vec::new() };
     for (space, identity) in hot_objects(profiles, spaces) {
-        if let Err(error) = downloads.complete(identity, &pids(space)) {
+        if let Err(error) = downloads.fetch_missing(identity, &pids(space)) {
             let name = model::Name::new(identity.path.base_name());
             match error {
                 FetchError::NotFound | FetchError::RecentlyNotFound | FetchError::SkippedServer => {
@@ -58,7 +58,7 @@ fn hot_objects<'s>(profiles: &[&Profile], spaces: &'s SpaceTable) -> Vec<(SpaceI
     }
     let mut hot: Vec<_> = frames
         .into_iter()
-        .filter(|(_, count)| count.saturating_mul(HOT) >= all)
+        .filter(|(_, count)| count.saturating_mul(MIN_SHARE_DIVISOR) >= all)
         .filter_map(|(space, count)| match spaces.get(space) {
             Space::Object(identity) => Some((space, identity, count)),
             _ => None,
@@ -77,7 +77,7 @@ struct Downloads<'a> {
 
 impl Downloads<'_> {
     /// Fetches the object, where its file is gone, its debug file, and the one that dwz made of that.
-    fn complete(&mut self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<(), FetchError> {
+    fn fetch_missing(&mut self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<(), FetchError> {
         let opened = self.store.open_with_path(identity, pids);
         self.store.close(identity);
         let (object, path) = match (opened, identity.build_id) {

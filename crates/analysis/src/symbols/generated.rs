@@ -8,61 +8,61 @@ use generated::PerfMapSearch;
 use host::perf_map::{self, MAX_MAP_BYTES};
 use host::procfs;
 use host::timed_worker::{Outcome, PendingResult, TimedWorker};
-use model::Life;
+use model::ProcessLifetime;
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
 use super::{Job, Remarks, named};
 use crate::generated_code::jit_dumps::DumpRemarks;
-use crate::input::process_lifetimes::Lives;
+use crate::input::process_lifetimes::ProcessLifetimes;
 
 /// The longest time to wait for all maps of a recording, where file systems do not answer. One that is slow, as over a
 /// network, answers within a second.
-const PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest time to wait in a view that goes on: what comes later is there at the next look.
-const SHORT_PATIENCE: Duration = Duration::from_millis(200);
+const LIVE_READ_TIMEOUT: Duration = Duration::from_millis(200);
 /// The time to wait for each map when that is used up.
-const LEAST_PATIENCE: Duration = Duration::from_millis(20);
+const MIN_READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Bytes of all maps of a recording together: hostile ones are as large as they may be. Some seconds of reading.
-const MOST_BYTES_OF_ALL: u64 = 4 * MAX_MAP_BYTES;
-/// Processes whose lives are remembered when they have ended, in a view that goes on.
-const MOST_REMEMBERED: usize = 4096;
+const MAX_TOTAL_BYTES: u64 = 4 * MAX_MAP_BYTES;
+/// Processes whose lifetimes are remembered when they have ended, in a view that goes on.
+const MAX_REMEMBERED_LIFETIMES: usize = 4096;
 
 /// Looks generated code up in the perf maps of its processes.
 pub(super) struct PerfMaps {
-    source: Source,
+    source: LifetimeSource,
     worker: Mutex<TimedWorker>,
-    state: Mutex<State>,
+    state: Mutex<ReadState>,
 }
 
 /// The knowledge of which process a map must be from.
-enum Source {
+enum LifetimeSource {
     /// There are no maps: the processes are another machine's.
     OtherHost,
     /// From a recording of this machine, and from `/proc`.
-    Recording(Arc<Lives>),
+    Recording(Arc<ProcessLifetimes>),
     /// From `/proc` alone, for processes that are watched while they run.
     Watched,
 }
 
 #[derive(Default)]
-struct State {
+struct ReadState {
     /// Maps whose reading goes on.
-    late: HashMap<Pid, PendingResult<Answer>>,
+    late: HashMap<Pid, PendingResult<MapAnswer>>,
     /// The time that has been waited in vain.
     waited: Duration,
     /// Bytes that were read.
     read: u64,
-    remembered: HashMap<Pid, Life>,
+    remembered: HashMap<Pid, ProcessLifetime>,
 }
 
 /// The functions that a process's map has at some addresses.
-struct Answer {
+struct MapAnswer {
     search: PerfMapSearch,
-    found: Found,
+    found: MapSearchOutcome,
 }
 
-enum Found {
-    Nothing,
+enum MapSearchOutcome {
+    NoMap,
     Refused(perf_map::RefusedMap),
     Map {
         path: String,
@@ -90,28 +90,28 @@ pub(super) struct MapRemarks {
 /// The addresses of generated code that are looked for together, by process: a map is gone through once.
 pub(super) struct Lookups<'a> {
     maps: &'a PerfMaps,
-    processes: HashMap<Pid, (Vec<Avma>, OnceLock<Answer>)>,
+    processes: HashMap<Pid, (Vec<Avma>, OnceLock<MapAnswer>)>,
 }
 
 impl PerfMaps {
     /// For a recording, or else what runs now. Nothing is looked for where it is another machine's.
-    pub(super) fn new(this_host: bool, lives: Option<Arc<Lives>>) -> Self {
-        let source = match lives {
-            _ if !this_host => Source::OtherHost,
-            Some(lives) => Source::Recording(lives),
-            None => Source::Watched,
+    pub(super) fn new(this_host: bool, lifetimes: Option<Arc<ProcessLifetimes>>) -> Self {
+        let source = match lifetimes {
+            _ if !this_host => LifetimeSource::OtherHost,
+            Some(lifetimes) => LifetimeSource::Recording(lifetimes),
+            None => LifetimeSource::Watched,
         };
         Self { source, worker: Mutex::default(), state: Mutex::default() }
     }
 
     /// Waits for maps anew, in a view that goes on.
-    pub(super) fn be_patient_again(&self) {
+    pub(super) fn reset_timeouts(&self) {
         self.lock().waited = Duration::ZERO;
     }
 
     /// Gathers what jobs ask.
     pub(super) fn lookups(&self, jobs: &[Job<'_>]) -> Lookups<'_> {
-        let mut processes: HashMap<Pid, (Vec<Avma>, OnceLock<Answer>)> = HashMap::new();
+        let mut processes: HashMap<Pid, (Vec<Avma>, OnceLock<MapAnswer>)> = HashMap::new();
         for job in jobs {
             if let Space::Jit { pid, .. } | Space::Unmapped { pid, .. } = job.space {
                 let addresses = job.entries.iter().map(|entry| Avma(entry.lookup_offset()));
@@ -123,12 +123,12 @@ impl PerfMaps {
 
     /// Returns true if there may be a map of this process: a file of its name, or a file system that does not answer. Opens no map.
     pub(super) fn may_exist(&self, pid: Pid) -> bool {
-        if matches!(self.source, Source::OtherHost) || pid.0 <= 0 {
+        if matches!(self.source, LifetimeSource::OtherHost) || pid.0 <= 0 {
             return false;
         }
-        let patience = PATIENCE.saturating_sub(self.lock().waited).max(LEAST_PATIENCE);
+        let patience = READ_TIMEOUT.saturating_sub(self.lock().waited).max(MIN_READ_TIMEOUT);
         let begin = Instant::now();
-        let search = move || !matches!(perf_map::find(pid, Life::default()), Ok(None));
+        let search = move || !matches!(perf_map::find(pid, ProcessLifetime::default()), Ok(None));
         let outcome = self.worker.lock().unwrap_or_else(PoisonError::into_inner).run(patience, search);
         match outcome {
             Outcome::Done(found) => found,
@@ -140,14 +140,14 @@ impl PerfMaps {
         }
     }
 
-    fn life(&self, pid: Pid) -> Option<Life> {
+    fn life(&self, pid: Pid) -> Option<ProcessLifetime> {
         match &self.source {
-            Source::OtherHost => None,
-            Source::Recording(lives) => Some(lives.of_process(pid)),
-            Source::Watched => {
+            LifetimeSource::OtherHost => None,
+            LifetimeSource::Recording(lifetimes) => Some(lifetimes.lifetime(pid)),
+            LifetimeSource::Watched => {
                 let now = procfs::life(pid).ok();
                 let mut state = self.lock();
-                if state.remembered.len() >= MOST_REMEMBERED {
+                if state.remembered.len() >= MAX_REMEMBERED_LIFETIMES {
                     state.remembered.clear();
                 }
                 match now {
@@ -162,9 +162,10 @@ impl PerfMaps {
         }
     }
 
-    fn search(&self, pid: Pid, addresses: &[Avma]) -> Answer {
-        let nothing = |found| Answer { search: PerfMapSearch::new([]), found };
-        let refused = |why| nothing(Found::Refused(perf_map::RefusedMap { path: path_of_map(pid), why }));
+    fn search(&self, pid: Pid, addresses: &[Avma]) -> MapAnswer {
+        let nothing = |found| MapAnswer { search: PerfMapSearch::new([]), found };
+        let refused =
+            |why| nothing(MapSearchOutcome::Refused(perf_map::RefusedMap { path: path_of_map(pid), why }));
         if let Some(late) = self.lock().late.remove(&pid) {
             return match late.poll() {
                 Ok(answer) => answer,
@@ -174,13 +175,15 @@ impl PerfMaps {
                 }
             };
         }
-        let Some(life) = self.life(pid).filter(|_| pid.0 > 0) else { return nothing(Found::Nothing) };
-        let is_recording = matches!(self.source, Source::Recording(_));
+        let Some(life) = self.life(pid).filter(|_| pid.0 > 0) else {
+            return nothing(MapSearchOutcome::NoMap);
+        };
+        let is_recording = matches!(self.source, LifetimeSource::Recording(_));
         let (patience, left) = {
             let state = self.lock();
-            let patience = if is_recording { PATIENCE } else { SHORT_PATIENCE };
-            let left = MOST_BYTES_OF_ALL.saturating_sub(state.read);
-            (patience.saturating_sub(state.waited).max(LEAST_PATIENCE), left)
+            let patience = if is_recording { READ_TIMEOUT } else { LIVE_READ_TIMEOUT };
+            let left = MAX_TOTAL_BYTES.saturating_sub(state.read);
+            (patience.saturating_sub(state.waited).max(MIN_READ_TIMEOUT), left)
         };
         let addresses = addresses.to_vec();
         let begin = Instant::now();
@@ -192,7 +195,7 @@ impl PerfMaps {
             .run(patience, move || read(pid, life, addresses, left));
         match outcome {
             Outcome::Done(answer) => {
-                if let (true, Found::Map { read, .. }) = (is_recording, &answer.found) {
+                if let (true, MapSearchOutcome::Map { read, .. }) = (is_recording, &answer.found) {
                     self.lock().read += read;
                 }
                 answer
@@ -208,7 +211,7 @@ impl PerfMaps {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -219,22 +222,24 @@ fn path_of_map(pid: Pid) -> String {
 }
 
 /// Finds and reads the map of a process.
-fn read(pid: Pid, life: Life, addresses: Vec<Avma>, left: u64) -> Answer {
+fn read(pid: Pid, life: ProcessLifetime, addresses: Vec<Avma>, left: u64) -> MapAnswer {
     let mut search = PerfMapSearch::new(addresses);
     let map = match perf_map::find(pid, life) {
         Ok(Some(map)) => map,
-        Ok(None) => return Answer { search, found: Found::Nothing },
-        Err(refused) => return Answer { search, found: Found::Refused(refused) },
+        Ok(None) => return MapAnswer { search, found: MapSearchOutcome::NoMap },
+        Err(refused) => return MapAnswer { search, found: MapSearchOutcome::Refused(refused) },
     };
-    let refused = |why| Found::Refused(perf_map::RefusedMap { path: map.path.clone(), why });
+    let refused = |why| MapSearchOutcome::Refused(perf_map::RefusedMap { path: map.path.clone(), why });
     if left == 0 {
-        return Answer { search, found: refused(MapRefusal::TooMuch) };
+        return MapAnswer { search, found: refused(MapRefusal::TooMuch) };
     }
     let found = match map.lines_from_the_end(|line| search.push_line(line)) {
-        Ok(read) => Found::Map { read, ageless: map.start_unknown, size: map.size, path: map.path },
+        Ok(read) => {
+            MapSearchOutcome::Map { read, ageless: map.start_unknown, size: map.size, path: map.path }
+        }
         Err(_) => refused(MapRefusal::Unreadable),
     };
-    Answer { search, found }
+    MapAnswer { search, found }
 }
 
 impl Lookups<'_> {
@@ -246,25 +251,28 @@ impl Lookups<'_> {
         let answer = answer.get_or_init(|| self.maps.search(pid, addresses));
         match (answer.search.find(Avma(entry.lookup_offset())), &answer.found) {
             (Some((name, start)), _) => named(name, entry.offset.checked_sub(start.0)),
-            (None, Found::Nothing) => Resolution::Unresolved(Reason::NoJitMap),
-            (None, Found::Refused(refused)) => Resolution::Unresolved(Reason::JitMapRefused(refused.why)),
-            (None, Found::Map { .. }) => Resolution::Unresolved(Reason::NotInJitMap),
+            (None, MapSearchOutcome::NoMap) => Resolution::Unresolved(Reason::NoJitMap),
+            (None, MapSearchOutcome::Refused(refused)) => {
+                Resolution::Unresolved(Reason::JitMapRefused(refused.why))
+            }
+            (None, MapSearchOutcome::Map { .. }) => Resolution::Unresolved(Reason::NotInJitMap),
         }
     }
 
     /// Notes what is to be said of the maps that were asked.
     pub(super) fn remark(self, remarks: &mut Remarks) {
         for (pid, (_, answer)) in self.processes {
-            let Some(Answer { search, found }) = answer.into_inner() else { continue };
-            if !matches!(&found, Found::Refused(refused) if refused.why == MapRefusal::Unanswered) {
+            let Some(MapAnswer { search, found }) = answer.into_inner() else { continue };
+            if !matches!(&found, MapSearchOutcome::Refused(refused) if refused.why == MapRefusal::Unanswered)
+            {
                 remarks.maps.answered.insert(path_of_map(pid));
             }
             match found {
-                Found::Nothing => {}
-                Found::Refused(refused) => {
+                MapSearchOutcome::NoMap => {}
+                MapSearchOutcome::Refused(refused) => {
                     remarks.maps.refused.entry(refused.why).or_default().insert(refused.path);
                 }
-                Found::Map { path, size, read, ageless } => {
+                MapSearchOutcome::Map { path, size, read, ageless } => {
                     if search.cut_names() > 0 {
                         remarks.add_cut_names(Name::from(path.as_str()), search.cut_names());
                     }

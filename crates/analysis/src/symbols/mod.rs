@@ -26,12 +26,12 @@ use kernel::{KernelNames, RunningKernel};
 use object_cache::{Indexes, ObjectCache};
 use recorded::RecordedNames;
 pub use remarks::Remarks;
-use threads::{Supply, Threads};
+use threads::{ThreadSource, Threads};
 
 use crate::Notices;
 use crate::embedded::sections;
 use crate::generated_code::jit_dumps::JitDumps;
-use crate::input::process_lifetimes::Lives;
+use crate::input::process_lifetimes::ProcessLifetimes;
 
 /// The settings of a search for names.
 pub struct SymbolSettings {
@@ -87,7 +87,7 @@ impl Answers {
 
 /// The most entries of a job. Until they are put with the others, answers take some 150 bytes each. What is known of an
 /// object is found anew for each of its jobs: more than one needs a recording made for it, or very large.
-const MOST_ENTRIES: usize = 1 << 18;
+const MAX_JOB_ENTRIES: usize = 1 << 18;
 
 fn is_kernel(space: &Space) -> bool {
     matches!(space, Space::Kernel { .. } | Space::KernelModule { .. })
@@ -106,7 +106,7 @@ pub struct Symbolizing {
     options: Options,
     /// Indexes or objects that are kept between calls.
     kept: ObjectCache,
-    threads: Supply,
+    threads: ThreadSource,
 }
 
 impl Symbolizing {
@@ -122,7 +122,7 @@ impl Symbolizing {
             archived: ArchivedNames::default(),
             options: settings.options,
             kept: ObjectCache::Nothing,
-            threads: Supply::Fresh,
+            threads: ThreadSource::Fresh,
         }
     }
 
@@ -145,8 +145,8 @@ impl Symbolizing {
 
     /// Judges perf maps by when the processes of a recording lived, instead of by those that run now.
     #[must_use]
-    pub fn with_lives(self, lives: &Arc<Lives>) -> Self {
-        let perf_maps = PerfMaps::new(self.store.paths().this_host, Some(Arc::clone(lives)));
+    pub fn with_lifetimes(self, lifetimes: &Arc<ProcessLifetimes>) -> Self {
+        let perf_maps = PerfMaps::new(self.store.paths().this_host, Some(Arc::clone(lifetimes)));
         Self { perf_maps, ..self }
     }
 
@@ -182,7 +182,7 @@ impl Symbolizing {
     /// Works with a few threads that stay, for those who will resolve now and then for days.
     #[must_use]
     pub fn with_few_threads(self) -> Self {
-        Self { threads: Supply::few(), ..self }
+        Self { threads: ThreadSource::small_pool(), ..self }
     }
 
     /// Starts to read the running kernel's names, for those who will ask for them when they have done something else.
@@ -191,8 +191,8 @@ impl Symbolizing {
     }
 
     /// Waits anew for file systems that did not answer, for those that watch processes while they run.
-    pub fn be_patient_again(&self) {
-        self.perf_maps.be_patient_again();
+    pub fn reset_timeouts(&self) {
+        self.perf_maps.reset_timeouts();
     }
 
     /// Returns true if an address that lies in no mapping of its process (`unmapped`) may have a name all the same: an archive or a
@@ -246,7 +246,7 @@ impl Symbolizing {
         }
         let mut jobs: Vec<Job<'_>> = Vec::new();
         let of_spaces = entries.chunk_by(|one, next| one.space == next.space);
-        for entries in of_spaces.flat_map(|of_space| of_space.chunks(MOST_ENTRIES)) {
+        for entries in of_spaces.flat_map(|of_space| of_space.chunks(MAX_JOB_ENTRIES)) {
             let Some(first) = entries.first() else { continue };
             jobs.push(Job { space: spaces.get(first.space), entries, pids: pids(first.space) });
         }

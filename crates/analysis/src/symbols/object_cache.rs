@@ -22,12 +22,12 @@ pub(super) enum ObjectCache {
 }
 
 /// So many with their files.
-const MOST_FILES: usize = 256;
+const MAX_FILES: usize = 256;
 
 /// The index and the unpacked `.gnu_debugdata` of an object. They mean nothing without its files.
-pub(super) struct Known {
+pub(super) struct CachedIndex {
     /// The files that it was made of.
-    files: Stamp,
+    files: FileSetStamp,
     /// The object in `.gnu_debugdata`, unpacked.
     pub(super) minidebug: Option<HostObject>,
     /// The error of unpacking it, if it exists and cannot be unpacked.
@@ -38,9 +38,9 @@ pub(super) struct Known {
 
 /// Tells files apart that were found for the same object at different times.
 #[derive(PartialEq, Eq)]
-pub(super) struct Stamp([Option<(usize, Option<BuildId>)>; 4]);
+pub(super) struct FileSetStamp([Option<(usize, Option<BuildId>)>; 4]);
 
-impl Stamp {
+impl FileSetStamp {
     /// Of these files.
     pub(super) fn new(object: &HostObject, files: &DebugFiles) -> Self {
         let others = [&files.debug, &files.supplementary, &files.package].map(Option::as_deref);
@@ -50,9 +50,9 @@ impl Stamp {
     }
 }
 
-impl Known {
+impl CachedIndex {
     /// Nothing but what was unpacked.
-    pub(super) fn new(files: Stamp, minidebug: Result<Option<HostObject>, String>) -> Self {
+    pub(super) fn new(files: FileSetStamp, minidebug: Result<Option<HostObject>, String>) -> Self {
         let (minidebug, minidebug_error) = match minidebug {
             Ok(minidebug) => (minidebug, None),
             Err(error) => (None, Some(error)),
@@ -69,39 +69,39 @@ impl Known {
 
 /// The indexes of objects, up to a number of bytes: those that were not asked for the longest go first.
 pub(super) struct Indexes {
-    most: usize,
+    max_bytes: usize,
     size: usize,
-    objects: HashMap<ObjectIdentity, (u64, usize, Arc<Known>)>,
+    objects: HashMap<ObjectIdentity, (u64, usize, Arc<CachedIndex>)>,
     /// Counts up with each use.
     uses: u64,
 }
 
 impl Indexes {
     /// At most so many bytes.
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, size: 0, objects: HashMap::new(), uses: 0 }
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, size: 0, objects: HashMap::new(), uses: 0 }
     }
 
-    fn get(&mut self, identity: &ObjectIdentity) -> Option<Arc<Known>> {
+    fn get(&mut self, identity: &ObjectIdentity) -> Option<Arc<CachedIndex>> {
         self.uses += 1;
         let (used, _, known) = self.objects.get_mut(identity)?;
         *used = self.uses;
         Some(Arc::clone(known))
     }
 
-    fn put(&mut self, identity: &ObjectIdentity, known: &Arc<Known>) {
+    fn put(&mut self, identity: &ObjectIdentity, known: &Arc<CachedIndex>) {
         self.remove(identity);
         let mut size = known.size();
         // One object shall not drive out all others: of a large one the symbols alone are kept, or nothing.
-        let most_of_one = self.most / 3 * 2;
-        if size > most_of_one {
+        let max_object_bytes = self.max_bytes / 3 * 2;
+        if size > max_object_bytes {
             known.index.get().inspect(|index| index.release_unpacked());
             size = known.size();
         }
-        if size > most_of_one {
+        if size > max_object_bytes {
             return;
         }
-        while self.size + size > self.most {
+        while self.size + size > self.max_bytes {
             let oldest = self.objects.iter().min_by_key(|(_, (used, ..))| *used);
             let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) else { break };
             self.remove(&oldest);
@@ -126,7 +126,7 @@ impl ObjectCache {
     }
 
     /// Returns the index of an object that has these files now.
-    pub(super) fn known(&self, identity: &ObjectIdentity, files: &Stamp) -> Option<Arc<Known>> {
+    pub(super) fn known(&self, identity: &ObjectIdentity, files: &FileSetStamp) -> Option<Arc<CachedIndex>> {
         match self {
             Self::Indexes(indexes) => lock(indexes).get(identity).filter(|known| known.files == *files),
             _ => None,
@@ -139,7 +139,7 @@ impl ObjectCache {
             Self::Nothing => {}
             Self::Files(files) => {
                 let mut files = lock(files);
-                if files.len() >= MOST_FILES {
+                if files.len() >= MAX_FILES {
                     files.clear();
                 }
                 files.insert(identity.clone(), Arc::clone(opened));
@@ -168,14 +168,14 @@ mod tests {
         HostObject::parse(ObjectBytes::Memory(bytes)).unwrap()
     }
 
-    fn stamp(length: usize) -> Stamp {
-        Stamp([Some((length, None)), None, None, None])
+    fn stamp(length: usize) -> FileSetStamp {
+        FileSetStamp([Some((length, None)), None, None, None])
     }
 
     #[test]
     fn what_was_not_asked_for_the_longest_goes_first_and_a_giant_is_not_kept() {
         let own = own();
-        let known = Arc::new(Known::new(stamp(1), Ok(Some(own))));
+        let known = Arc::new(CachedIndex::new(stamp(1), Ok(Some(own))));
         let size = known.size();
         let mut indexes = Indexes::new(3 * size);
         for name in ["a", "b", "c"] {
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_was_read_of_other_files_is_not_used() {
         let kept = ObjectCache::Indexes(Mutex::new(Indexes::new(1 << 20)));
-        let known = Arc::new(Known::new(stamp(1), Ok(None)));
+        let known = Arc::new(CachedIndex::new(stamp(1), Ok(None)));
         if let ObjectCache::Indexes(indexes) = &kept {
             lock(indexes).put(&identity("a"), &known);
         }

@@ -12,11 +12,11 @@ use symbolizer::{
 use unwinder::{ObjectSections, UnwindTables};
 
 use super::Answers;
-use super::object_cache::{Known, ObjectCache, Stamp};
+use super::object_cache::{CachedIndex, FileSetStamp, ObjectCache};
 use super::threads::Threads;
 
 /// Less debug information than this is read faster than a thread is started.
-const WORTH_A_THREAD: usize = 1 << 20;
+const MIN_PARALLEL_BYTES: usize = 1 << 20;
 
 /// An object with all that belongs to it.
 pub(super) struct Opened {
@@ -25,7 +25,7 @@ pub(super) struct Opened {
     /// Its path in the recording: that may lead through a process.
     name: Name,
     files: DebugFiles,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<CachedIndex>,
 }
 
 impl Opened {
@@ -35,13 +35,13 @@ impl Opened {
         object: Arc<HostObject>,
         path: PathBuf,
         name: Name,
-        known: impl FnOnce(&Stamp) -> Option<Arc<Known>>,
+        known: impl FnOnce(&FileSetStamp) -> Option<Arc<CachedIndex>>,
     ) -> Self {
         let files = store.debug_files(&object, &path);
-        let stamp = Stamp::new(&object, &files);
+        let stamp = FileSetStamp::new(&object, &files);
         let known = known(&stamp).unwrap_or_else(|| {
             let wanted = files.debug.is_none() && !object.has_symbols(SymbolSource::Full);
-            Arc::new(Known::new(stamp, if wanted { unpack_minidebug(&object) } else { Ok(None) }))
+            Arc::new(CachedIndex::new(stamp, if wanted { unpack_minidebug(&object) } else { Ok(None) }))
         });
         Self { object, path, name, files, known }
     }
@@ -76,7 +76,7 @@ pub(super) fn resolve_file(
     }
     match store.open_with_path(identity, pids) {
         Ok((object, path)) => {
-            let known = |files: &Stamp| kept.known(identity, files);
+            let known = |files: &FileSetStamp| kept.known(identity, files);
             let opened = Arc::new(Opened::new(store, object, path, identity.path.clone(), known));
             let answers = resolve(store, &opened, entries, options, threads);
             if !opened.has_changed() {
@@ -183,7 +183,7 @@ fn resolve_unchanged(
                 store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
             })
         };
-        if plan.bytes() > WORTH_A_THREAD {
+        if plan.bytes() > MIN_PARALLEL_BYTES {
             walks.extend(threads.help(plan.tasks(), walk));
         } else {
             walks.extend((0..plan.tasks()).map(walk));
@@ -193,7 +193,7 @@ fn resolve_unchanged(
         }
     }
     put(&mut resolutions, &code, symbolizer.finish(&plan, walks));
-    tell_apart(opened, entries, &mut resolutions);
+    delimit_nameless(opened, entries, &mut resolutions);
     let described =
         files.debug_path.as_ref().map_or_else(|| name.to_string(), |path| path.display().to_string());
     notes.extend(symbolizer.damaged_sections().map(|what| format!("{described}: {what}")));
@@ -202,7 +202,7 @@ fn resolve_unchanged(
 }
 
 /// Finds the bounds of functions without a name in the unwind tables, so that there are as many as there are functions.
-fn tell_apart(opened: &Opened, entries: &[StackEntry], resolutions: &mut [Resolution]) {
+fn delimit_nameless(opened: &Opened, entries: &[StackEntry], resolutions: &mut [Resolution]) {
     let mut tables = None;
     let code = |entry: &StackEntry| entry.kind != AddressKind::Data;
     for (entry, resolution) in entries.iter().zip(resolutions).filter(|(entry, _)| code(entry)) {

@@ -17,7 +17,7 @@ pub struct Remarks {
 }
 
 /// Maximum number of files of a kind that [`Remarks::merge`] keeps. Processes that come and go can have any number.
-const MOST_FILES: usize = 64;
+const MAX_FILES: usize = 64;
 
 impl Remarks {
     /// Notes that so many names of a file were cut.
@@ -33,13 +33,13 @@ impl Remarks {
         if notes.is_empty() && cut_names.is_empty() && maps.is_empty() {
             return false;
         }
-        add(&mut self.notes, notes, MOST_FILES);
+        add(&mut self.notes, notes, MAX_FILES);
         for (file, count) in cut_names {
-            if self.cut_names.len() < MOST_FILES || self.cut_names.contains_key(&file) {
+            if self.cut_names.len() < MAX_FILES || self.cut_names.contains_key(&file) {
                 self.add_cut_names(file, count);
             }
         }
-        self.maps.merge(maps, MOST_FILES);
+        self.maps.merge(maps, MAX_FILES);
         true
     }
 
@@ -68,7 +68,7 @@ mod tests {
             all.merge(some);
         }
         let sentences = all.sentences();
-        assert_eq!(sentences.len(), 2 * MOST_FILES);
+        assert_eq!(sentences.len(), 2 * MAX_FILES);
         let of_names: Vec<&String> = sentences.iter().filter(|said| said.contains("/lib/names")).collect();
         assert_eq!(of_names.len(), 1);
         assert!(of_names[0].starts_with("3 names in /lib/names longer than "), "{}", of_names[0]);

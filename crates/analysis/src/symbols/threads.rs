@@ -7,20 +7,20 @@ use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
 /// Threads of a view that stays open, the one that asks included. More would be felt by what is watched: they all run at once
 /// when a new program shows up, on a machine that may be busy.
-const FEW: usize = 4;
+const LIVE_THREADS: usize = 4;
 
 /// The supply that threads come from.
-pub(super) enum Supply {
+pub(super) enum ThreadSource {
     /// They are started for each call and end with it: for those who call once.
     Fresh,
     /// They stay: for those who call every second for days.
     Pool(ThreadPool),
 }
 
-impl Supply {
+impl ThreadSource {
     /// A few threads that stay.
-    pub(super) fn few() -> Self {
-        let threads = FEW.min(cores()).saturating_sub(1).max(1);
+    pub(super) fn small_pool() -> Self {
+        let threads = LIVE_THREADS.min(cores()).saturating_sub(1).max(1);
         let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "names".to_owned());
         // Where a pool cannot be had now, single threads may be later.
         pool.build().map_or(Self::Fresh, Self::Pool)
@@ -42,14 +42,14 @@ fn cores() -> usize {
 
 /// The number of threads that take jobs, and of those that may help with the parts of one.
 pub(super) struct Threads<'s> {
-    supply: &'s Supply,
+    supply: &'s ThreadSource,
     workers: usize,
     idle: AtomicUsize,
 }
 
 impl<'s> Threads<'s> {
     /// Threads for so many jobs.
-    pub(super) fn new(supply: &'s Supply, jobs: usize) -> Self {
+    pub(super) fn new(supply: &'s ThreadSource, jobs: usize) -> Self {
         let (most, all) = supply.size();
         let workers = most.min(jobs).max(1);
         Self { supply, workers, idle: AtomicUsize::new(all - workers) }
@@ -81,7 +81,7 @@ impl<'s> Threads<'s> {
 
 /// Hands out items one by one to this thread and `threads - 1` others.
 fn spread<T: Sync, R: Send>(
-    supply: &Supply,
+    supply: &ThreadSource,
     threads: usize,
     items: &[T],
     work: &(dyn Fn(&T) -> R + Sync),
@@ -99,7 +99,7 @@ fn spread<T: Sync, R: Send>(
         results
     };
     let mut results = match supply {
-        Supply::Fresh => thread::scope(|scope| {
+        ThreadSource::Fresh => thread::scope(|scope| {
             // Where there can be no more threads, those that there are do the work.
             let others: Vec<_> =
                 (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, turn).ok()).collect();
@@ -112,7 +112,7 @@ fn spread<T: Sync, R: Send>(
             }
             results
         }),
-        Supply::Pool(pool) => {
+        ThreadSource::Pool(pool) => {
             let mut of_others: Vec<Vec<(usize, R)>> = (1..threads).map(|_| Vec::new()).collect();
             let mut results = pool.in_place_scope(|scope| {
                 for theirs in &mut of_others {
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn results_keep_the_order_of_items() {
         let items: Vec<usize> = (0..1000).collect();
-        for supply in [Supply::Fresh, Supply::few()] {
+        for supply in [ThreadSource::Fresh, ThreadSource::small_pool()] {
             let threads = Threads::new(&supply, items.len());
             let doubled = threads.run(&items, |&item| threads.help(3, |part| item * 2 + part)[0]);
             assert_eq!(doubled, items.iter().map(|item| item * 2).collect::<Vec<_>>());
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_pool_has_the_same_few_threads_all_the_time() {
-        let supply = Supply::few();
+        let supply = ThreadSource::small_pool();
         let mut seen = HashSet::new();
         for _ in 0..100 {
             let items: Vec<usize> = (0..64).collect();
@@ -153,6 +153,6 @@ mod tests {
             let ids = threads.run(&items, |_| threads.help(8, |_| thread::current().id()));
             seen.extend(ids.into_iter().flatten());
         }
-        assert!(seen.len() <= FEW, "{seen:?}");
+        assert!(seen.len() <= LIVE_THREADS, "{seen:?}");
     }
 }

@@ -29,7 +29,7 @@ use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
 use crate::Error;
 use crate::aggregate::{Mapper, SeenIn, raw_chain};
 use crate::samples::explained_filter::ExplainedFilter;
-use crate::samples::unsampled_time::BEFORE_COMMAND;
+use crate::samples::unsampled_time::PRE_EXEC_COMM;
 
 use life::Life;
 pub use live::{LiveTimes, TimeSlice, WatchedEvent};
@@ -219,7 +219,7 @@ impl ThreadTimes {
             container: container.as_ref(),
             cgroup: None,
         };
-        if comm.as_bytes() == BEFORE_COMMAND || !self.admission.admits(&facts) {
+        if comm.as_bytes() == PRE_EXEC_COMM || !self.admission.admits(&facts) {
             return;
         }
         if let (Some(spans), Some(is_ready)) = (&mut self.spans, is_ready(activity)) {
@@ -499,7 +499,7 @@ impl SampleSink for ThreadTimes {
             Record::Comm(comm) => {
                 let time = comm.sample_id.time.filter(|time| time.0 != 0);
                 match time {
-                    None if comm.comm == BEFORE_COMMAND => self.waiting_command = Some(comm.tid),
+                    None if comm.comm == PRE_EXEC_COMM => self.waiting_command = Some(comm.tid),
                     None => self.timeline.exists(comm.pid, comm.tid),
                     Some(time) if comm.exec && self.waiting_command == Some(comm.tid) => {
                         self.pass_gaps(time);

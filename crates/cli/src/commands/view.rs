@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use analysis::annotate::{Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, sampled_functions};
 use analysis::input::Input;
-use analysis::user_code::OwnCode;
+use analysis::user_modules::UserModules;
 use analysis::{Analysis, EventView, Measure, Notices, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -118,7 +118,7 @@ fn write(
     let most = most.with_context(|| format!("cannot show {name}"))?;
     let mut facts = analysis.title_parts(most, &query.description());
     let recorded = if facts.is_empty() { name } else { facts.remove(0) };
-    let own = OwnCode::new(&analysis.spaces);
+    let own = UserModules::new(&analysis.spaces);
     let event = |shown| {
         let EventView { event, name, view, .. }: &EventView<'_> = shown;
         PageEvent { name: name.clone(), view, is_clock: event.event.attr.is_cpu_clock() }
@@ -183,7 +183,7 @@ fn code(
     let pieces = hottest
         .into_iter()
         .map(|(_, function)| function)
-        .filter(|function| from_files || annotator.carries(function));
+        .filter(|function| from_files || annotator.has_embedded_code(function));
     let ranges = pieces.take(MAX_FUNCTIONS).map(|function| PageRange {
         range: annotator.annotate(&function),
         space: function.space,

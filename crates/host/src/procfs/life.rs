@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use model::{Life, Pid};
+use model::{Pid, ProcessLifetime};
 
 use super::status::{Status, status_of_process};
 use crate::sys::{clock, system};
@@ -16,13 +16,13 @@ const CLOCK_BOOTTIME: i32 = 7;
 ///
 /// # Errors
 /// `ENOENT` if there is no such process.
-pub fn life(pid: Pid) -> io::Result<Life> {
+pub fn life(pid: Pid) -> io::Result<ProcessLifetime> {
     let Status { creator, own_number, .. } = status_of_process(pid)?;
     // Read last: if another process got the pid meanwhile, its start is later.
     let start = start_since_boot(&fs::read(format!("/proc/{pid}/stat"))?)?;
     // Converted with the current difference of the clocks: a wall clock that was set since shifts the start.
     let boot = clock::now(CLOCK_REALTIME)?.saturating_sub(clock::now(CLOCK_BOOTTIME)?);
-    Ok(Life {
+    Ok(ProcessLifetime {
         start: Some(boot.saturating_add(start)),
         end: None,
         user: Some(creator),

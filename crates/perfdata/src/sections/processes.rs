@@ -1,7 +1,7 @@
 //! The section of processes that ran generated code: when they began, and whose they were.
 
 use decoder::Endian;
-use model::{Life, Pid};
+use model::{Pid, ProcessLifetime};
 
 /// The layout of the section: this number (u64), then the entries.
 const VERSION: u64 = 1;
@@ -12,7 +12,7 @@ const ENTRY: usize = 24;
 pub const MOST: usize = 1 << 16;
 
 /// Encodes the section ([`super::id::PROCESSES`]). A process number that was used twice has two entries.
-pub fn to_section(processes: &[(Pid, Life)]) -> Vec<u8> {
+pub fn to_section(processes: &[(Pid, ProcessLifetime)]) -> Vec<u8> {
     let mut section = VERSION.to_ne_bytes().to_vec();
     for (pid, life) in processes {
         let own_number = life.own_number.unwrap_or(*pid);
@@ -24,7 +24,7 @@ pub fn to_section(processes: &[(Pid, Life)]) -> Vec<u8> {
 }
 
 /// Decodes the section. Leaves out what is cut off, and everything where it is of another version.
-pub fn from_section(section: &[u8], endian: Endian) -> Vec<(Pid, Life)> {
+pub fn from_section(section: &[u8], endian: Endian) -> Vec<(Pid, ProcessLifetime)> {
     let Some((version, entries)) = section.split_first_chunk::<8>() else { return Vec::new() };
     if endian.u64(*version) != VERSION {
         return Vec::new();
@@ -35,7 +35,7 @@ pub fn from_section(section: &[u8], endian: Endian) -> Vec<(Pid, Life)> {
             endian.u32(bytes.unwrap_or_default())
         };
         let start = endian.u64(entry.last_chunk().copied().unwrap_or_default());
-        let life = Life {
+        let life = ProcessLifetime {
             start: Some(start).filter(|&start| start > 0),
             end: None,
             user: Some(word(2)).filter(|&user| user != u32::MAX),
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_section_reads_as_it_was_written() {
-        let life = |start, user| Life { start, end: None, user, own_number: Some(Pid(7)) };
+        let life = |start, user| ProcessLifetime { start, end: None, user, own_number: Some(Pid(7)) };
         let processes = vec![
             (Pid(1), life(Some(1_700_000_000_000_000_000), Some(1000))),
             (Pid(4_000_000), life(None, None)),

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use decoder::record::Record;
 use decoder::{RawRecord, RecordLayout, kind};
 use host::procfs;
-use model::{Life, Pid};
+use model::{Pid, ProcessLifetime};
 use perfdata::sections::{id, processes};
 
 use super::container_table::ContainerTable;
@@ -14,7 +14,7 @@ use super::container_table::ContainerTable;
 /// The processes with generated code, as `/proc` described them while recording, and the containers of all processes.
 #[derive(Default, Debug)]
 pub(crate) struct ProcessTable {
-    entries: Vec<(Pid, Life)>,
+    entries: Vec<(Pid, ProcessLifetime)>,
     /// The processes that are known until they execute another program or end.
     seen: HashSet<Pid>,
     /// The index in `entries` of each process's newest entry.
@@ -57,7 +57,7 @@ impl ProcessTable {
     }
 
     /// Returns the processes with their lives. A pid that was used twice has two entries.
-    pub(crate) fn entries(&self) -> &[(Pid, Life)] {
+    pub(crate) fn entries(&self) -> &[(Pid, ProcessLifetime)] {
         &self.entries
     }
 

@@ -7,9 +7,9 @@ use yaxpeax_arm::armv8::a64;
 use super::Decoded;
 
 /// Decodes instructions as [`Disassembler::decode`](super::Disassembler::decode).
-pub(super) fn decode(code: &[u8], start: Svma, position: usize, most: usize) -> Vec<Decoded> {
+pub(super) fn decode(code: &[u8], start: Svma, position: usize, max: usize) -> Vec<Decoded> {
     let decoder = a64::InstDecoder::default();
-    let words = code.get(position..).unwrap_or_default().chunks_exact(4).take(most);
+    let words = code.get(position..).unwrap_or_default().chunks_exact(4).take(max);
     words
         .enumerate()
         .map(|(index, word)| {

@@ -47,13 +47,13 @@ impl Disassembler {
         (HAS_DISASSEMBLY && is_known).then_some(Self { machine, syntax })
     }
 
-    /// Decodes at most `most` instructions of `code`, whose first byte lies at `start`, from `position` on.
+    /// Decodes at most `max` instructions of `code`, whose first byte lies at `start`, from `position` on.
     #[cfg(feature = "disassembly")]
-    pub(super) fn decode(&self, code: &[u8], start: Svma, position: usize, most: usize) -> Vec<Decoded> {
+    pub(super) fn decode(&self, code: &[u8], start: Svma, position: usize, max: usize) -> Vec<Decoded> {
         match self.machine {
-            Machine::AARCH64 => aarch64::decode(code, start, position, most),
-            Machine::I386 => x86::decode(32, self.syntax, code, start, position, most),
-            _ => x86::decode(64, self.syntax, code, start, position, most),
+            Machine::AARCH64 => aarch64::decode(code, start, position, max),
+            Machine::I386 => x86::decode(32, self.syntax, code, start, position, max),
+            _ => x86::decode(64, self.syntax, code, start, position, max),
         }
     }
 

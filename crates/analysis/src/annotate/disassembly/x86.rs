@@ -14,7 +14,7 @@ pub(super) fn decode(
     code: &[u8],
     start: Svma,
     position: usize,
-    most: usize,
+    max: usize,
 ) -> Vec<Decoded> {
     let Some(rest) = code.get(position..) else { return Vec::new() };
     let address = start.0.wrapping_add(position as u64);
@@ -33,15 +33,15 @@ pub(super) fn decode(
     options.set_rip_relative_addresses(true);
     options.set_show_branch_size(false);
     options.set_always_show_scale(true);
-    let mut lot = Vec::new();
+    let mut decoded = Vec::new();
     let mut instruction = Instruction::default();
-    while decoder.can_decode() && lot.len() < most {
+    while decoder.can_decode() && decoded.len() < max {
         decoder.decode_out(&mut instruction);
         let mut text = String::new();
         formatter.format(&instruction, &mut text);
         // With scales always shown, the formatter ends a base without an index in a comma: `(%rbp,)`.
         let text = text.replace(",)", ")");
-        lot.push(Decoded {
+        decoded.push(Decoded {
             position: position + (instruction.ip().wrapping_sub(address)) as usize,
             bytes: instruction.len().max(1),
             address: Svma(instruction.ip()),
@@ -49,7 +49,7 @@ pub(super) fn decode(
             target: target_of(&instruction),
         });
     }
-    lot
+    decoded
 }
 
 fn target_of(instruction: &Instruction) -> Option<Svma> {

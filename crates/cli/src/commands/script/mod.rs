@@ -100,7 +100,7 @@ fn print(
     let settings = arguments.symbols.settings(!arguments.no_inline, this_host);
     let symbolizing = Symbolizing::new(&settings)
         .with_names_of(&input.reader, console)
-        .with_lives(&input.lives)
+        .with_lifetimes(&input.lifetimes)
         .with_dumps(&input.dumps)
         .keeping_objects();
     let sees_kernel = |event: &perfdata::Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);

@@ -6,22 +6,25 @@ use model::{Space, SpaceTable};
 use profile::module_of;
 
 /// Folders of what a distribution installs.
-const SYSTEM: [&[u8]; 8] =
+const SYSTEM_FOLDERS: [&[u8]; 8] =
     [b"/usr/", b"/lib/", b"/lib64/", b"/bin/", b"/sbin/", b"/nix/store/", b"/gnu/store/", b"/snap/"];
 /// Those of them in which programs lie, not libraries.
-const PROGRAMS: [&[u8]; 5] = [b"/usr/bin/", b"/usr/sbin/", b"/usr/local/bin/", b"/bin/", b"/sbin/"];
+const SYSTEM_PROGRAM_FOLDERS: [&[u8]; 5] =
+    [b"/usr/bin/", b"/usr/sbin/", b"/usr/local/bin/", b"/bin/", b"/sbin/"];
 
 /// The modules of a recording that are code of whoever profiles.
 #[derive(Debug)]
-pub struct OwnCode(HashSet<String>);
+pub struct UserModules(HashSet<String>);
 
-impl OwnCode {
+impl UserModules {
     /// Finds them among the spaces of a recording: generated code, and objects outside of the system's folders. Where all lie in
     /// the system's (`/usr/bin/python3` was profiled), its programs.
     pub fn new(spaces: &SpaceTable) -> Self {
-        let own = modules(spaces, |path| !SYSTEM.iter().any(|folder| path.starts_with(folder)));
+        let own = modules(spaces, |path| !SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder)));
         if own.is_empty() {
-            return Self(modules(spaces, |path| PROGRAMS.iter().any(|folder| path.starts_with(folder))));
+            return Self(modules(spaces, |path| {
+                SYSTEM_PROGRAM_FOLDERS.iter().any(|folder| path.starts_with(folder))
+            }));
         }
         Self(own)
     }
@@ -58,14 +61,15 @@ mod tests {
 
     #[test]
     fn libraries_of_the_system_are_not_own() {
-        let own = OwnCode::new(&spaces(&["/home/me/app", "/usr/lib/libc.so.6", "/usr/bin/env", "//anon"]));
+        let own =
+            UserModules::new(&spaces(&["/home/me/app", "/usr/lib/libc.so.6", "/usr/bin/env", "//anon"]));
         let found = ["app", "libc.so.6", "env"].map(|module| own.contains(module));
         assert_eq!(found, [true, false, false]);
     }
 
     #[test]
     fn a_program_of_the_system_is_own_where_nothing_else_is() {
-        let own = OwnCode::new(&spaces(&["/usr/bin/python3.11", "/usr/lib/libc.so.6"]));
+        let own = UserModules::new(&spaces(&["/usr/bin/python3.11", "/usr/lib/libc.so.6"]));
         assert!(own.contains("python3.11") && !own.contains("libc.so.6"));
     }
 }
