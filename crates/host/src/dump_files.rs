@@ -1,4 +1,4 @@
-//! The jitdumps of this machine's processes, for the unwinding of generated code.
+//! Opens the jitdumps of processes of this machine, to unwind generated code.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use model::{Pid, ProcessLifetime};
 use crate::perf_map;
 use crate::timed_worker::{Outcome, TimedWorker};
 
-/// The longest time to wait for one file system call, since stacks wait to be unwound meanwhile.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// The longest time to wait for file systems that do not answer, all calls together.
-const PATIENCE_TOGETHER: Duration = Duration::from_secs(10);
+/// Time limit for one file system call: stacks wait to be unwound meanwhile.
+const CALL_TIMEOUT: Duration = Duration::from_millis(200);
+/// Time limit for all calls together that are not answered in time.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Opens and reads the jitdumps of processes on a thread of its own, and leaves that behind where a file system does not answer.
+/// Opens and reads jitdumps on a thread of its own, which is abandoned if a file system does not answer.
 pub struct DumpFiles {
     life: Box<dyn Fn(Pid) -> Option<ProcessLifetime> + Send>,
     worker: TimedWorker,
-    /// The time spent on waiting for answers that did not come.
+    /// The time spent waiting for calls that were not answered in time.
     waited: Duration,
     created: Instant,
 }
 
 impl DumpFiles {
-    /// Creates a source that asks `life` when each process lived, and as which user: by these a process's own dump is told from
-    /// files that somebody else has left in its place. `life` returns `None` where no file of this machine can be the dump.
+    /// Creates a source of jitdumps. `life` returns when a process lived and as which user, to distinguish its dump from a file that
+    /// another user has placed there; it returns `None` if no file of this machine can be the dump.
     pub fn new(life: impl Fn(Pid) -> Option<ProcessLifetime> + Send + 'static) -> Self {
         let (worker, waited) = (TimedWorker::default(), Duration::ZERO);
         Self { life: Box::new(life), worker, waited, created: Instant::now() }
     }
 
     fn run_in_time<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let patience = PATIENCE.min(PATIENCE_TOGETHER.saturating_sub(self.waited));
+        let timeout = CALL_TIMEOUT.min(TOTAL_TIMEOUT.saturating_sub(self.waited));
         let begin = Instant::now();
-        match self.worker.run(patience, work) {
-            // Time is counted only where no answer came: to read takes its time, too.
+        match self.worker.run(timeout, work) {
+            // Only unanswered calls count: reading takes time, too.
             Outcome::Done(value) => Some(value),
             Outcome::Pending(_) | Outcome::Refused => {
                 self.waited += begin.elapsed();

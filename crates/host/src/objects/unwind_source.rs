@@ -1,4 +1,4 @@
-//! The store as the source of objects for the unwinder.
+//! Implements the source of objects for the unwinder with an object store.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl ObjectSource for ObjectStore<BlockBytes> {
         let vdso = Object::read(BlockBytes::Memory(own_vdso_bytes()?)).ok()?;
         let is_same = match (build_id, vdso.build_id()) {
             (Some(recorded), Some(ours)) => recorded.same_object(&ours),
-            // The kernel states no id for it, so it is the same only on the machine that was recorded.
+            // The kernel records no build id of the vDSO, so ours is used only for recordings of this machine.
             _ => self.paths().own_images,
         };
         is_same.then(|| Arc::new(vdso))
