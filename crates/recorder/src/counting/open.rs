@@ -23,8 +23,8 @@ use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ESRCH, Err
 use crate::event::Event;
 use crate::notice::Notice;
 use crate::open::{
-    Descriptors, Kernel, Opened, Opener, Refusal, Step, counts_on, explain, explain_probe, processes,
-    selected, settle,
+    Descriptors, Fallback, Kernel, Opened, Opener, Refusal, counts_on, explain, explain_probe,
+    open_with_fallbacks, processes, selected_events,
 };
 use crate::options::{Options, Target};
 
@@ -77,7 +77,7 @@ impl Counters {
             return Err(Error::CpuOffline { cpu: offline.0 });
         }
         let cpus = options.cpus.clone().unwrap_or(online);
-        let mut selected = selected(options, &cpus)?;
+        let mut selected = selected_events(options, &cpus)?;
         let probes = match cpus.first() {
             Some(&cpu) if options.inherits() => super::probes::define(&mut selected, cpu)?,
             _ => Vec::new(),
@@ -178,7 +178,7 @@ impl Counters {
             gone.iter().for_each(|tid| notices(Notice::Gone { pid: tid.0 }));
         }
         if let Target::Processes(pids) = &options.target {
-            for &pid in crate::open::gone(pids)?.iter() {
+            for &pid in crate::open::ended_processes(pids)?.iter() {
                 notices(Notice::Gone { pid: pid.0 });
             }
         }
@@ -200,7 +200,7 @@ impl Counters {
         let attrs: Vec<Attr> = self.events.iter().map(|event| event.attr.clone()).collect();
         let subject = Subject::Thread(places.first()?.tid?, cpus.first().copied());
         let attr = crate::attr::sideband(&attrs, options, 1 << 12);
-        let (attr, _, _) = settle(&Kernel, attr, None, subject, None).ok()?;
+        let (attr, _, _) = open_with_fallbacks(&Kernel, attr, None, subject, None).ok()?;
         Some(Opened::of_sideband(attr, cpus))
     }
 
@@ -225,7 +225,7 @@ impl Counters {
             let mut absent = None;
             let attr = match result {
                 Ok((attr, steps)) => {
-                    if steps.contains(&Step::UserSpaceOnly) {
+                    if steps.contains(&Fallback::UserSpaceOnly) {
                         if attr.occurs_in_kernel_only() {
                             absent = Some(Uncounted::Forbidden);
                         } else if !name.contains(':') {
@@ -237,7 +237,7 @@ impl Counters {
                         }
                     }
                     for step in steps {
-                        if let Step::Without(feature) = step {
+                        if let Fallback::Without(feature) = step {
                             notices(Notice::Without { event: name.clone(), feature });
                         }
                     }
@@ -521,12 +521,12 @@ fn negotiate_one(
     mut attr: Attr,
     places: &[Place],
     cgroup: Option<&File>,
-) -> Result<(Attr, Vec<Step>), Refusal> {
+) -> Result<(Attr, Vec<Fallback>), Refusal> {
     let on_its_cpus = |place: &&Place| place.cpu.is_none_or(|cpu| counts_on(event, cpu));
     let mut gone = None;
     for place in places.iter().filter(on_its_cpus) {
         loop {
-            match settle(&Kernel, attr.clone(), None, subject(*place, cgroup), None) {
+            match open_with_fallbacks(&Kernel, attr.clone(), None, subject(*place, cgroup), None) {
                 Ok((attr, _, steps)) => return Ok((attr, steps)),
                 Err(refusal) if refusal.errno.raw_os_error() == Some(ESRCH) => {
                     gone = Some(refusal);

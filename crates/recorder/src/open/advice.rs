@@ -10,8 +10,8 @@ use host::sys::perf_event::Subject;
 use host::sysctl;
 use model::Tid;
 
-use super::ladder::{Kernel, Opener};
-use super::plan::{OpenEvent, Opened};
+use super::fallbacks::{Kernel, Opener};
+use super::opened::{OpenEvent, Opened};
 use crate::error::{
     E2BIG, EACCES, EBUSY, EINTR, EINVAL, EIO, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW,
     EPERM, ESRCH, Error,

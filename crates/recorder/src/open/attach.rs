@@ -1,9 +1,9 @@
-//! Attaching to processes that run, without missing a thread or taking one twice.
+//! Attaches to running processes, without missing a thread or sampling one twice.
 //!
-//! An event that is opened on a thread is inherited by the threads which that thread creates *afterwards*. So all
-//! threads are opened, and those listed again that began meanwhile: one whose FORK came through an opened thread,
-//! after everything was open there, has inherited; any other is opened. Where both may be true, it is opened, and
-//! [`super::DuplicateFilter`] leaves out what two copies of an event take of it.
+//! An event that is opened on a thread is inherited by the threads which that thread creates *afterwards*. So the events are opened
+//! on all threads, and then on those that began meanwhile, in further passes. A thread whose FORK was recorded by an opened
+//! thread, after everything was open there, has inherited the events; they are opened on any other. Where both may be true they
+//! are opened, and [`super::DuplicateFilter`] removes the samples of the second copy.
 
 use std::collections::HashSet;
 
@@ -12,17 +12,21 @@ use host::procfs;
 use model::{Pid, Tid};
 
 use super::descriptors::Descriptors;
-use super::plan::Opened;
+use super::opened::Opened;
 use super::targets::processes;
 use crate::error::Error;
 
 use crate::options::Options;
 
-/// Threads that inherited are known by the third pass; more are for processes that are started faster than opened.
-const MOST_PASSES: usize = 50;
+/// Maximum number of passes over the threads. Threads that inherited are known in the third; more passes are needed for processes
+/// that start threads faster than these are opened.
+const MAX_PASSES: usize = 50;
 
-/// Those of `pids` that do not exist (any more).
-pub(crate) fn gone(pids: &[Pid]) -> Result<Vec<Pid>, Error> {
+/// Returns those of `pids` that do not exist, or have ended.
+///
+/// # Errors
+/// [`Error::NoSuchProcess`] where none exists.
+pub(crate) fn ended_processes(pids: &[Pid]) -> Result<Vec<Pid>, Error> {
     let gone: Vec<Pid> = pids.iter().copied().filter(|&pid| procfs::threads(pid).is_err()).collect();
     match gone.first() {
         Some(&Pid(pid)) if gone.len() == pids.len() => Err(Error::NoSuchProcess { pid }),
@@ -30,15 +34,15 @@ pub(crate) fn gone(pids: &[Pid]) -> Result<Vec<Pid>, Error> {
     }
 }
 
-/// The threads of all `pids`.
+/// Returns the threads of all `pids`.
 pub(crate) fn all_threads(pids: &[Pid]) -> Vec<Tid> {
     pids.iter().flat_map(|&pid| procfs::threads(pid).unwrap_or_default()).collect()
 }
 
-/// The other threads of the processes of `tids`, of which only the sideband is opened: a library that one of them loads
-/// is mapped for all.
+/// Returns the other threads of the processes of `tids`. Only the sideband event is opened on them: a library that one of them
+/// loads is mapped for all.
 pub(super) fn siblings(tids: &[Tid], options: &Options) -> Result<Vec<Tid>, Error> {
-    // A ring of one's own has no place for what siblings tell.
+    // With a ring per thread, there is none for the records of siblings.
     if options.per_thread {
         return Ok(Vec::new());
     }
@@ -53,7 +57,7 @@ impl Opened {
         self.attach_with(options, &mut |_| Ok(true))
     }
 
-    /// As [`Opened::attach`]; `also` opens what is not among the events, and says whether the thread lives.
+    /// Attaches as [`Opened::attach`]. `also` opens further events on each thread, and returns false if the thread has ended.
     pub(crate) fn attach_with(
         &mut self,
         options: &Options,
@@ -61,13 +65,13 @@ impl Opened {
     ) -> Result<(), Error> {
         let (mut opened, mut forked, mut inherited) = (HashSet::new(), HashSet::new(), HashSet::new());
         let mut pids = Vec::new();
-        for pass in 0..MOST_PASSES {
-            // Children are processes of their own, and may have begun since, too.
+        for pass in 0..MAX_PASSES {
+            // Child processes, too, may have begun since the last pass.
             if pass == 0 || options.with_children {
                 pids = processes(options)?;
             }
             let listed = all_threads(&pids);
-            self.note_forks(&mut forked);
+            self.collect_forks(&mut forked);
             let new: Vec<Tid> =
                 listed.into_iter().filter(|tid| !opened.contains(tid) && !inherited.contains(tid)).collect();
             let mut any = false;
@@ -80,7 +84,7 @@ impl Opened {
             };
             descriptors.check()?;
             for tid in new {
-                // Began after the pass before had listed, and so after the one before that had opened.
+                // It began after the last pass had listed the threads, and so after the pass before that had opened its parent.
                 if pass >= 2 && options.inherits() && forked.contains(&tid) {
                     inherited.insert(tid);
                 } else if self.open_thread(tid, options)? && also(tid)? {
@@ -92,7 +96,7 @@ impl Opened {
                 break;
             }
         }
-        self.note_forks(&mut forked);
+        self.collect_forks(&mut forked);
         self.doubtful = options.inherits() && forked.iter().any(|tid| opened.contains(tid));
         match (opened.is_empty(), pids.first()) {
             (true, Some(&Pid(pid))) => Err(Error::NoSuchProcess { pid }),
@@ -124,8 +128,8 @@ impl Opened {
         }
     }
 
-    /// Reads the sideband rings, and which threads began through an opened one.
-    fn note_forks(&mut self, forked: &mut HashSet<Tid>) {
+    /// Empties the sideband rings, and adds to `forked` the threads of their FORK records.
+    fn collect_forks(&mut self, forked: &mut HashSet<Tid>) {
         let start = self.drain_sideband();
         let layout = RecordLayout::new(&self.sideband.attr, Endian::NATIVE);
         let mut rest = self.early.get(start..).unwrap_or(&[]);

@@ -1,4 +1,4 @@
-//! The processes that some have started.
+//! The running processes that given processes have started.
 
 use std::collections::HashSet;
 
@@ -6,8 +6,8 @@ use host::procfs::{self, Lineage};
 use host::sys::perf_event::own_pid;
 use model::Pid;
 
-/// `pids`, and the processes that they have started, that these have started, and so on; without us and what we started. Those
-/// whose parent has ended are known by their session, where one of these has begun it.
+/// Returns `pids` and all their running descendants, without this process and its own. A process whose parent has ended counts as a
+/// descendant if one of the others is the leader of its session.
 pub(crate) fn with_descendants(pids: &[Pid]) -> Vec<Pid> {
     let all = procfs::processes().unwrap_or_default();
     let lineages: Vec<(Pid, Lineage)> =
@@ -30,7 +30,7 @@ fn descend(pids: &[Pid], lineages: &[(Pid, Lineage)], own: Pid) -> Vec<Pid> {
     while let Some(&ancestor) = found.get(next) {
         next += 1;
         for &(pid, lineage) in lineages {
-            // A session is joined by birth alone: whoever is in one comes from the process that began it.
+            // Processes get into a session by birth alone, so that all its members descend from its leader.
             let is_child = lineage.parent == ancestor || lineage.session == ancestor;
             if is_child && known.insert(pid) {
                 found.push(pid);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_to_init_is_known_by_its_session() {
+    fn orphans_are_known_by_their_session() {
         // 13 and 14 forked twice; 14 lives under a user's service manager.
         let machine =
             [(1, 0, 1), (5, 1, 5), (10, 5, 10), (13, 1, 10), (14, 5, 10), (15, 13, 10), (30, 1, 30)];
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn we_are_nobodys_child() {
+    fn this_process_is_no_descendant() {
         let machine = [(1, 0, 1), (10, 1, 10), (99, 10, 10), (100, 99, 10), (11, 10, 10)];
         assert_eq!(below(&[10], &machine), [10, 11]);
     }

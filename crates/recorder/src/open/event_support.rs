@@ -6,7 +6,7 @@ use decoder::{Attr, AttrFlags};
 use host::sys::perf_event::Subject;
 use model::{CpuId, Tid};
 
-use super::{Kernel, Opener, Step, settle};
+use super::{Fallback, Kernel, Opener, open_with_fallbacks};
 use crate::attr;
 use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::event::Event;
@@ -61,15 +61,13 @@ fn support_by<O: Opener>(opener: &O, event: &Event) -> EventSupport {
     if let Some(probe) = &event.probe {
         sampler.config1 = probe.config1();
     }
-    match settle(opener, sampler, None, subject, None) {
-        Ok((attr, _, steps)) if steps.contains(&Step::UserSpaceOnly) => {
-            if attr.occurs_in_kernel_only() {
-                EventSupport::Forbidden
-            } else {
-                EventSupport::UserSpaceOnly
-            }
+    match open_with_fallbacks(opener, sampler, None, subject, None) {
+        Ok((attr, _, fallbacks)) if fallbacks.contains(&Fallback::UserSpaceOnly) => {
+            if attr.occurs_in_kernel_only() { EventSupport::Forbidden } else { EventSupport::UserSpaceOnly }
         }
-        Ok((_, _, steps)) if steps.iter().any(|step| matches!(step, Step::Forbidden(_))) => {
+        Ok((_, _, fallbacks))
+            if fallbacks.iter().any(|fallback| matches!(fallback, Fallback::Forbidden(_))) =>
+        {
             EventSupport::Forbidden
         }
         Ok(_) => EventSupport::Samples,

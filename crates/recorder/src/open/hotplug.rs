@@ -1,119 +1,121 @@
-//! CPUs that go offline and come back, or come for the first time, while they are recorded whole.
+//! Follows CPUs that go offline and come online while they are recorded whole.
 //!
-//! The events of a CPU that goes offline end with it: when it comes back (after a suspended machine has woken up, too) it
-//! has to be given new ones. Their records go into the old rings, under the old numbers, so that nobody behind has to know.
-//! Events of threads go on by themselves; but what runs on a CPU that was not there when they were opened is not seen.
+//! The events of a CPU end when it goes offline. When it comes back, also after a suspended machine has woken up, new events are
+//! opened on it. Their records go into the rings of the old ones and get their ids ([`EventIdMap`]), so that no later stage has to
+//! know of them. Events of threads go on by themselves, but were not opened on CPUs that come online for the first time.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use decoder::{SampleFormat, offsets};
+use decoder::{ReadFormat, ReadValues, SampleFormat, offsets};
 use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
 use model::CpuId;
 
-use super::plan::Opened;
-use super::rings::{Place, RingPair};
+use super::opened::Opened;
+use super::rings::{RingOwner, RingPair};
 use crate::notice::Notice;
 use crate::options::Options;
 use crate::records::{each_mut, is_sample, u64_at};
 
-/// Offset of IDENTIFIER in a sample.
+/// Offset of IDENTIFIER in a sample, and its distance from the end of other records.
 const IDENTIFIER: usize = offsets::in_sample(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
+const IDENTIFIER_FROM_END: usize = offsets::from_end(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
 
-/// The sideband events of the CPUs that are recorded whole.
+/// The CPUs that are recorded whole, with their sideband events.
 #[derive(Debug, Default)]
 pub(crate) struct WholeCpus {
     cgroup: Option<OwnedFd>,
-    pulses: Vec<Pulse>,
+    watches: Vec<CpuWatch>,
 }
 
-/// The sideband event of a CPU, which is enabled as long as the CPU is online.
+/// The sideband event of a CPU, whose enabled time grows as long as the CPU is online.
 #[derive(Debug)]
-struct Pulse {
+struct CpuWatch {
     cpu: CpuId,
     event: Arc<PerfEvent>,
-    /// For how long it had been enabled at the last look, in nanoseconds.
-    enabled: u64,
-    away: bool,
+    /// The enabled time at the last call of [`CpuWatch::was_enabled`], in nanoseconds.
+    enabled_ns: u64,
+    is_offline: bool,
 }
 
-impl Pulse {
-    /// Returns true if it was enabled for some time since the last look.
-    fn beats(&mut self) -> bool {
-        let mut values = [0; 5];
-        // value, enabled, …
-        let read = self.event.read(&mut values);
-        let before = std::mem::replace(&mut self.enabled, values[1]);
-        // What cannot be read says nothing.
-        read.is_err() || self.enabled > before
+impl CpuWatch {
+    /// Returns true if the event was enabled since the last call, or cannot be read. `format` is its read format.
+    fn was_enabled(&mut self, format: ReadFormat) -> bool {
+        let mut words = vec![0; format.read_words(1)];
+        let count = self.event.read(&mut words).unwrap_or(0);
+        let values = words.get(..count).and_then(|words| ReadValues::parse(format, words));
+        let Some(enabled_ns) = values.and_then(|values| values.time_enabled) else { return true };
+        let before = std::mem::replace(&mut self.enabled_ns, enabled_ns);
+        enabled_ns > before
     }
 }
 
-/// The rings and events of CPUs that came online.
+/// The rings and event ids of CPUs that came online.
 #[derive(Default)]
-pub(crate) struct Change {
-    /// Rings of CPUs that are new.
+pub(crate) struct HotplugChange {
+    /// Rings of CPUs that came online for the first time.
     pub(crate) rings: Vec<RingPair>,
-    /// Numbers of new events, and those of the old ones that they stand for.
-    pub(crate) numbers: Vec<(u64, u64)>,
+    /// The ids of new events, each with that of the event which it stands for.
+    pub(crate) ids: Vec<(u64, u64)>,
 }
 
 impl WholeCpus {
     pub(super) fn new(cgroup: Option<OwnedFd>) -> Self {
-        Self { cgroup, pulses: Vec::new() }
+        Self { cgroup, watches: Vec::new() }
     }
 
     pub(super) fn add(&mut self, cpu: CpuId, sideband: &Arc<PerfEvent>) {
-        self.pulses.push(Pulse { cpu, event: Arc::clone(sideband), enabled: 0, away: false });
+        let event = Arc::clone(sideband);
+        self.watches.push(CpuWatch { cpu, event, enabled_ns: 0, is_offline: false });
     }
 }
 
 impl Opened {
-    /// Looks which CPUs have gone, come back or come anew, and opens the events there. To be called every now and then, not
-    /// within the same few milliseconds.
-    pub(crate) fn look_after_cpus(&mut self, options: &Options, notices: &mut dyn FnMut(Notice)) -> Change {
-        let mut change = Change::default();
+    /// Opens the events on CPUs that came online since the last call, and sends notices of all that came and went. Calls must be
+    /// some milliseconds apart: a CPU counts as offline if its sideband event was not enabled in between.
+    pub(crate) fn follow_cpus(
+        &mut self,
+        options: &Options,
+        notices: &mut dyn FnMut(Notice),
+    ) -> HotplugChange {
+        let mut change = HotplugChange::default();
         let Ok(online) = sysfs::online_cpus() else { return change };
         let wanted = |cpu: CpuId| options.cpus.as_ref().is_none_or(|chosen| chosen.contains(&cpu));
         let Some(mut whole) = self.whole_cpus.take() else {
             let new: Vec<CpuId> = online.into_iter().filter(|cpu| !self.cpus.contains(cpu)).collect();
-            // Events on any CPU are on that one, too.
+            // An event of a thread on any CPU follows it there, too.
             for &cpu in new.iter().filter(|cpu| wanted(**cpu) && !options.per_thread) {
                 notices(Notice::CpuUnseen { cpu: cpu.0 });
             }
             self.cpus.extend(new);
             return change;
         };
-        for pulse in &mut whole.pulses {
-            let cpu = pulse.cpu;
-            match (pulse.beats(), online.contains(&cpu)) {
+        for watch in &mut whole.watches {
+            let cpu = watch.cpu;
+            match (watch.was_enabled(self.sideband.attr.read_format), online.contains(&cpu)) {
                 (true, _) => {}
                 (false, true) => {
-                    let told = match self.renew(cpu, &pulse.event, whole.cgroup.as_ref(), &mut change) {
-                        Ok(event) => {
-                            (pulse.event, pulse.enabled, pulse.away) = (event, 0, false);
-                            Notice::CpuBack { cpu: cpu.0 }
-                        }
-                        // It may have gone again; the next look tries once more.
-                        Err(_) => continue,
-                    };
+                    // Where it fails, the CPU may have gone again: the next call tries once more.
+                    let reopened = self.reopen_cpu(cpu, &watch.event, whole.cgroup.as_ref(), &mut change);
+                    let Ok(event) = reopened else { continue };
+                    (watch.event, watch.enabled_ns, watch.is_offline) = (event, 0, false);
                     if wanted(cpu) {
-                        notices(told);
+                        notices(Notice::CpuBack { cpu: cpu.0 });
                     }
                 }
                 (false, false) => {
-                    if !std::mem::replace(&mut pulse.away, true) && wanted(cpu) {
+                    if !std::mem::replace(&mut watch.is_offline, true) && wanted(cpu) {
                         notices(Notice::CpuAway { cpu: cpu.0 });
                     }
                 }
             }
         }
-        let known: Vec<CpuId> = whole.pulses.iter().map(|pulse| pulse.cpu).collect();
+        let known: Vec<CpuId> = whole.watches.iter().map(|watch| watch.cpu).collect();
         for &cpu in online.iter().filter(|cpu| !known.contains(cpu)) {
-            if let Ok(sideband) = self.open_new(cpu, whole.cgroup.as_ref(), wanted(cpu), &mut change) {
+            if let Ok(sideband) = self.open_new_cpu(cpu, whole.cgroup.as_ref(), wanted(cpu), &mut change) {
                 whole.add(cpu, &sideband);
             }
         }
@@ -121,50 +123,50 @@ impl Opened {
         change
     }
 
-    /// Opens the events anew on a CPU that was away; returns the sideband event.
-    fn renew(
+    /// Opens the events again on a CPU that was offline. Returns the sideband event.
+    fn reopen_cpu(
         &mut self,
         cpu: CpuId,
         former: &Arc<PerfEvent>,
         cgroup: Option<&OwnedFd>,
-        change: &mut Change,
+        change: &mut HotplugChange,
     ) -> io::Result<Arc<PerfEvent>> {
         let sideband = self.open_sideband(Subject::Cpu(cpu))?;
         sideband.redirect_to(former)?;
-        self.take_over(None, &sideband, change)?;
+        self.add_instance(None, &sideband, change)?;
         let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu));
         let samplers = self.open_samplers(subject, Some(cpu)).map_err(|unopened| unopened.errno)?;
         for (index, instance) in samplers.iter().enumerate() {
             let (Some(instance), Some(event)) = (instance, self.events.get(index)) else { continue };
-            // Of the old ones, that of this CPU is the one that takes it; an -a without this CPU has none.
+            // The kernel redirects an event only to one of the same CPU. There is none if the CPU is not sampled.
             let Some(old) = event.instances.iter().find(|old| instance.redirect_to(old).is_ok()) else {
                 continue;
             };
-            // Where it was not away after all, two of one kind would sample.
+            // If the CPU was not offline after all, both events would sample.
             let _ = old.disable();
-            self.take_over(Some(index), instance, change)?;
+            self.add_instance(Some(index), instance, change)?;
         }
         Ok(sideband)
     }
 
-    /// Opens the events on a CPU that was not there when the recording began; returns the sideband event.
-    fn open_new(
+    /// Opens the events on a CPU that was offline when the recording began. Returns the sideband event.
+    fn open_new_cpu(
         &mut self,
         cpu: CpuId,
         cgroup: Option<&OwnedFd>,
         sampled: bool,
-        change: &mut Change,
+        change: &mut HotplugChange,
     ) -> io::Result<Arc<PerfEvent>> {
         let sideband = self.open_sideband(Subject::Cpu(cpu))?;
-        self.add_sideband(Place::Cpu(cpu), Arc::clone(&sideband)).map_err(io::Error::other)?;
-        self.take_over(None, &sideband, change)?;
+        self.add_sideband(RingOwner::Cpu(cpu), Arc::clone(&sideband)).map_err(io::Error::other)?;
+        self.add_instance(None, &sideband, change)?;
         if sampled {
             let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu));
             let samplers = self.open_samplers(subject, Some(cpu)).map_err(|unopened| unopened.errno)?;
-            self.add_samplers(vec![(Place::Cpu(cpu), samplers.clone())]).map_err(io::Error::other)?;
+            self.add_samplers(vec![(RingOwner::Cpu(cpu), samplers.clone())]).map_err(io::Error::other)?;
             for (index, instance) in samplers.iter().enumerate() {
                 if let Some(instance) = instance {
-                    self.take_over(Some(index), instance, change)?;
+                    self.add_instance(Some(index), instance, change)?;
                 }
             }
         }
@@ -172,12 +174,13 @@ impl Opened {
         Ok(sideband)
     }
 
-    /// Lets a new instance of the event at `index` (or of the sideband event) stand for the first one, and run as they do.
-    fn take_over(
+    /// Adds a new instance of the event at `index`, or of the sideband event. Its records get the id of the first instance, and it
+    /// is enabled if the event runs.
+    fn add_instance(
         &mut self,
         index: Option<usize>,
         instance: &Arc<PerfEvent>,
-        change: &mut Change,
+        change: &mut HotplugChange,
     ) -> io::Result<()> {
         let runs = index.is_some_and(|index| self.runs(index));
         let event = match index.map(|index| self.events.get_mut(index)) {
@@ -186,7 +189,7 @@ impl Opened {
             Some(None) => return Ok(()),
         };
         if let Some(first) = event.instances.first().filter(|first| !Arc::ptr_eq(first, instance)) {
-            change.numbers.push((instance.id()?, first.id()?));
+            change.ids.push((instance.id()?, first.id()?));
         }
         if !event.instances.iter().any(|known| Arc::ptr_eq(known, instance)) {
             event.instances.push(Arc::clone(instance));
@@ -195,26 +198,28 @@ impl Opened {
     }
 }
 
-/// Gives records of events that were opened later the numbers of those that the recording knows.
+/// Replaces the ids of events that were opened later by those of the events that the recording knows.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers(HashMap<u64, u64>);
+pub(crate) struct EventIdMap(HashMap<u64, u64>);
 
-impl Numbers {
-    pub(crate) fn learn(&mut self, numbers: Vec<(u64, u64)>) {
-        self.0.extend(numbers);
+impl EventIdMap {
+    /// Adds the ids of new events, each with the id that replaces it.
+    pub(crate) fn extend(&mut self, ids: Vec<(u64, u64)>) {
+        self.0.extend(ids);
     }
 
-    /// Changes the numbers in `records`, of which each carries its event's: a sample as its first word, others as their last.
+    /// Replaces the ids in `records`, which all have IDENTIFIER.
     pub(crate) fn apply(&self, records: &mut [u8]) {
         if self.0.is_empty() {
             return;
         }
         for record in each_mut(records) {
-            let at = if is_sample(record) { IDENTIFIER } else { record.len().saturating_sub(8) };
-            if let Some(number) = u64_at(record, at).and_then(|number| self.0.get(&number))
-                && let Some(place) = record.get_mut(at..at + 8)
+            let from_end = record.len().saturating_sub(IDENTIFIER_FROM_END);
+            let at = if is_sample(record) { IDENTIFIER } else { from_end };
+            if let Some(id) = u64_at(record, at).and_then(|id| self.0.get(&id))
+                && let Some(field) = record.get_mut(at..at + 8)
             {
-                place.copy_from_slice(&number.to_ne_bytes());
+                field.copy_from_slice(&id.to_ne_bytes());
             }
         }
     }
@@ -231,18 +236,18 @@ mod tests {
     }
 
     #[test]
-    fn new_events_have_the_numbers_of_old_ones() {
-        let mut numbers = Numbers::default();
+    fn new_events_have_the_ids_of_old_ones() {
+        let mut ids = EventIdMap::default();
         let records = |sample: u64, comm: u64| {
             [record(kind::SAMPLE, &[sample, 40, 40]), record(kind::COMM, &[40, 0, comm]), vec![1, 2, 3]]
                 .concat()
         };
         let mut bytes = records(40, 41);
-        numbers.apply(&mut bytes);
+        ids.apply(&mut bytes);
         assert_eq!(bytes, records(40, 41));
-        numbers.learn(vec![(40, 4), (41, 5)]);
-        numbers.apply(&mut bytes);
-        // What lies elsewhere in a record is no number of an event.
+        ids.extend(vec![(40, 4), (41, 5)]);
+        ids.apply(&mut bytes);
+        // Equal words elsewhere in a record are no ids.
         assert_eq!(bytes, records(4, 5));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use decoder::{Attr, ReadFormat, ReadValues};
 
-use super::plan::{OpenEvent, Opened};
+use super::opened::{OpenEvent, Opened};
 use crate::consumer::LostCount;
 
 impl Opened {

@@ -41,13 +41,13 @@ pub fn mlock_kb_for(ring_bytes: u64) -> u64 {
 
 /// The owner of rings: a CPU or a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum RingOwner {
     Cpu(CpuId),
     /// On any CPU.
     Thread(Tid),
 }
 
-impl Place {
+impl RingOwner {
     /// Its CPU, where it is one.
     pub(crate) fn cpu(self) -> Option<CpuId> {
         match self {
@@ -59,7 +59,7 @@ impl Place {
 
 /// The two rings of a CPU or of a thread.
 pub(crate) struct RingPair {
-    pub(crate) place: Place,
+    pub(crate) place: RingOwner,
     pub(crate) sideband: RingSource,
     pub(crate) samples: Option<RingSource>,
 }

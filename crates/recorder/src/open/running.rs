@@ -6,7 +6,7 @@ use std::sync::Arc;
 use decoder::attr::SIZE_VER7;
 use host::sys::perf_event::PerfEvent;
 
-use super::plan::{OpenEvent, Opened};
+use super::opened::{OpenEvent, Opened};
 use super::task_clock::TaskClocks;
 use crate::consumer::{RecordedEvent, Recording};
 use crate::counting::{self, Reading, Uncounted};

@@ -1,4 +1,4 @@
-//! Whom a recording is of: processes and threads.
+//! The processes and threads that a recording attaches to.
 
 use host::procfs;
 use host::sys::perf_event;
@@ -9,17 +9,17 @@ use super::descendants::with_descendants;
 use crate::error::Error;
 use crate::options::{Options, Target};
 
-/// The threads that have rings of their own.
+/// Returns the threads of the target on which events are opened.
 pub(super) fn threads_of(options: &Options) -> Result<Vec<Tid>, Error> {
     match &options.target {
-        // The child that will be the command.
+        // The child that becomes the command, whose number is not needed here.
         Target::Command => Ok(vec![Tid(0)]),
         Target::Threads(tids) => Ok(tids.clone()),
         _ => Ok(all_threads(&processes(options)?)),
     }
 }
 
-/// The processes that are attached to; none where the target is something else.
+/// Returns the processes that are attached to; none where the target is a command, a cgroup or the system.
 pub(crate) fn processes(options: &Options) -> Result<Vec<Pid>, Error> {
     match &options.target {
         Target::Processes(pids) if options.with_children => Ok(with_descendants(pids)),

@@ -18,7 +18,7 @@ use host::sys::system::page_size;
 use model::{Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
-use super::ladder::{Kernel, Opener};
+use super::fallbacks::{Kernel, Opener};
 use crate::consumer::{RingKind, TaskTime};
 use crate::options::{Options, Target};
 use crate::records::retain;

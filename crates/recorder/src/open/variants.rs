@@ -8,7 +8,7 @@ use host::sys::perf_event::PerfEvent;
 use host::sysctl;
 
 use super::descriptors::Descriptors;
-use super::plan::{OpenEvent, Opened};
+use super::opened::{OpenEvent, Opened};
 use crate::attr::{self, rate_of};
 use crate::event::{Event, Rate};
 use crate::notice::Notice;

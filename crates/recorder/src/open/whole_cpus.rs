@@ -5,7 +5,7 @@ use host::procfs::{self, Capability};
 use host::sysctl;
 use model::{CpuId, Pid, Tid};
 
-use super::plan::{Opened, open_target};
+use super::opened::{Opened, open_target};
 use super::targets::processes;
 use crate::attr::rate_of;
 use crate::error::Error;

@@ -26,7 +26,7 @@ use crate::control::{
 use crate::error::Error;
 use crate::members::MemberFilter;
 use crate::notice::Notice;
-use crate::open::{DuplicateFilter, Numbers, Opened, TaskClocks, TaskReports, open, processes};
+use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, open, processes};
 use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, Synthesis};
 use crate::ring::{DrainOptions, Readers};
@@ -190,7 +190,7 @@ impl Prepared {
             notices,
             readers,
             messages,
-            numbers: Numbers::default(),
+            event_ids: EventIdMap::default(),
             duplicates: None,
             removed: 0,
             switches: SwitchSampler::new(options),
@@ -309,7 +309,7 @@ struct Session<'a> {
     notices: &'a mut dyn FnMut(Notice),
     readers: Readers,
     messages: Inbox,
-    numbers: Numbers,
+    event_ids: EventIdMap,
     duplicates: Option<DuplicateFilter>,
     removed: u64,
     /// Decides when switches are recorded, if they are watched.
@@ -487,7 +487,7 @@ impl Session<'_> {
         if chunk.drained.bad_bytes > 0 {
             self.consumer.add_loss(Loss { cut_bytes: chunk.drained.bad_bytes, ..Loss::default() });
         }
-        self.numbers.apply(&mut chunk.bytes);
+        self.event_ids.apply(&mut chunk.bytes);
         if let Some(duplicates) = &mut self.duplicates {
             let removed = duplicates.remove(&mut chunk.bytes);
             self.removed += removed;

@@ -37,8 +37,8 @@ impl Upkeep {
 impl Session<'_> {
     /// Starts to record CPUs that came online.
     pub(super) fn follow_cpus(&mut self, opened: &mut Opened, options: &Options) {
-        let change = opened.look_after_cpus(options, self.notices);
-        self.numbers.learn(change.numbers);
+        let change = opened.follow_cpus(options, self.notices);
+        self.event_ids.extend(change.ids);
         for pair in change.rings {
             let rings = [Some(pair.sideband), pair.samples].into_iter().flatten().collect();
             if let Err(error) = self.readers.add(rings) {

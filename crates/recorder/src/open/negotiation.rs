@@ -1,4 +1,4 @@
-//! Finding out what of each event this kernel and user may have, before it is opened on all of its subjects.
+//! Negotiates each event with the kernel on one subject, before it is opened on all: which attr this kernel and user may have.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use model::{CpuId, Tid};
 
 use super::advice::{explain, explain_probe};
 use super::descriptors::Descriptors;
-use super::ladder::{Kernel, Refusal, Step, settle};
-use super::plan::{OpenEvent, Opened};
+use super::fallbacks::{Fallback, Kernel, Refusal, open_with_fallbacks};
+use super::opened::{OpenEvent, Opened};
 use super::rings::SIDEBAND_SIZE;
-use super::selected::counts_on;
-use super::told::ToldNotices;
+use super::selected_events::counts_on;
+use super::sent_notices::SentNotices;
 use super::variants::{copy_sizes, variants};
 use crate::attr;
 use crate::error::{ESRCH, Error};
@@ -20,8 +20,9 @@ use crate::event::{Event, clock_event};
 use crate::notice::Notice;
 use crate::options::Options;
 
-/// Settles all events, with the first of `threads` that lives, or a CPU: they are open on nothing yet.
-pub(super) fn settle_all(
+/// Negotiates all events, on the first of `threads` that lives, or on a CPU where there are none. Returns events that are not open
+/// yet.
+pub(super) fn negotiate_all(
     options: &Options,
     events: &[Event],
     cpus: &[CpuId],
@@ -32,58 +33,67 @@ pub(super) fn settle_all(
 ) -> Result<Opened, Error> {
     let sizes = copy_sizes(options, events, wanted_ring, descriptors, notices);
     let cpus = options.cpus.as_deref().unwrap_or(cpus);
-    let (told, kept) = (ToldNotices::default(), Vec::new());
+
     let wakeup = u32::try_from(wanted_ring / 4).unwrap_or(1 << 30);
-    let mut settling =
-        Settling { options, cpus, threads, stack_copy: sizes.initial(), wakeup, told, kept, notices };
+    let mut negotiation = Negotiation {
+        options,
+        cpus,
+        threads,
+        stack_copy: sizes.initial(),
+        wakeup,
+        sent: SentNotices::default(),
+        open_events: Vec::new(),
+        notices,
+    };
     let mut open_events: Vec<OpenEvent> = Vec::new();
     for (index, event) in events.iter().enumerate() {
-        if let Some(mut opened) = settling.sampler(index, event)? {
+        if let Some(mut opened) = negotiation.sampler(index, event)? {
             opened.part_of = opened.whole_among(&open_events);
             open_events.push(opened);
         }
     }
     let variants = variants(&open_events, &sizes);
     open_events.extend(variants);
-    let sideband = settling.sideband(&open_events)?;
+    let sideband = negotiation.sideband(&open_events)?;
     Ok(Opened::of_events(open_events, sideband, sizes))
 }
 
-/// The state that all events of a recording have in common while they are settled.
-struct Settling<'a> {
+/// The state that all events of a recording share while they are negotiated.
+struct Negotiation<'a> {
     options: &'a Options,
-    /// Those that are sampled.
+    /// The CPUs that are sampled.
     cpus: &'a [CpuId],
-    /// Of the target; none where whole CPUs are.
+    /// The threads of the target; none where whole CPUs are sampled.
     threads: &'a [Tid],
     /// Bytes of each stack copy to begin with.
     stack_copy: u32,
     /// Bytes after which a ring wakes its reader.
     wakeup: u32,
-    told: ToldNotices,
-    /// Open until the real ones are: the first event of a machine, and the last, cost it milliseconds.
-    kept: Vec<PerfEvent>,
+    sent: SentNotices,
+    /// Events that stay open until those of the target are: opening the first event of a machine, and closing the last, takes
+    /// milliseconds.
+    open_events: Vec<PerfEvent>,
     notices: &'a mut dyn FnMut(Notice),
 }
 
-impl Settling<'_> {
-    /// Settles a sampling event; `None` where the clock that would stand in for it is there already.
+impl Negotiation<'_> {
+    /// Negotiates a sampling event; `None` where the clock has to stand in for it, and is there already.
     fn sampler(&mut self, index: usize, event: &Event) -> Result<Option<OpenEvent>, Error> {
         let mut attr = self.limited(event);
         if let Some(probe) = &event.probe {
             attr.config1 = probe.config1();
         }
         let clock = event.is_default.then(|| self.limited(&clock_event()));
-        let (mut attr, steps) = self.settle(&event.name, &attr, clock.as_ref(), Some(event))?;
+        let (mut attr, fallbacks) = self.negotiate(&event.name, &attr, clock.as_ref(), Some(event))?;
         let mut selected = event.clone();
-        // One clock does for all kinds of cores.
-        if steps.contains(&Step::Clock) {
-            if self.told.has(&Notice::ClockInstead) {
+        // One clock is enough for all kinds of cores.
+        if fallbacks.contains(&Fallback::Clock) {
+            if self.sent.contains(&Notice::ClockInstead) {
                 return Ok(None);
             }
             selected.cpus = None;
         }
-        let name = self.tell(event, &attr, steps);
+        let name = self.report_fallbacks(event, &attr, fallbacks);
         if event.leader.is_some_and(|leader| leader != index) {
             attr = attr::member(attr);
         }
@@ -91,18 +101,18 @@ impl Settling<'_> {
         Ok(Some(OpenEvent { leader: event.leader, selected: Some(selected), ..OpenEvent::new(name, attr) }))
     }
 
-    /// Settles the event that tells of mappings, names and threads, beside these samplers.
+    /// Negotiates the event that writes records of mappings, names and threads, beside these samplers.
     fn sideband(&mut self, samplers: &[OpenEvent]) -> Result<OpenEvent, Error> {
         let attrs: Vec<Attr> = samplers.iter().map(|event| event.attr.clone()).collect();
         let wakeup = u32::try_from(SIDEBAND_SIZE / 4).unwrap_or(1 << 14);
         let attr = attr::sideband(&attrs, self.options, wakeup);
-        let (attr, steps) = self.settle("dummy", &attr, None, None)?;
-        for step in steps {
-            match step {
-                Step::Without(feature) => {
+        let (attr, fallbacks) = self.negotiate("dummy", &attr, None, None)?;
+        for fallback in fallbacks {
+            match fallback {
+                Fallback::Without(feature) => {
                     (self.notices)(Notice::Without { event: "sideband".to_owned(), feature });
                 }
-                Step::Forbidden(what) => self.told.once(Notice::Forbidden { what }, self.notices),
+                Fallback::Forbidden(what) => self.sent.send_once(Notice::Forbidden { what }, self.notices),
                 _ => {}
             }
         }
@@ -110,23 +120,24 @@ impl Settling<'_> {
         Ok(OpenEvent::new("dummy".to_owned(), attr))
     }
 
-    /// The attr of an event, within the limits of the kernel's settings.
+    /// Returns the attr of a sampling event, within the limits of the kernel's settings.
     fn limited(&mut self, event: &Event) -> Attr {
         let mut attr = attr::sampler(event, self.options, self.stack_copy, self.wakeup);
-        self.told.limit_rate(&mut attr, self.notices);
-        self.told.limit_stack(&mut attr, self.notices);
+        self.sent.limit_rate(&mut attr, self.notices);
+        self.sent.limit_stack(&mut attr, self.notices);
         attr
     }
 
-    /// Opens an event on one subject, with what this kernel and user allow of it.
-    fn settle(
+    /// Opens an event on the first subject that there is. Returns the attr that this kernel and user allow, and the fallbacks that
+    /// led to it.
+    fn negotiate(
         &mut self,
         name: &str,
         attr: &Attr,
         clock: Option<&Attr>,
         event: Option<&Event>,
-    ) -> Result<(Attr, Vec<Step>), Error> {
-        // A PMU is asked on a CPU that has it.
+    ) -> Result<(Attr, Vec<Fallback>), Error> {
+        // A PMU of one kind of core opens on CPUs of this kind only.
         let has_it = |cpu: &&CpuId| event.is_none_or(|event| counts_on(event, **cpu));
         let cpu = self.cpus.iter().find(has_it).copied().unwrap_or_default();
         let whole_cpu = self.threads.is_empty().then_some(Subject::Cpu(cpu));
@@ -135,10 +146,10 @@ impl Settling<'_> {
         let explain = if is_probe { explain_probe } else { explain };
         let mut gone = None;
         for subject in subjects {
-            match settle(&Kernel, attr.clone(), clock, subject, None) {
-                Ok((attr, kept, steps)) => {
-                    self.kept.push(kept);
-                    return Ok((attr, steps));
+            match open_with_fallbacks(&Kernel, attr.clone(), clock, subject, None) {
+                Ok((attr, opened, fallbacks)) => {
+                    self.open_events.push(opened);
+                    return Ok((attr, fallbacks));
                 }
                 Err(Refusal { errno, .. }) if errno.raw_os_error() == Some(ESRCH) => gone = Some(errno),
                 Err(Refusal { errno, attr: refused }) => {
@@ -151,29 +162,31 @@ impl Settling<'_> {
         Err(explain(error, name, attr, self.options))
     }
 
-    /// Tells what had to be left out of an event, and returns the name under which it is recorded.
-    fn tell(&mut self, event: &Event, attr: &Attr, steps: Vec<Step>) -> String {
+    /// Sends notices of the fallbacks of an event, and returns the name under which it is recorded.
+    fn report_fallbacks(&mut self, event: &Event, attr: &Attr, fallbacks: Vec<Fallback>) -> String {
         let (mut name, mut user_only) = (event.name.clone(), false);
-        for step in steps {
-            match step {
-                Step::Clock => {
+        for fallback in fallbacks {
+            match fallback {
+                Fallback::Clock => {
                     name = clock_event().name;
-                    self.told.once(Notice::ClockInstead, self.notices);
+                    self.sent.send_once(Notice::ClockInstead, self.notices);
                 }
-                Step::UserSpaceOnly => {
+                Fallback::UserSpaceOnly => {
                     user_only = true;
                     let paranoid = host::sysctl::perf_event_paranoid();
-                    self.told.once(Notice::UserSpaceOnly { paranoid }, self.notices);
+                    self.sent.send_once(Notice::UserSpaceOnly { paranoid }, self.notices);
                     if attr.occurs_in_kernel_only() {
                         (self.notices)(Notice::NothingToCount { event: event.name.clone() });
                     }
                 }
-                Step::Forbidden(what) => self.told.once(Notice::Forbidden { what }, self.notices),
-                Step::FramePointers => {
-                    self.told.once(Notice::FramePointersInstead { event: name.clone() }, self.notices);
+                Fallback::Forbidden(what) => self.sent.send_once(Notice::Forbidden { what }, self.notices),
+                Fallback::FramePointers => {
+                    self.sent.send_once(Notice::FramePointersInstead { event: name.clone() }, self.notices);
                 }
-                Step::NotInherited => (self.notices)(Notice::NotInherited { event: name.clone() }),
-                Step::Without(feature) => (self.notices)(Notice::Without { event: name.clone(), feature }),
+                Fallback::NotInherited => (self.notices)(Notice::NotInherited { event: name.clone() }),
+                Fallback::Without(feature) => {
+                    (self.notices)(Notice::Without { event: name.clone(), feature })
+                }
             }
         }
         if user_only && !name.contains(':') {

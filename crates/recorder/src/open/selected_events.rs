@@ -1,4 +1,4 @@
-//! Which events are opened, and on which CPUs.
+//! Which events of the options are opened, by the CPUs that are sampled.
 
 use model::CpuId;
 
@@ -6,12 +6,13 @@ use crate::error::Error;
 use crate::event::{Event, default_events};
 use crate::options::Options;
 
-/// The events of `options`, or the default ones, that have a CPU among `cpus`, those that are sampled. On a machine with
-/// several kinds of cores an event stands there once for each kind; a kind whose CPUs are not asked for is left out.
+/// Returns the events of `options`, or the default ones, whose PMU counts on some of the sampled `cpus`. On a machine with several
+/// kinds of cores, an event is there once for each kind that has a CPU among them.
 ///
 /// # Errors
-/// Where an event counts on none of the CPUs, or only on whole CPUs and the target is a program.
-pub(crate) fn selected(options: &Options, cpus: &[CpuId]) -> Result<Vec<Event>, Error> {
+/// [`Error::NotOnTheseCpus`] where an event counts on none of the CPUs; [`Error::WholeCpusOnly`] where it counts on whole CPUs only,
+/// and the target does not consist of these.
+pub(crate) fn selected_events(options: &Options, cpus: &[CpuId]) -> Result<Vec<Event>, Error> {
     let default = options.events.is_empty().then(|| default_events(&crate::event::core_pmus()));
     let events = default.as_ref().unwrap_or(&options.events);
     let probes = options.slow_calls.iter().flat_map(|call| &call.probes);
@@ -32,17 +33,17 @@ pub(crate) fn selected(options: &Options, cpus: &[CpuId]) -> Result<Vec<Event>, 
     }
 }
 
-/// Those of `events` that count on some of `cpus`. A group keeps together: where its leader goes, the first of its
-/// members leads.
+/// Returns those of `events` that count on some of `cpus`. Where the leader of a group is left out, the first of its members
+/// becomes the leader.
 fn with_cpus(events: &[Event], cpus: &[CpuId]) -> Vec<Event> {
     let mut kept: Vec<Event> = Vec::new();
-    // Where each leader's group begins now.
-    let mut places: Vec<(usize, usize)> = Vec::new();
+    // The index of each group's leader before, and now.
+    let mut leaders: Vec<(usize, usize)> = Vec::new();
     for event in events.iter().filter(|event| cpus.iter().any(|cpu| counts_on(event, *cpu))) {
         let leader = event.leader.map(|leader| {
-            let known = places.iter().find(|(before, _)| *before == leader).map(|(_, now)| *now);
+            let known = leaders.iter().find(|(before, _)| *before == leader).map(|(_, now)| *now);
             known.unwrap_or_else(|| {
-                places.push((leader, kept.len()));
+                leaders.push((leader, kept.len()));
                 kept.len()
             })
         });
@@ -83,7 +84,7 @@ mod tests {
         let mut options = Options::new(target);
         options.events = select(list, &machine()).unwrap();
         let cpus: Vec<CpuId> = cpus.iter().copied().map(CpuId).collect();
-        let events = selected(&options, &cpus)?;
+        let events = selected_events(&options, &cpus)?;
         Ok(events.iter().map(|event| (event.attr.config >> 32, event.leader)).collect())
     }
 

@@ -13,13 +13,13 @@ use model::{CpuId, Pid, Tid};
 use super::advice::{Filter, Unopened};
 use super::descendants::with_descendants;
 use super::descriptors::Descriptors;
+use super::fallbacks::{Kernel, Opener};
 use super::hotplug::WholeCpus;
-use super::ladder::{Kernel, Opener};
+use super::negotiation::negotiate_all;
 use super::rings::{
-    Place, RingPair, SIDEBAND_SIZE, SIDEBAND_SIZE_OF_ALL, map_samples, map_sideband, wanted_size,
+    RingOwner, RingPair, SIDEBAND_SIZE, SIDEBAND_SIZE_OF_ALL, map_samples, map_sideband, wanted_size,
 };
-use super::selected::counts_on;
-use super::settling::settle_all;
+use super::selected_events::counts_on;
 use super::targets::{processes, threads_of};
 use super::task_clock::{self, TaskClocks};
 use crate::attr;
@@ -147,8 +147,8 @@ fn open_with(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Opened, Error> {
     let sampled = options.cpus.as_deref().unwrap_or(cpus);
-    let events = super::selected::selected(options, sampled)?;
-    let mut settle = |threads: &[Tid], siblings: usize, watched: usize| {
+    let events = super::selected_events::selected_events(options, sampled)?;
+    let mut negotiate = |threads: &[Tid], siblings: usize, watched: usize| {
         let descriptors = Descriptors {
             threads: threads.len().max(1),
             siblings,
@@ -157,24 +157,24 @@ fn open_with(
             watched,
         };
         descriptors.check()?;
-        let settled = settle_all(options, &events, cpus, wanted_ring, threads, descriptors, notices)?;
-        Ok::<_, Error>(Opened { cpus: cpus.to_vec(), wanted_ring, ..settled })
+        let negotiated = negotiate_all(options, &events, cpus, wanted_ring, threads, descriptors, notices)?;
+        Ok::<_, Error>(Opened { cpus: cpus.to_vec(), wanted_ring, ..negotiated })
     };
     let mut opened = match (&options.target, child) {
         (Target::System, _) => {
-            let mut opened = settle(&[], 0, 0)?;
+            let mut opened = negotiate(&[], 0, 0)?;
             opened.open_cpus(None, options)?;
             opened
         }
         (Target::Cgroup(path), _) => {
             let cgroup = host::cgroup::open(path)
                 .map_err(|errno| Error::Cgroup { path: path.display().to_string(), errno })?;
-            let mut opened = settle(&[], 0, 0)?;
+            let mut opened = negotiate(&[], 0, 0)?;
             opened.open_cpus(Some(cgroup.as_fd()), options)?;
             opened
         }
         (Target::Command, Some(pid)) => {
-            let mut opened = settle(&[Tid(pid.0)], 0, 1)?;
+            let mut opened = negotiate(&[Tid(pid.0)], 0, 1)?;
             if !opened.open_thread(Tid(pid.0), options)? {
                 return Err(Error::NoSuchProcess { pid: pid.0 });
             }
@@ -182,14 +182,14 @@ fn open_with(
         }
         (Target::Threads(tids), _) => {
             let siblings = super::attach::siblings(tids, options)?;
-            let mut opened = settle(tids, siblings.len(), tids.len())?;
+            let mut opened = negotiate(tids, siblings.len(), tids.len())?;
             opened.attach_threads(tids, &siblings, options)?;
             opened
         }
         _ => {
             let pids = processes(options)?;
-            let gone = super::attach::gone(&pids)?;
-            let mut opened = settle(&super::attach::all_threads(&pids), 0, pids.len())?;
+            let gone = super::attach::ended_processes(&pids)?;
+            let mut opened = negotiate(&super::attach::all_threads(&pids), 0, pids.len())?;
             opened.attach(options)?;
             opened.gone = gone;
             if let Target::Processes(pids) = &options.target
@@ -285,7 +285,7 @@ impl Opened {
         for &cpu in &cpus {
             let event = self.open_sideband(Subject::Cpu(cpu)).map_err(|error| self.refuse(error, options))?;
             whole.add(cpu, &event);
-            self.add_sideband(Place::Cpu(cpu), event)?;
+            self.add_sideband(RingOwner::Cpu(cpu), event)?;
         }
         self.whole_cpus = Some(whole);
         let mut samplers = Vec::new();
@@ -294,7 +294,7 @@ impl Opened {
             let events = self
                 .open_samplers(subject, Some(cpu))
                 .map_err(|unopened| self.refuse_sampler(unopened, options))?;
-            samplers.push((Place::Cpu(cpu), events));
+            samplers.push((RingOwner::Cpu(cpu), events));
         }
         self.add_samplers(samplers)
     }
@@ -305,11 +305,11 @@ impl Opened {
     }
 
     /// Where the events of a thread have their rings: on each of `cpus`, or with the thread.
-    fn places(tid: Tid, cpus: &[CpuId], options: &Options) -> Vec<Place> {
+    fn places(tid: Tid, cpus: &[CpuId], options: &Options) -> Vec<RingOwner> {
         if options.per_thread {
-            vec![Place::Thread(tid)]
+            vec![RingOwner::Thread(tid)]
         } else {
-            cpus.iter().copied().map(Place::Cpu).collect()
+            cpus.iter().copied().map(RingOwner::Cpu).collect()
         }
     }
 
@@ -378,7 +378,7 @@ impl Opened {
         Ok(opened)
     }
 
-    pub(super) fn add_sideband(&mut self, place: Place, event: Arc<PerfEvent>) -> Result<(), Error> {
+    pub(super) fn add_sideband(&mut self, place: RingOwner, event: Arc<PerfEvent>) -> Result<(), Error> {
         match self.rings.iter_mut().find(|rings| rings.place == place) {
             Some(rings) => {
                 redirect(&event, &rings.sideband.events)?;
@@ -399,7 +399,7 @@ impl Opened {
     /// Gives the samplers of one thread, or of all CPUs, their rings.
     pub(super) fn add_samplers(
         &mut self,
-        mut samplers: Vec<(Place, Vec<Option<Arc<PerfEvent>>>)>,
+        mut samplers: Vec<(RingOwner, Vec<Option<Arc<PerfEvent>>>)>,
     ) -> Result<(), Error> {
         samplers.retain(|(_, events)| events.iter().any(Option::is_some));
         let own = |rings: &RingPair| samplers.iter().any(|(place, _)| *place == rings.place);

@@ -1,23 +1,23 @@
-//! What is told of events once, however many there are; and what the kernel's settings limit.
+//! Notices that are sent once for all events; and the limits of the kernel's settings, which such notices report.
 
 use decoder::Attr;
 use host::sysctl;
 
 use crate::notice::Notice;
 
-/// The notices that have been given already.
+/// The notices that were sent already.
 #[derive(Default)]
-pub(super) struct ToldNotices(Vec<Notice>);
+pub(super) struct SentNotices(Vec<Notice>);
 
-impl ToldNotices {
-    /// Returns true if it was told.
-    pub(super) fn has(&self, notice: &Notice) -> bool {
+impl SentNotices {
+    /// Returns true if this notice was sent.
+    pub(super) fn contains(&self, notice: &Notice) -> bool {
         self.0.contains(notice)
     }
 
-    /// Tells it, the first time.
-    pub(super) fn once(&mut self, notice: Notice, notices: &mut dyn FnMut(Notice)) {
-        if !self.has(&notice) {
+    /// Sends a notice, unless an equal one was sent.
+    pub(super) fn send_once(&mut self, notice: Notice, notices: &mut dyn FnMut(Notice)) {
+        if !self.contains(&notice) {
             self.0.push(notice.clone());
             notices(notice);
         }
@@ -27,9 +27,9 @@ impl ToldNotices {
     pub(super) fn limit_rate(&mut self, attr: &mut Attr, notices: &mut dyn FnMut(Notice)) {
         let Some(allowed) = sysctl::perf_event_max_sample_rate() else { return };
         if attr.is_frequency() && attr.sample_period > allowed {
-            // The largest number is how `-F max` is said.
+            // `-F max` asks for the largest number; the limit is what it means.
             if attr.sample_period != u64::MAX {
-                self.once(Notice::RateLimited { asked: attr.sample_period, allowed }, notices);
+                self.send_once(Notice::RateLimited { asked: attr.sample_period, allowed }, notices);
             }
             attr.sample_period = allowed;
         }
@@ -39,7 +39,7 @@ impl ToldNotices {
     pub(super) fn limit_stack(&mut self, attr: &mut Attr, notices: &mut dyn FnMut(Notice)) {
         let Some(allowed) = sysctl::perf_event_max_stack() else { return };
         if attr.sample_max_stack > allowed {
-            self.once(Notice::StackLimited { asked: attr.sample_max_stack, allowed }, notices);
+            self.send_once(Notice::StackLimited { asked: attr.sample_max_stack, allowed }, notices);
             attr.sample_max_stack = allowed;
         }
     }

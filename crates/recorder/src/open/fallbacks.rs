@@ -1,4 +1,5 @@
-//! The ladder: what a recording does without, where the kernel, the machine or the user's rights lack it.
+//! Opens an event with fallbacks: leaves out of its attr, step by step, what the kernel or the machine does not have, or the user
+//! has no right to.
 
 use std::io;
 
@@ -8,11 +9,11 @@ use host::sys::perf_event::{PerfEvent, Subject};
 use crate::error::{E2BIG, EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::options::Clock;
 
-/// Opens events: the kernel, or a test's idea of one.
+/// Opens events: the running kernel, or in tests a fake one.
 pub(crate) trait Opener {
     /// An open event.
     type Event;
-    /// `perf_event_open(2)`.
+    /// Calls `perf_event_open(2)`.
     fn open(
         &self,
         attr: &Attr,
@@ -32,25 +33,25 @@ impl Opener for Kernel {
     }
 }
 
-/// Something that was given up.
+/// Something that was left out of an event, or put in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
-    /// The kernel does not know this.
+pub(crate) enum Fallback {
+    /// A feature that the kernel does not know was left out.
     Without(&'static str),
-    /// The user may not have this part of what was asked for.
+    /// A part to which the user has no right was left out.
     Forbidden(&'static str),
-    /// The user may not observe the kernel.
+    /// The kernel was left out: the user may not observe it.
     UserSpaceOnly,
-    /// Threads and processes that are started do not take the event over.
+    /// Threads and processes that the target starts do not inherit the event.
     NotInherited,
-    /// There is no such counter: the clock instead.
+    /// The machine has no such counter: the clock is recorded instead.
     Clock,
-    /// The processor remembers no branches for us: frame pointers instead.
+    /// The processor records no branches: call chains come from frame pointers instead.
     FramePointers,
 }
 
-/// A part of an attr that a kernel may not know.
-enum Part {
+/// A part of an attr that only newer kernels know.
+enum AttrPart {
     Flag(AttrFlags),
     Sample(SampleFormat),
     Read(ReadFormat),
@@ -58,28 +59,29 @@ enum Part {
     MaxStack,
 }
 
-/// The parts of an attr that newer kernels know, newest first: one after the other is left out until the older one agrees.
-const NEWEST: [(Part, &str); 15] = [
-    (Part::Read(ReadFormat::LOST), "PERF_FORMAT_LOST (6.0)"),
-    (Part::Flag(AttrFlags::BUILD_ID), "build ids in MMAP2 (5.12)"),
-    (Part::Sample(SampleFormat::DATA_PAGE_SIZE), "the page sizes of data (5.11)"),
-    (Part::Sample(SampleFormat::CODE_PAGE_SIZE), "the page sizes of code (5.11)"),
-    (Part::Branch(BranchSampleFormat::HW_INDEX), "the index of the newest branch (5.7)"),
-    (Part::Flag(AttrFlags::CGROUP), "CGROUP records (5.7)"),
-    (Part::Sample(SampleFormat::CGROUP), "the cgroups of samples (5.7)"),
-    (Part::Flag(AttrFlags::BPF_EVENT), "BPF_EVENT records (5.1)"),
-    (Part::Flag(AttrFlags::KSYMBOL), "KSYMBOL records (5.1)"),
-    (Part::Sample(SampleFormat::PHYS_ADDR), "physical addresses (4.14)"),
-    (Part::Flag(AttrFlags::NAMESPACES), "NAMESPACES records (4.12)"),
-    (Part::MaxStack, "limits of call chains (4.8)"),
-    (Part::Flag(AttrFlags::CONTEXT_SWITCH), "SWITCH records (4.3)"),
-    (Part::Flag(AttrFlags::COMM_EXEC), "exec told apart in COMM (3.16)"),
-    (Part::Flag(AttrFlags::MMAP2), "MMAP2 records (3.16)"),
+/// The parts of an attr that only newer kernels know, newest first: they are left out one after the other until an older kernel
+/// accepts the attr.
+const NEWEST: [(AttrPart, &str); 15] = [
+    (AttrPart::Read(ReadFormat::LOST), "PERF_FORMAT_LOST (6.0)"),
+    (AttrPart::Flag(AttrFlags::BUILD_ID), "build ids in MMAP2 (5.12)"),
+    (AttrPart::Sample(SampleFormat::DATA_PAGE_SIZE), "the page sizes of data (5.11)"),
+    (AttrPart::Sample(SampleFormat::CODE_PAGE_SIZE), "the page sizes of code (5.11)"),
+    (AttrPart::Branch(BranchSampleFormat::HW_INDEX), "the index of the newest branch (5.7)"),
+    (AttrPart::Flag(AttrFlags::CGROUP), "CGROUP records (5.7)"),
+    (AttrPart::Sample(SampleFormat::CGROUP), "the cgroups of samples (5.7)"),
+    (AttrPart::Flag(AttrFlags::BPF_EVENT), "BPF_EVENT records (5.1)"),
+    (AttrPart::Flag(AttrFlags::KSYMBOL), "KSYMBOL records (5.1)"),
+    (AttrPart::Sample(SampleFormat::PHYS_ADDR), "physical addresses (4.14)"),
+    (AttrPart::Flag(AttrFlags::NAMESPACES), "NAMESPACES records (4.12)"),
+    (AttrPart::MaxStack, "limits of call chains (4.8)"),
+    (AttrPart::Flag(AttrFlags::CONTEXT_SWITCH), "SWITCH records (4.3)"),
+    (AttrPart::Flag(AttrFlags::COMM_EXEC), "exec told apart in COMM (3.16)"),
+    (AttrPart::Flag(AttrFlags::MMAP2), "MMAP2 records (3.16)"),
 ];
 
-impl Part {
-    /// Takes it out of `attr`; false where it was not there.
-    fn leave_out(&self, attr: &mut Attr) -> bool {
+impl AttrPart {
+    /// Removes the part from `attr`. Returns false where it was not there.
+    fn remove_from(&self, attr: &mut Attr) -> bool {
         let before = attr.clone();
         match *self {
             Self::Flag(flag) => attr.flags.remove(flag),
@@ -97,87 +99,91 @@ impl Part {
 pub(crate) struct Refusal {
     /// The error of `perf_event_open(2)`.
     pub(crate) errno: io::Error,
-    /// Of this attr.
+    /// The attr that was refused.
     pub(crate) attr: Box<Attr>,
 }
 
-/// Opens `attr`, giving up what has to be; `clock` is the event to fall back to where there is no such counter.
-/// Returns the attr that opened, the event, and the steps.
-pub(crate) fn settle<O: Opener>(
+/// Opens an event with `attr`, or with what is left of it after fallbacks. `clock` is the event to fall back to where the machine has
+/// no such counter. Returns the attr that was accepted, the event, and the fallbacks to report.
+///
+/// # Errors
+/// The refusal that explains best why nothing helped: the first one, unless that was about rights, or the last one has a cause that no
+/// fallback is for.
+pub(crate) fn open_with_fallbacks<O: Opener>(
     opener: &O,
     mut attr: Attr,
     clock: Option<&Attr>,
     subject: Subject<'_>,
     leader: Option<&O::Event>,
-) -> Result<(Attr, O::Event, Vec<Step>), Refusal> {
-    let mut steps = Vec::new();
+) -> Result<(Attr, O::Event, Vec<Fallback>), Refusal> {
+    let mut fallbacks = Vec::new();
     let mut first = None;
     loop {
         let errno = match opener.open(&attr, subject, leader) {
-            Ok(event) => return Ok((attr, event, steps)),
+            Ok(event) => return Ok((attr, event, fallbacks)),
             Err(errno) => errno,
         };
         let code = errno.raw_os_error();
         let refusal = Refusal { errno, attr: Box::new(attr.clone()) };
-        let stepped = match code {
-            Some(EACCES | EPERM) => leave_privileges_out(&mut attr)
-                .or_else(|| leave_the_kernel_out(&mut attr))
-                .or_else(|| leave_addresses_out(&mut attr)),
-            Some(EINVAL | E2BIG) => leave_clock_out(opener, &mut attr, subject)
-                .or_else(|| leave_newest_out(&mut attr))
-                .or_else(|| frame_pointers(&mut attr))
-                .or_else(|| less_precise(&mut attr))
-                .or_else(|| without_pmu(&mut attr)),
+        // None: no fallback is left. Some(None): one that is not reported.
+        let fallback = match code {
+            Some(EACCES | EPERM) => remove_privileged_parts(&mut attr)
+                .or_else(|| exclude_kernel(&mut attr))
+                .or_else(|| remove_physical_addresses(&mut attr)),
+            Some(EINVAL | E2BIG) => remove_clock_id(opener, &mut attr, subject)
+                .or_else(|| remove_newest_part(&mut attr))
+                .or_else(|| use_frame_pointers(&mut attr))
+                .or_else(|| lower_precision(&mut attr))
+                .or_else(|| remove_pmu(&mut attr)),
             Some(EOPNOTSUPP) if attr.sample_format.contains(SampleFormat::BRANCH_STACK) => {
-                frame_pointers(&mut attr).or_else(|| less_precise(&mut attr))
+                use_frame_pointers(&mut attr).or_else(|| lower_precision(&mut attr))
             }
-            Some(ENOENT | EOPNOTSUPP | ENODEV) => less_precise(&mut attr)
-                .or_else(|| without_pmu(&mut attr))
-                .or_else(|| take_clock(&mut attr, clock)),
+            Some(ENOENT | EOPNOTSUPP | ENODEV) => lower_precision(&mut attr)
+                .or_else(|| remove_pmu(&mut attr))
+                .or_else(|| use_clock(&mut attr, clock)),
             _ => None,
         };
-        match stepped {
-            Some(Some(step)) => steps.push(step),
+        match fallback {
+            Some(Some(fallback)) => fallbacks.push(fallback),
             Some(None) => {}
             None => {
                 let may_mislead = matches!(code, Some(EINVAL | E2BIG | ENOENT | EOPNOTSUPP | ENODEV));
                 return Err(first.filter(|_| may_mislead).unwrap_or(refusal));
             }
         }
-        // The first refusal tells the cause; later ones of its kind, of what was left, could mislead. Not so where rights are
-        // the matter: when only what users may have is asked for, the next refusal tells why they do not get it; and what
-        // is forbidden at the last is so for all that was tried. Nor where the last one tells of something else: chains that
-        // are too long, breakpoints that are in use.
-        if !matches!(stepped, Some(Some(Step::UserSpaceOnly | Step::Forbidden(_)))) {
+        // The first refusal names the cause; later ones are of what was left of the attr, and could mislead. A refusal for want
+        // of rights is different: the next one tells why the user does not get what is left, which users may have. So is one for
+        // a cause that no fallback is for, such as chains that are too long, or breakpoints that are in use.
+        if !matches!(fallback, Some(Some(Fallback::UserSpaceOnly | Fallback::Forbidden(_)))) {
             first.get_or_insert(refusal);
         }
     }
 }
 
-/// Leaves out parts that users may have at no level of `perf_event_paranoid`, or only at the lowest (perf_event_open(2), "namespaces";
+/// Removes parts that users may have at no level of `perf_event_paranoid`, or only at the lowest (`perf_event_open(2)`, "namespaces";
 /// `perf_trace_event_perm` in kernel/trace/trace_event_perf.c).
-fn leave_privileges_out(attr: &mut Attr) -> Option<Option<Step>> {
+fn remove_privileged_parts(attr: &mut Attr) -> Option<Option<Fallback>> {
     if attr.flags.contains(AttrFlags::NAMESPACES) {
         attr.flags.remove(AttrFlags::NAMESPACES);
-        return Some(Some(Step::Forbidden("the namespaces of processes")));
+        return Some(Some(Fallback::Forbidden("the namespaces of processes")));
     }
     if attr.sample_format.contains(SampleFormat::RAW) {
         attr.sample_format.remove(SampleFormat::RAW);
-        return Some(Some(Step::Forbidden("the fields of tracepoints")));
+        return Some(Some(Fallback::Forbidden("the fields of tracepoints")));
     }
     None
 }
 
-/// Physical addresses are given to those who may observe the kernel.
-fn leave_addresses_out(attr: &mut Attr) -> Option<Option<Step>> {
+/// Removes physical addresses, which only users get who may observe the kernel.
+fn remove_physical_addresses(attr: &mut Attr) -> Option<Option<Fallback>> {
     if !attr.sample_format.contains(SampleFormat::PHYS_ADDR) {
         return None;
     }
     attr.sample_format.remove(SampleFormat::PHYS_ADDR);
-    Some(Some(Step::Forbidden("physical addresses")))
+    Some(Some(Fallback::Forbidden("physical addresses")))
 }
 
-fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
+fn exclude_kernel(attr: &mut Attr) -> Option<Option<Fallback>> {
     // Where only the kernel was asked for, there is nothing left to record.
     if attr.is_kernel_breakpoint()
         || attr.flags.intersects(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_USER)
@@ -185,12 +191,13 @@ fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
         return None;
     }
     attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
-    Some(Some(Step::UserSpaceOnly))
+    Some(Some(Fallback::UserSpaceOnly))
 }
 
-/// Before Linux 4.1 timestamps are on the kernel's own clock. That is found out with an event that needs nothing else: one
-/// event on another clock than the others would be in no order with them.
-fn leave_clock_out<O: Opener>(opener: &O, attr: &mut Attr, subject: Subject<'_>) -> Option<Option<Step>> {
+/// Removes CLOCK_MONOTONIC, where the kernel does not know it (before Linux 4.1, timestamps are on the kernel's own clock). Opens
+/// an event that needs nothing else to find that out: if a single event lost its clock for another reason, its records could not be
+/// ordered with those of the others.
+fn remove_clock_id<O: Opener>(opener: &O, attr: &mut Attr, subject: Subject<'_>) -> Option<Option<Fallback>> {
     if Clock::MONOTONIC.id() != Some(attr.clockid) || !attr.flags.contains(AttrFlags::USE_CLOCKID) {
         return None;
     }
@@ -204,48 +211,48 @@ fn leave_clock_out<O: Opener>(opener: &O, attr: &mut Attr, subject: Subject<'_>)
     refused.then(|| {
         attr.flags.remove(AttrFlags::USE_CLOCKID);
         attr.clockid = 0;
-        Some(Step::Without("CLOCK_MONOTONIC for timestamps (4.1)"))
+        Some(Fallback::Without("CLOCK_MONOTONIC for timestamps (4.1)"))
     })
 }
 
-fn leave_newest_out(attr: &mut Attr) -> Option<Option<Step>> {
-    // Before Linux 6.12 an event that reads its group with each sample is nobody's heir.
+fn remove_newest_part(attr: &mut Attr) -> Option<Option<Fallback>> {
+    // PERF_SAMPLE_READ cannot be combined with inherit before Linux 6.12.
     if attr.sample_format.contains(SampleFormat::READ) && attr.flags.contains(AttrFlags::INHERIT) {
         attr.flags.remove(AttrFlags::INHERIT);
-        return Some(Some(Step::NotInherited));
+        return Some(Some(Fallback::NotInherited));
     }
-    let (_, name) = NEWEST.into_iter().find(|(part, _)| part.leave_out(attr))?;
-    Some(Some(Step::Without(name)))
+    let (_, name) = NEWEST.into_iter().find(|(part, _)| part.remove_from(attr))?;
+    Some(Some(Fallback::Without(name)))
 }
 
-/// The call stack of last branches is of use only where there are any; branches that somebody asked for are not given up.
-fn frame_pointers(attr: &mut Attr) -> Option<Option<Step>> {
+/// Removes the call stack of last branches, for a processor that records no branches. Branches that the user asked for stay.
+fn use_frame_pointers(attr: &mut Attr) -> Option<Option<Fallback>> {
     if !attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK) {
         return None;
     }
     attr.branch_sample_format = BranchSampleFormat::empty();
     attr.sample_format.remove(SampleFormat::BRANCH_STACK);
-    Some(Some(Step::FramePointers))
+    Some(Some(Fallback::FramePointers))
 }
 
-/// Without a word: `P` asks for the best there is, and a lower skid than asked for is still a skid.
-fn less_precise(attr: &mut Attr) -> Option<Option<Step>> {
+/// Lowers `precise_ip` by one, without a notice: `P` asks for the best that there is, and the samples stay right, with more skid.
+fn lower_precision(attr: &mut Attr) -> Option<Option<Fallback>> {
     attr.precise_ip = attr.precise_ip.checked_sub(1)?;
     Some(None)
 }
 
-/// Without a notice: before a kernel knows which kind of core is meant (5.13; on ARM 6.6), the CPU that the event is
-/// opened on says it.
-fn without_pmu(attr: &mut Attr) -> Option<Option<Step>> {
+/// Removes the kind of core, without a notice: for kernels that do not know it (before Linux 5.13; on ARM 6.6), the CPU on which the
+/// event is opened chooses it.
+fn remove_pmu(attr: &mut Attr) -> Option<Option<Fallback>> {
     attr.remove_pmu().then_some(None)
 }
 
-fn take_clock(attr: &mut Attr, clock: Option<&Attr>) -> Option<Option<Step>> {
+fn use_clock(attr: &mut Attr, clock: Option<&Attr>) -> Option<Option<Fallback>> {
     let clock = clock.filter(|clock| (clock.kind, clock.config) != (attr.kind, attr.config))?;
-    // What was given up for the user's rights stays given up.
+    // Levels that the user may not observe stay excluded.
     let excluded = attr.flags & (AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV);
     *attr = Attr { read_format: attr.read_format, flags: clock.flags | excluded, ..clock.clone() };
-    Some(Some(Step::Clock))
+    Some(Some(Fallback::Clock))
 }
 
 #[cfg(test)]
@@ -258,7 +265,7 @@ mod tests {
     use model::{CpuId, Tid};
     use std::cell::Cell;
 
-    /// A kernel that says yes or an errno.
+    /// A kernel that opens an event, or refuses it with an errno.
     struct Fake<F: Fn(&Attr) -> Result<(), i32>>(F, Cell<u32>);
 
     impl<F: Fn(&Attr) -> Result<(), i32>> Opener for Fake<F> {
@@ -269,29 +276,29 @@ mod tests {
         }
     }
 
-    fn settled(kernel: impl Fn(&Attr) -> Result<(), i32>) -> Result<(Attr, Vec<Step>), Option<i32>> {
+    fn opened_by(kernel: impl Fn(&Attr) -> Result<(), i32>) -> Result<(Attr, Vec<Fallback>), Option<i32>> {
         let options = Options::new(Target::Processes(vec![]));
         let attr = crate::attr::sampler(&default_events(&[])[0], &options, 0, 4096);
         let clock = crate::attr::sampler(&clock_event(), &options, 0, 4096);
         let fake = Fake(kernel, Cell::new(0));
         let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
-        let result = settle(&fake, attr, Some(&clock), subject, None);
-        assert!(fake.1.get() < 20, "the ladder ends");
+        let result = open_with_fallbacks(&fake, attr, Some(&clock), subject, None);
+        assert!(fake.1.get() < 20, "the fallbacks end");
         result.map(|(attr, (), steps)| (attr, steps)).map_err(|refusal| refusal.errno.raw_os_error())
     }
 
     #[test]
     fn a_machine_without_counters_gets_the_clock() {
         let no_pmu = |attr: &Attr| if attr.kind == TYPE_HARDWARE { Err(ENOENT) } else { Ok(()) };
-        let (attr, steps) = settled(no_pmu).unwrap();
+        let (attr, steps) = opened_by(no_pmu).unwrap();
         assert_eq!((attr.kind, attr.config, attr.precise_ip), (1, 0, 0));
-        assert_eq!(steps, [Step::Clock]);
+        assert_eq!(steps, [Fallback::Clock]);
     }
 
     #[test]
     fn precision_is_given_up_before_the_counter() {
         let imprecise = |attr: &Attr| if attr.precise_ip > 1 { Err(EOPNOTSUPP) } else { Ok(()) };
-        let (attr, steps) = settled(imprecise).unwrap();
+        let (attr, steps) = opened_by(imprecise).unwrap();
         assert_eq!((attr.kind, attr.precise_ip), (0, 1));
         assert_eq!(steps, []);
     }
@@ -308,10 +315,10 @@ mod tests {
                 Err(EACCES)
             }
         };
-        let (attr, steps) = settled(strict).unwrap();
+        let (attr, steps) = opened_by(strict).unwrap();
         assert!(attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
-        assert_eq!(steps, [Step::Clock, Step::UserSpaceOnly]);
-        assert_eq!(settled(|_| Err(EACCES)).unwrap_err(), Some(EACCES));
+        assert_eq!(steps, [Fallback::Clock, Fallback::UserSpaceOnly]);
+        assert_eq!(opened_by(|_| Err(EACCES)).unwrap_err(), Some(EACCES));
     }
 
     #[test]
@@ -322,7 +329,8 @@ mod tests {
         let strict =
             |attr: &Attr| Err(if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) { ENOENT } else { EACCES });
         let fake = Fake(strict, Cell::new(0));
-        let refusal = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap_err();
+        let refusal =
+            open_with_fallbacks(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap_err();
         assert_eq!(refusal.errno.raw_os_error(), Some(ENOENT));
         assert!(refusal.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL), "the attr that was refused");
         // The whole machine, where the clock is forbidden and there are no counters.
@@ -331,7 +339,7 @@ mod tests {
                 attr.kind == TYPE_HARDWARE && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
             Err(if counter_of_users { ENOENT } else { EACCES })
         };
-        assert_eq!(settled(whole).unwrap_err(), Some(EACCES));
+        assert_eq!(opened_by(whole).unwrap_err(), Some(EACCES));
     }
 
     #[test]
@@ -341,7 +349,7 @@ mod tests {
         let attr = crate::attr::sampler(&event, &options, 0, 4096);
         let fake = Fake(|_: &Attr| Err(EACCES), Cell::new(0));
         let subject = Subject::Thread(Tid(1), None);
-        assert!(settle(&fake, attr, None, subject, None).is_err());
+        assert!(open_with_fallbacks(&fake, attr, None, subject, None).is_err());
         assert_eq!(fake.1.get(), 1);
     }
 
@@ -356,7 +364,8 @@ mod tests {
             if new { Err(EINVAL) } else { Ok(()) }
         };
         let fake = Fake(old, Cell::new(0));
-        let (attr, (), steps) = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
+        let (attr, (), steps) =
+            open_with_fallbacks(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
         assert!(attr.flags.contains(AttrFlags::MMAP2 | AttrFlags::KSYMBOL | AttrFlags::COMM_EXEC));
         assert_eq!(steps.len(), 2);
     }
@@ -405,7 +414,8 @@ mod tests {
                     Cell::new(0),
                 );
                 let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
-                let (attr, (), steps) = settle(&fake, asked.clone(), None, subject, None).unwrap();
+                let (attr, (), steps) =
+                    open_with_fallbacks(&fake, asked.clone(), None, subject, None).unwrap();
                 // Nothing is given up that it knows: as many features are gone as it took steps to one that it takes.
                 let mut expected = asked.clone();
                 let mut given_up = 0;
@@ -415,11 +425,11 @@ mod tests {
                     given_up += 1;
                 }
                 while needs(&expected) > version {
-                    assert!(leave_newest_out(&mut expected).is_some());
+                    assert!(remove_newest_part(&mut expected).is_some());
                     given_up += 1;
                 }
                 assert_eq!((&attr, steps.len()), (&expected, given_up), "{version:?}");
-                assert!(!steps.contains(&Step::Without("MMAP2 records (3.16)")), "{version:?}");
+                assert!(!steps.contains(&Fallback::Without("MMAP2 records (3.16)")), "{version:?}");
             }
         }
     }
@@ -428,10 +438,10 @@ mod tests {
     fn what_no_step_answers_is_told_behind_what_others_answered() {
         // Chains longer than kernel.perf_event_max_stack, on a machine without counters.
         let long = |attr: &Attr| Err(if attr.kind == TYPE_HARDWARE { ENOENT } else { EOVERFLOW });
-        assert_eq!(settled(long).unwrap_err(), Some(EOVERFLOW));
+        assert_eq!(opened_by(long).unwrap_err(), Some(EOVERFLOW));
         let in_use =
             |attr: &Attr| Err(if attr.read_format.contains(ReadFormat::LOST) { EINVAL } else { ENOSPC });
-        assert_eq!(settled(in_use).unwrap_err(), Some(ENOSPC));
+        assert_eq!(opened_by(in_use).unwrap_err(), Some(ENOSPC));
     }
 
     #[test]
@@ -439,8 +449,8 @@ mod tests {
         let rights =
             |attr: &Attr| Err(if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) { EINVAL } else { EACCES });
         let as_is = |_: &mut Options| {};
-        assert_eq!(climbed("mem:0xffffffff81000000/8:w", as_is, rights).unwrap_err(), Some(EACCES));
-        assert_eq!(climbed("mem:0x401000/8:w", as_is, rights).unwrap_err(), Some(EINVAL));
+        assert_eq!(opened_with("mem:0xffffffff81000000/8:w", as_is, rights).unwrap_err(), Some(EACCES));
+        assert_eq!(opened_with("mem:0x401000/8:w", as_is, rights).unwrap_err(), Some(EINVAL));
     }
 
     #[test]
@@ -459,33 +469,33 @@ mod tests {
         let mut attr = crate::attr::sampler(&clock_event(), &Options::new(Target::System), 0, 4096);
         attr.precise_ip = 2;
         let fake = Fake(picky, Cell::new(0));
-        let (attr, (), _) = settle(&fake, attr, None, Subject::Cpu(CpuId(0)), None).unwrap();
+        let (attr, (), _) = open_with_fallbacks(&fake, attr, None, Subject::Cpu(CpuId(0)), None).unwrap();
         assert!(has_tried.get() && attr.flags.contains(AttrFlags::USE_CLOCKID));
         assert_eq!(attr.clockid, 1);
     }
 
     #[test]
     fn the_first_refusal_is_told() {
-        assert_eq!(settled(|_| Err(EINVAL)).unwrap_err(), Some(EINVAL));
+        assert_eq!(opened_by(|_| Err(EINVAL)).unwrap_err(), Some(EINVAL));
         assert_eq!(
-            settled(|attr| Err(if attr.kind == TYPE_HARDWARE { ENOENT } else { EINVAL })).unwrap_err(),
+            opened_by(|attr| Err(if attr.kind == TYPE_HARDWARE { ENOENT } else { EINVAL })).unwrap_err(),
             Some(ENOENT)
         );
     }
 
-    /// What the ladder does to one event, with these options, under this kernel.
-    fn climbed(
+    /// Opens one event with these options, under this kernel.
+    fn opened_with(
         text: &str,
         change: impl Fn(&mut Options),
         kernel: impl Fn(&Attr) -> Result<(), i32>,
-    ) -> Result<(Attr, Vec<Step>), Option<i32>> {
+    ) -> Result<(Attr, Vec<Fallback>), Option<i32>> {
         let mut options = Options::new(Target::Processes(vec![]));
         change(&mut options);
         let event = select(text, &Vec::new()).unwrap().remove(0);
         let attr = crate::attr::sampler(&event, &options, 0, 4096);
         let fake = Fake(kernel, Cell::new(0));
-        let result = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None);
-        assert!(fake.1.get() < 20, "the ladder ends");
+        let result = open_with_fallbacks(&fake, attr, None, Subject::Thread(Tid(1), None), None);
+        assert!(fake.1.get() < 20, "the fallbacks end");
         result.map(|(attr, (), steps)| (attr, steps)).map_err(|refusal| refusal.errno.raw_os_error())
     }
 
@@ -496,8 +506,8 @@ mod tests {
             let branches = attr.sample_format.contains(SampleFormat::BRANCH_STACK);
             if branches { Err(EOPNOTSUPP) } else { Ok(()) }
         };
-        let (attr, steps) = climbed("cycles:P", lbr, none).unwrap();
-        assert_eq!(steps, [Step::FramePointers]);
+        let (attr, steps) = opened_with("cycles:P", lbr, none).unwrap();
+        assert_eq!(steps, [Fallback::FramePointers]);
         assert_eq!((attr.branch_sample_format.bits(), attr.precise_ip), (0, 3));
         assert!(attr.sample_format.contains(SampleFormat::CALLCHAIN));
         // Linux 5.4 has them, without an index.
@@ -506,7 +516,7 @@ mod tests {
                 || attr.read_format.contains(ReadFormat::LOST);
             if new { Err(EINVAL) } else { Ok(()) }
         };
-        let (attr, steps) = climbed("cycles", lbr, old).unwrap();
+        let (attr, steps) = opened_with("cycles", lbr, old).unwrap();
         assert!(attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK));
         assert_eq!(steps.len(), 2, "{steps:?}");
     }
@@ -520,8 +530,8 @@ mod tests {
             if privileged { Err(EACCES) } else { Ok(()) }
         };
         let addresses = |options: &mut Options| options.extras.physical_data = true;
-        let (attr, steps) = climbed("cpu-clock", addresses, paranoid).unwrap();
-        assert_eq!(steps, [Step::UserSpaceOnly, Step::Forbidden("physical addresses")]);
+        let (attr, steps) = opened_with("cpu-clock", addresses, paranoid).unwrap();
+        assert_eq!(steps, [Fallback::UserSpaceOnly, Fallback::Forbidden("physical addresses")]);
         assert!(attr.sample_format.contains(SampleFormat::ADDR));
 
         let mut options = Options::new(Target::Processes(vec![]));
@@ -532,8 +542,9 @@ mod tests {
             |attr: &Attr| if attr.flags.contains(AttrFlags::NAMESPACES) { Err(EACCES) } else { Ok(()) },
             Cell::new(0),
         );
-        let (attr, (), steps) = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
-        assert_eq!(steps, [Step::Forbidden("the namespaces of processes")]);
+        let (attr, (), steps) =
+            open_with_fallbacks(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
+        assert_eq!(steps, [Fallback::Forbidden("the namespaces of processes")]);
         assert!(!attr.flags.contains(AttrFlags::EXCLUDE_KERNEL), "the kernel is not given up for it");
     }
 
@@ -542,18 +553,18 @@ mod tests {
         let as_is = |_: &mut Options| {};
         // What no step answers is told as it is: too many breakpoints, a PMU in use, no such process, no descriptors.
         for errno in [ENOSPC, EBUSY, ESRCH, EMFILE, EOVERFLOW, ENOSYS, 4] {
-            assert_eq!(climbed("cycles:P", as_is, |_| Err(errno)).unwrap_err(), Some(errno));
+            assert_eq!(opened_with("cycles:P", as_is, |_| Err(errno)).unwrap_err(), Some(errno));
         }
         // Precision goes down by one each time, and the event is kept.
         for most in 0..=2 {
             let kernel = |attr: &Attr| if attr.precise_ip > most { Err(EOPNOTSUPP) } else { Ok(()) };
-            assert_eq!(climbed("cycles:P", as_is, kernel).unwrap().0.precise_ip, most);
+            assert_eq!(opened_with("cycles:P", as_is, kernel).unwrap().0.precise_ip, most);
             let kernel = |attr: &Attr| if attr.precise_ip > most { Err(EINVAL) } else { Ok(()) };
-            assert_eq!(climbed("cycles:ppp", as_is, kernel).unwrap().0.precise_ip, most);
+            assert_eq!(opened_with("cycles:ppp", as_is, kernel).unwrap().0.precise_ip, most);
         }
         // E2BIG is of an attr that is too new, as EINVAL is.
         let old = |attr: &Attr| if attr.read_format.contains(ReadFormat::LOST) { Err(E2BIG) } else { Ok(()) };
-        assert_eq!(climbed("cs", as_is, old).unwrap().1.len(), 1);
+        assert_eq!(opened_with("cs", as_is, old).unwrap().1.len(), 1);
     }
 
     #[test]
@@ -562,7 +573,7 @@ mod tests {
         (attr.kind, attr.config) = (0, 10 << 32 | 1);
         let fake =
             Fake(|attr: &Attr| if attr.config >> 32 == 0 { Ok(()) } else { Err(ENOENT) }, Cell::new(0));
-        let (attr, (), steps) = settle(&fake, attr, None, Subject::Cpu(CpuId(9)), None).unwrap();
+        let (attr, (), steps) = open_with_fallbacks(&fake, attr, None, Subject::Cpu(CpuId(9)), None).unwrap();
         assert_eq!((attr.kind, attr.config, steps), (0, 1, vec![]));
     }
 }
