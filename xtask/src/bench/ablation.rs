@@ -1,7 +1,7 @@
-//! `cargo xtask ablation [--runs N] [--busy] [PROGRAM…]`: what each source of stack frames, and each saving, brings.
+//! `cargo xtask ablation [--runs N] [--busy] [PROGRAM…]`: measures what each source of stack frames, and each saving, brings.
 //!
-//! Every program is recorded with all of them, then without one after the other. `--busy` keeps all CPUs busy meanwhile. Of
-//! two that do the same, each looks useless while the other is there: what is taken away for good is to be measured anew.
+//! Records every program with all mechanisms, and then without each of them. `--busy` keeps all CPUs busy meanwhile. Of two
+//! mechanisms that do the same, each looks useless while the other is there: measure again after removing one for good.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::programs::{self, INSTALLED};
 use super::tools::{self, Tools};
 use crate::{fixtures, workspace};
 
-/// As `prof record --without` knows them (`stacks::Mechanisms`).
+/// The mechanisms, by their names for `prof record --without` (`stacks::Mechanisms`).
 const MECHANISMS: &[&str] = &[
     "kernel-walk",
     "caller-cache",
@@ -28,29 +28,29 @@ const MECHANISMS: &[&str] = &[
     "pace",
 ];
 
-/// Samples per second of CPU time, and how many a recording should have.
-const HERTZ: f64 = 4_999.0;
-const SAMPLES: f64 = 25_000.0;
+/// The sampling rate in Hz, and the number of samples that a recording should have.
+const SAMPLES_PER_CPU_SECOND: f64 = 4_999.0;
+const WANTED_SAMPLES: f64 = 25_000.0;
 
-/// How often prof's peak of memory is read.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which the peak of prof's memory is read.
+const PEAK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The figures of one recording.
 #[derive(Clone, Copy)]
 struct Figures {
     samples: f64,
     lost: f64,
-    /// Percent of the stacks.
+    /// Complete stacks, per cent.
     complete: f64,
-    /// Of the recorder, seconds.
+    /// CPU time of the recorder, seconds.
     own: f64,
-    /// Of the command, seconds.
+    /// CPU time of the command, seconds.
     command: f64,
     /// Peak resident set of the recorder, kB.
     peak: f64,
 }
 
-/// Prints the table. Takes the number of recordings of each kind, and names of programs.
+/// Runs the command with these arguments, and prints the table.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let (mut runs, mut busy, mut chosen) = (1, false, Vec::new());
     let mut args = args.iter();
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         let known: Vec<&str> = programs.iter().map(|(name, _)| name.as_str()).collect();
         bail!("no program is called {unknown}; there are {}", known.join(", "));
     }
-    let _load = if busy { load()? } else { Vec::new() };
+    let _load = if busy { keep_cpus_busy()? } else { Vec::new() };
     println!("`cargo xtask ablation` on {}\n", tools::machine());
     println!(
         "| program | without | samples | lost | complete | own CPU per sample | the program's CPU | peak |"
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     for (name, command) in
         programs.iter().filter(|(name, _)| chosen.is_empty() || chosen.contains(&name.as_str()))
     {
-        let rounds = rounds(&tools, command)?;
+        let rounds = rounds_for(&tools, command)?;
         let mut all: Vec<Vec<Figures>> = vec![Vec::new(); MECHANISMS.len() + 1];
         for _ in 0..runs {
             all[0].push(record(&tools, None, rounds, command)?);
@@ -85,15 +85,15 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
             }
         }
         let of_all = medians(&all[0]).context("no runs")?;
-        row(name, "–", &of_all, &of_all);
+        print_row(name, "–", &of_all, &of_all);
         for (mechanism, figures) in MECHANISMS.iter().zip(&all[1..]) {
-            row(name, mechanism, &medians(figures).context("no runs")?, &of_all);
+            print_row(name, mechanism, &medians(figures).context("no runs")?, &of_all);
         }
     }
     Ok(())
 }
 
-/// `prof` that can leave mechanisms out, in a folder of its own: what else is built in release cannot.
+/// Builds `prof` with the feature that lets it leave mechanisms out, in a target folder of its own: other release builds lack it.
 fn prepare() -> anyhow::Result<Tools> {
     let root = workspace::root();
     let target = root.join("target/ablation");
@@ -109,7 +109,7 @@ fn prepare() -> anyhow::Result<Tools> {
     Ok(Tools { prof: target.join("release/prof"), inferno: PathBuf::new(), scratch })
 }
 
-/// Real programs, and those for which a mechanism was made.
+/// Returns the programs to record: installed ones, and fixtures that need a certain mechanism.
 fn programs(tools: &Tools) -> anyhow::Result<Vec<(String, Vec<OsString>)>> {
     let mut programs = Vec::new();
     for (name, args) in INSTALLED {
@@ -149,10 +149,10 @@ fn programs(tools: &Tools) -> anyhow::Result<Vec<(String, Vec<OsString>)>> {
     Ok(programs)
 }
 
-/// How often a command has to run for enough samples.
-fn rounds(tools: &Tools, command: &[OsString]) -> anyhow::Result<usize> {
+/// Returns how often a command has to run to get [`WANTED_SAMPLES`].
+fn rounds_for(tools: &Tools, command: &[OsString]) -> anyhow::Result<usize> {
     let once = record(tools, None, 1, command)?;
-    Ok((SAMPLES / once.samples.max(1.0)).ceil().clamp(1.0, 100.0) as usize)
+    Ok((WANTED_SAMPLES / once.samples.max(1.0)).ceil().clamp(1.0, 100.0) as usize)
 }
 
 fn record(
@@ -164,18 +164,18 @@ fn record(
     let script = format!("for round in $(seq {rounds}); do \"$@\"; done");
     let errors = tools.scratch.join("ablation.stderr");
     let mut prof = Command::new(&tools.prof);
-    prof.args(["record", "-v", "-e", "cpu-clock", "-F", &format!("{HERTZ}"), "-o"]);
+    prof.args(["record", "-v", "-e", "cpu-clock", "-F", &format!("{SAMPLES_PER_CPU_SECOND}"), "-o"]);
     prof.arg(tools.scratch.join("ablation.data"));
     prof.args(without.iter().flat_map(|without| ["--without", without]));
     prof.args(["--", "sh", "-c", &script, "sh"]).args(command);
     prof.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&errors)?);
-    let peak = peak_while(&mut prof.spawn()?)?;
-    let said = std::fs::read_to_string(&errors)?;
-    read(&said, peak).with_context(|| format!("prof record said:\n{said}"))
+    let peak = wait_for_peak(&mut prof.spawn()?)?;
+    let output = std::fs::read_to_string(&errors)?;
+    parse_figures(&output, peak).with_context(|| format!("prof record output:\n{output}"))
 }
 
-/// Waits for a process, and returns the peak of its resident set, kB.
-fn peak_while(child: &mut Child) -> anyhow::Result<f64> {
+/// Waits for the end of a process, and returns the peak of its resident set, in kB.
+fn wait_for_peak(child: &mut Child) -> anyhow::Result<f64> {
     let status = Path::new("/proc").join(child.id().to_string()).join("status");
     let mut peak = 0.0;
     let start = Instant::now();
@@ -183,7 +183,7 @@ fn peak_while(child: &mut Child) -> anyhow::Result<f64> {
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         peak = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(peak);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(PEAK_POLL_INTERVAL);
         if start.elapsed() > Duration::from_secs(300) {
             child.kill()?;
         }
@@ -191,10 +191,10 @@ fn peak_while(child: &mut Child) -> anyhow::Result<f64> {
     Ok(peak)
 }
 
-/// The figures in what `prof record -v` says at its end.
-fn read(said: &str, peak: f64) -> Option<Figures> {
+/// Parses the figures from the last lines of `prof record -v`.
+fn parse_figures(output: &str, peak: f64) -> Option<Figures> {
     let number = |before: &str, after: &str| {
-        let line = said.lines().find(|line| line.contains(after))?;
+        let line = output.lines().find(|line| line.contains(after))?;
         let text = line.split(after).next()?;
         let text = if before.is_empty() { text } else { text.rsplit(before).next()? };
         text.trim().replace(',', "").parse::<f64>().ok()
@@ -204,7 +204,7 @@ fn read(said: &str, peak: f64) -> Option<Figures> {
         lost: number(", ", " lost").or_else(|| number("s), ", " lost"))?,
         complete: number("stacks ", " % complete")?,
         own: number("own CPU time ", " ms, ")? / 1000.0,
-        command: said.rsplit("of the command's ").next()?.split(' ').next()?.parse().ok()?,
+        command: output.rsplit("of the command's ").next()?.split(' ').next()?.parse().ok()?,
         peak,
     })
 }
@@ -221,7 +221,7 @@ fn medians(figures: &[Figures]) -> Option<Figures> {
     })
 }
 
-fn row(program: &str, without: &str, figures: &Figures, all: &Figures) {
+fn print_row(program: &str, without: &str, figures: &Figures, all: &Figures) {
     let per_sample = |figures: &Figures| 1e6 * figures.own / figures.samples.max(1.0);
     let change = |now: f64, before: f64| match before {
         0.0 => String::new(),
@@ -241,15 +241,15 @@ fn row(program: &str, without: &str, figures: &Figures, all: &Figures) {
     );
 }
 
-/// Processes that keep each CPU busy until they are dropped.
-fn load() -> anyhow::Result<Vec<Busy>> {
+/// Starts a process per CPU that keeps it busy until the returned value is dropped.
+fn keep_cpus_busy() -> anyhow::Result<Vec<BusyLoop>> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    (0..cpus).map(|_| Ok(Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?))).collect()
+    (0..cpus).map(|_| Ok(BusyLoop(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?))).collect()
 }
 
-struct Busy(Child);
+struct BusyLoop(Child);
 
-impl Drop for Busy {
+impl Drop for BusyLoop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -7,7 +7,7 @@ use analysis::Notices;
 use anyhow::bail;
 use clap::Args;
 use model::Name;
-use recorder::event::{Catalogue, EventError, Kind, Listed, listing, nearest, select};
+use recorder::event::{Catalogue, EventError, EventKind, ListedEvent, listing, nearest, select};
 use recorder::{EventSupport, event_support};
 
 use crate::console::Console;
@@ -40,12 +40,13 @@ pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitC
     let machine = recorder::this_machine();
     let (all, problem) = listing(&machine);
     let patterns = &arguments.patterns;
-    let meant = |one: &Listed| patterns.is_empty() || patterns.iter().any(|pattern| one.is_meant_by(pattern));
-    let chosen: Vec<&Listed> = all.iter().filter(|one| meant(one)).collect();
+    let meant =
+        |one: &ListedEvent| patterns.is_empty() || patterns.iter().any(|pattern| one.is_meant_by(pattern));
+    let chosen: Vec<&ListedEvent> = all.iter().filter(|one| meant(one)).collect();
     let tracepoints_meant = patterns.is_empty()
-        || patterns
-            .iter()
-            .any(|pattern| pattern.contains(':') || Kind::Tracepoint.words().contains(&pattern.as_str()));
+        || patterns.iter().any(|pattern| {
+            pattern.contains(':') || EventKind::Tracepoint.words().contains(&pattern.as_str())
+        });
     if chosen.is_empty() {
         return no_match(patterns, &machine, problem);
     }
@@ -84,8 +85,8 @@ fn no_match(
 
 /// Returns what the kernel offers for each event of a group. For tracepoints, only the first is tried, because all give the same
 /// answer.
-fn offers(group: &[&Listed], machine: &dyn Catalogue) -> Vec<Option<EventSupport>> {
-    let ask = |one: &&Listed| {
+fn offers(group: &[&ListedEvent], machine: &dyn Catalogue) -> Vec<Option<EventSupport>> {
+    let ask = |one: &&ListedEvent| {
         let events = select(one.example.as_deref()?, machine);
         // On a hybrid machine, it is enough if one kind of core supports the event.
         let offers = events.iter().flatten().map(event_support);
@@ -97,13 +98,13 @@ fn offers(group: &[&Listed], machine: &dyn Catalogue) -> Vec<Option<EventSupport
         })
     };
     match group.first() {
-        Some(first) if first.kind == Kind::Tracepoint => vec![ask(first); group.len()],
+        Some(first) if first.kind == EventKind::Tracepoint => vec![ask(first); group.len()],
         _ => group.iter().map(ask).collect(),
     }
 }
 
 fn write_group(
-    group: &[&Listed],
+    group: &[&ListedEvent],
     offers: &[Option<EventSupport>],
     output: &mut dyn Write,
 ) -> std::io::Result<()> {
@@ -123,14 +124,14 @@ fn write_group(
     Ok(())
 }
 
-fn title(kind: &Kind) -> String {
+fn title(kind: &EventKind) -> String {
     match kind {
-        Kind::Hardware => "Hardware events".to_owned(),
-        Kind::Cache => "Cache events".to_owned(),
-        Kind::Software => "Software events".to_owned(),
-        Kind::Pmu(name) => format!("PMU {}", Name::from(name.as_str())),
-        Kind::Form => "Raw events, breakpoints and probes".to_owned(),
-        Kind::Tracepoint => "Tracepoints".to_owned(),
+        EventKind::Hardware => "Hardware events".to_owned(),
+        EventKind::Cache => "Cache events".to_owned(),
+        EventKind::Software => "Software events".to_owned(),
+        EventKind::Pmu(name) => format!("PMU {}", Name::from(name.as_str())),
+        EventKind::Form => "Raw events, breakpoints and probes".to_owned(),
+        EventKind::Tracepoint => "Tracepoints".to_owned(),
     }
 }
 

@@ -2,20 +2,20 @@
 
 use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat};
 
-use super::Split;
+use super::Aggregation;
 use crate::attr::size_with;
 use crate::event::Event;
 use crate::options::{Options, PrivilegeLevels, Target};
 
-/// What each count is read with.
+/// The format of all counts: the times for which the event was enabled and running, its id, and its lost samples.
 const FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
     .union(ReadFormat::TOTAL_TIME_RUNNING)
     .union(ReadFormat::ID)
     .union(ReadFormat::LOST);
 
-/// The attr of an event that counts and takes no samples. A group's leader, and what reads it, has `PERF_FORMAT_GROUP`, except
+/// Returns the attr of an event that counts and takes no samples. Events of a group are read together (`PERF_FORMAT_GROUP`), except
 /// where tasks report for themselves.
-pub(super) fn counter(event: &Event, options: &Options, split: Split) -> Attr {
+pub(super) fn counter(event: &Event, options: &Options, aggregation: Aggregation) -> Attr {
     let mut flags = event.modifiers.flags() | AttrFlags::DISABLED;
     match options.levels {
         PrivilegeLevels::AsSelected => {}
@@ -25,7 +25,7 @@ pub(super) fn counter(event: &Event, options: &Options, split: Split) -> Attr {
     flags.set(AttrFlags::INHERIT, options.inherits());
     flags.set(AttrFlags::INHERIT_THREAD, options.inherits() && options.threads_only);
     flags.set(AttrFlags::ENABLE_ON_EXEC, options.target == Target::Command && options.delay.is_none());
-    let tasks = split == Split::Tasks;
+    let tasks = aggregation == Aggregation::PerTask;
     let reports = tasks && options.inherits();
     flags.set(AttrFlags::INHERIT_STAT | AttrFlags::SAMPLE_ID_ALL | AttrFlags::WATERMARK, reports);
     let mut read_format = FORMAT;
@@ -38,8 +38,8 @@ pub(super) fn counter(event: &Event, options: &Options, split: Split) -> Attr {
     Attr { size: size_with(&event.attr), read_format, flags, sample_format, ..event.attr.clone() }
 }
 
-/// The attr of the event that only tells for how long a thread was on a CPU: its time running, beside which others are seen to
-/// have lacked a counter.
+/// Returns the attr of an event that counts nothing, and whose running time is the time of a thread on a CPU. Where another event
+/// there ran for less, it lacked a counter.
 pub(super) fn presence(options: &Options, user_only: bool) -> Attr {
     let mut flags = AttrFlags::DISABLED | AttrFlags::EXCLUDE_GUEST;
     flags.set(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV, user_only);
@@ -55,14 +55,14 @@ mod tests {
     use crate::event::select;
     use model::Pid;
 
-    fn attr(list: &str, options: &Options, split: Split) -> Attr {
-        counter(&select(list, &Vec::new()).unwrap()[0], options, split)
+    fn attr(list: &str, options: &Options, aggregation: Aggregation) -> Attr {
+        counter(&select(list, &Vec::new()).unwrap()[0], options, aggregation)
     }
 
     #[test]
     fn a_counter_takes_no_samples() {
         let command = Options::new(Target::Command);
-        let alone = attr("cycles:u", &command, Split::None);
+        let alone = attr("cycles:u", &command, Aggregation::Total);
         assert_eq!(
             (alone.sample_period, alone.sample_format, alone.read_format),
             (0, SampleFormat::empty(), FORMAT)
@@ -71,21 +71,21 @@ mod tests {
             alone.flags.contains(AttrFlags::INHERIT | AttrFlags::ENABLE_ON_EXEC | AttrFlags::EXCLUDE_KERNEL)
         );
         assert!(!alone.flags.intersects(AttrFlags::INHERIT_STAT | AttrFlags::FREQ));
-        let group = attr("{cycles,instructions}", &command, Split::Cpus);
+        let group = attr("{cycles,instructions}", &command, Aggregation::PerCpu);
         assert!(group.read_format.contains(ReadFormat::GROUP));
-        let whole = attr("cycles", &Options::new(Target::System), Split::None);
+        let whole = attr("cycles", &Options::new(Target::System), Aggregation::Total);
         assert!(!whole.flags.intersects(AttrFlags::INHERIT | AttrFlags::ENABLE_ON_EXEC));
     }
 
     #[test]
     fn tasks_report_at_their_ends() {
         let processes = Options::new(Target::Processes(vec![Pid(1)]));
-        let reporting = attr("{cs,faults}", &processes, Split::Tasks);
+        let reporting = attr("{cs,faults}", &processes, Aggregation::PerTask);
         assert!(
             reporting.flags.contains(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::SAMPLE_ID_ALL)
         );
         assert!(!reporting.read_format.contains(ReadFormat::GROUP));
-        let single = attr("cs", &Options { inherit: false, ..processes }, Split::Tasks);
+        let single = attr("cs", &Options { inherit: false, ..processes }, Aggregation::PerTask);
         assert!(!single.flags.contains(AttrFlags::INHERIT_STAT), "nothing is taken over");
     }
 }

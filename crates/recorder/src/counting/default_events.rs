@@ -1,14 +1,15 @@
-//! What is counted where no event is named.
+//! The events that are counted where none is named.
 
 use crate::event::{Catalogue, Event, EventError, select};
 
-/// The clock comes first: rates are by it.
-const OF_PROGRAMS: &str = "task-clock";
-/// Whole CPUs have no task's clock.
-const OF_CPUS: &str = "cpu-clock";
-const ALWAYS: &str = "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
+/// The clock for programs. It comes first, since rates are per second of it.
+const TASK_CLOCK: &str = "task-clock";
+/// The clock for whole CPUs, on which no single task runs.
+const CPU_CLOCK: &str = "cpu-clock";
+/// The events beside the clock.
+const BASIC: &str = "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 
-/// The events that are counted beside it where detail is wanted.
+/// The events that are counted beside the others where detail is wanted.
 pub const DETAIL: &str = "stalled-cycles-frontend,stalled-cycles-backend,cache-references,cache-misses,L1-dcache-loads,\
                           L1-dcache-load-misses,LLC-loads,LLC-load-misses,dTLB-loads,dTLB-load-misses,minor-faults,major-faults";
 
@@ -22,8 +23,8 @@ pub fn default_events(
     whole_cpus: bool,
     detail: bool,
 ) -> Result<Vec<Event>, EventError> {
-    let clock = if whole_cpus { OF_CPUS } else { OF_PROGRAMS };
-    let list = if detail { format!("{clock},{ALWAYS},{DETAIL}") } else { format!("{clock},{ALWAYS}") };
+    let clock = if whole_cpus { CPU_CLOCK } else { TASK_CLOCK };
+    let list = if detail { format!("{clock},{BASIC},{DETAIL}") } else { format!("{clock},{BASIC}") };
     let events = select(&list, catalogue)?.into_iter();
     Ok(events.map(|event| Event { is_default: true, ..event }).collect())
 }

@@ -1,11 +1,11 @@
 //! Counting: events that are read rather than sampled (`prof stat`).
 //!
 //! ```text
-//! Options ─ attr::counter ─▶ open (per thread, or per CPU) ─▶ run: enable, wait, read ─▶ Count per event and place
+//! Options ─ attr::counter ─▶ open (per thread, or per CPU) ─▶ run: enable, wait, read ─▶ Count per event and thread or CPU
 //! ```
 //!
-//! Events are chosen, negotiated with the kernel and refused with advice by what recording uses, too ([`crate::event`],
-//! `crate::open`). Nothing has a ring here but the reports of single tasks ([`Split::Tasks`]).
+//! Events are chosen by [`crate::event`] and negotiated with the kernel by `crate::open`, as for recordings. Rings are mapped only
+//! for the reports of single tasks ([`Aggregation::PerTask`]).
 
 mod attr;
 mod default_events;
@@ -33,15 +33,15 @@ pub use tasks::ReportStep;
 pub(crate) use tasks::no_reports;
 pub use uncounted::Uncounted;
 
-/// Reads an event that is not read with its group: `None` where it is pinned and has no counter.
+/// Reads an event that is not read with its group. `None` where it is pinned and has no counter.
 ///
 /// # Errors
-/// `()` where it cannot be read, or has no times.
+/// `()` where it cannot be read, or `format` has no times.
 pub(crate) fn read_alone(event: &PerfEvent, format: ReadFormat) -> Result<Option<Reading>, ()> {
     if format.contains(ReadFormat::GROUP) || !format.contains(ReadFormat::TOTAL_TIME_RUNNING) {
         return Err(());
     }
-    let mut words = [0; 5];
+    let mut words = vec![0; format.read_words(1)];
     match event.read(&mut words) {
         Ok(0) => Ok(None),
         Ok(count) => {
@@ -52,78 +52,78 @@ pub(crate) fn read_alone(event: &PerfEvent, format: ReadFormat) -> Result<Option
     }
 }
 
-/// By what counts are told apart.
+/// What a count is the sum of.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Split {
-    /// Not at all: one count per event.
+pub enum Aggregation {
+    /// All threads and CPUs: one count per event.
     #[default]
-    None,
-    /// By CPU.
-    Cpus,
-    /// By thread, also those that begin and end meanwhile.
-    Tasks,
+    Total,
+    /// One count per event and CPU.
+    PerCpu,
+    /// One count per event and thread, also for threads that begin and end while counting.
+    PerTask,
 }
 
-/// The plan of a count: targets, events, intervals.
+/// How counts are summed up, and how often they are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Plan {
-    /// By what counts are told apart.
-    pub split: Split,
-    /// Report what was counted since the report before, so often.
+    /// What each count is the sum of.
+    pub aggregation: Aggregation,
+    /// The interval at which to report what was counted since the last report.
     pub interval: Option<Duration>,
 }
 
-/// An event, and what became of it.
+/// An event that was to be counted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CountedEvent {
-    /// As typed; with `:u` where only user space may be seen.
+    /// The name as typed; with `:u` where only user space is counted for want of rights.
     pub name: String,
-    /// As it was opened, or was to be.
+    /// The attr with which it was opened, or was to be.
     pub attr: Attr,
     /// The measure in which its count is read.
     pub measure: Measure,
-    /// The place of its group's leader, for members of a group.
+    /// The index of its group's leader in the list of events, for members of a group.
     pub leader: Option<usize>,
     /// The reason why it is not open; `None` where it is.
     pub absent: Option<Uncounted>,
 }
 
-/// A thread that was counted by itself.
+/// A thread with a count of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CountedTask {
     /// Its process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// Its name, the last one that is known.
+    /// Its last known name.
     pub name: Name,
 }
 
-/// The count of one event in one place.
+/// The count of one event, on one CPU or in one thread where these are told apart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Count {
-    /// The event's place in the list of events.
+    /// The index of the event in the list of events.
     pub event: usize,
-    /// On this CPU, where CPUs are told apart.
+    /// The CPU, with [`Aggregation::PerCpu`].
     pub cpu: Option<CpuId>,
-    /// In this thread, where threads are told apart.
+    /// The thread, with [`Aggregation::PerTask`].
     pub task: Option<CountedTask>,
-    /// The count.
+    /// The count with its times.
     pub reading: Reading,
-    /// True if the event could not be read: pinned, and without a counter (`read(2)` gives nothing).
+    /// True if the event could not be read: `read(2)` gives nothing for a pinned event without a counter.
     pub unreadable: bool,
 }
 
-/// The counts between two moments.
+/// The counts of one interval.
 #[derive(Debug)]
-pub struct Sheet<'a> {
+pub struct IntervalCounts<'a> {
     /// The events.
     pub events: &'a [CountedEvent],
     /// Their counts.
     pub counts: Vec<Count>,
-    /// Since when, from the start of counting on.
+    /// The beginning of the interval, as the time since the start of counting.
     pub from: Duration,
-    /// Until when.
+    /// The end of the interval, as the time since the start of counting.
     pub to: Duration,
 }
 
@@ -134,13 +134,13 @@ pub struct Counted {
     pub events: Vec<CountedEvent>,
     /// Their counts from start to end.
     pub counts: Vec<Count>,
-    /// From the start of counting to its end.
+    /// The time from the start of counting to its end.
     pub elapsed: Duration,
-    /// CPU time of the command and of its children that it waited for.
+    /// CPU time of the command, and of those of its children for which it waited.
     pub cpu_time: Option<CpuTime>,
     /// The command.
     pub command: Option<Command>,
-    /// Reports of single tasks that were lost: what these counted is in the counts of the threads that were there at the start.
+    /// The number of lost reports of single tasks. Their counts are in those of the threads that existed at the start.
     pub lost_reports: u64,
     /// True if a signal, or [`crate::Control::stop`], has ended it.
     pub interrupted: bool,

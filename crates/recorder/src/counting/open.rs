@@ -1,4 +1,4 @@
-//! Opening counters: which events, negotiated with the kernel, on which threads and CPUs.
+//! Opens counters on threads and CPUs, after negotiating them with the kernel, and reads them.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -14,10 +14,10 @@ use host::{sysfs, topology};
 use model::{CpuId, Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
-use super::probes::Followed;
+use super::probes::TracefsProbe;
 use super::tasks::TaskReports;
 use super::uncounted::Uncounted;
-use super::{Count, CountedEvent, Plan, Reading, Split, attr, reading};
+use super::{Aggregation, Count, CountedEvent, Plan, Reading, attr, reading};
 use crate::attr::member;
 use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ESRCH, Errno, Error};
 use crate::event::Event;
@@ -30,21 +30,22 @@ use crate::options::{Options, Target};
 
 /// The CPU or thread on which an event is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct CounterSite {
     pub(super) tid: Option<Tid>,
     pub(super) cpu: Option<CpuId>,
 }
 
-/// An event that is open in a place.
+/// An event that is open on a thread, a CPU, or a thread while it is on a CPU.
 pub(super) struct Instance {
-    /// The event's place in the list, or [`Counters::presence`].
+    /// The index of the event in the list; its length for the event of [`Counters::presence`].
     pub(super) event: usize,
-    pub(super) place: Place,
+    pub(super) site: CounterSite,
     pub(super) counter: Arc<PerfEvent>,
     pub(super) id: u64,
-    /// The instance that leads its group: it starts this one, and reads it where the format is that of groups.
+    /// The index of the instance that leads its group: to enable it enables this one, and to read it reads this one where the format
+    /// is that of groups.
     leader: Option<usize>,
-    /// The instance that tells for how long the thread was on the CPU, where that is wanted.
+    /// The index of the instance whose running time is the time of the thread on the CPU, where that is wanted.
     presence: Option<usize>,
 }
 
@@ -56,11 +57,11 @@ pub(super) struct Counters {
     /// The CPUs that are counted, where these are opened whole.
     pub(super) whole_cpus: Option<Vec<CpuId>>,
     selected: Vec<Event>,
-    /// The event by which threads are seen to have been on a CPU, where they are counted by CPU.
+    /// The attr of [`attr::presence`], where threads are counted by CPU.
     presence: Option<Attr>,
-    split: Split,
-    /// What some of the events are, which are closed before: fields are dropped in their order.
-    _probes: Vec<Followed>,
+    aggregation: Aggregation,
+    /// The probes that some of the events are. These have to be closed first: fields are dropped in their order.
+    _probes: Vec<TracefsProbe>,
 }
 
 impl Counters {
@@ -79,7 +80,7 @@ impl Counters {
         let cpus = options.cpus.clone().unwrap_or(online);
         let mut selected = selected_events(options, &cpus)?;
         let probes = match cpus.first() {
-            Some(&cpu) if options.inherits() => super::probes::define(&mut selected, cpu)?,
+            Some(&cpu) if options.inherits() => super::probes::define_in_tracefs(&mut selected, cpu)?,
             _ => Vec::new(),
         };
         let mut counters = Self {
@@ -89,7 +90,7 @@ impl Counters {
             whole_cpus: None,
             selected,
             presence: None,
-            split: plan.split,
+            aggregation: plan.aggregation,
             _probes: probes,
         };
         if options.target.is_cpu_wide() {
@@ -97,7 +98,7 @@ impl Counters {
             counters.whole_cpus = Some(cpus);
             return Ok(counters);
         }
-        let by_cpu = options.cpus.is_some() || plan.split == Split::Cpus;
+        let by_cpu = options.cpus.is_some() || plan.aggregation == Aggregation::PerCpu;
         let cpus = if by_cpu { cpus.into_iter().map(Some).collect() } else { vec![None] };
         counters.open_tasks(&cpus, options, child, notices)?;
         Ok(counters)
@@ -117,12 +118,13 @@ impl Counters {
             _ => None,
         };
         self.check_descriptors(1, cpus.len())?;
-        let places: Vec<Place> = cpus.iter().map(|&cpu| Place { tid: None, cpu: Some(cpu) }).collect();
-        self.negotiate(&places, cgroup.as_ref(), options, notices)?;
+        let sites: Vec<CounterSite> =
+            cpus.iter().map(|&cpu| CounterSite { tid: None, cpu: Some(cpu) }).collect();
+        self.negotiate(&sites, cgroup.as_ref(), options, notices)?;
         let firsts = first_of_sockets(Path::new(topology::SYSTEM), cpus);
-        for place in places {
-            let is_first = place.cpu.is_some_and(|cpu| firsts.contains(&cpu));
-            self.open_place(place, is_first, cgroup.as_ref(), options)?;
+        for site in sites {
+            let is_first = site.cpu.is_some_and(|cpu| firsts.contains(&cpu));
+            self.open_site(site, is_first, cgroup.as_ref(), options)?;
         }
         Ok(())
     }
@@ -143,20 +145,20 @@ impl Counters {
             return Err(Error::NoSuchProcess { pid: pids.first().map_or(0, |pid| pid.0) });
         }
         self.check_descriptors(threads.len(), cpus.len())?;
-        let places: Vec<Place> = places(&threads, cpus);
-        self.negotiate(&places, None, options, notices)?;
+        let sites: Vec<CounterSite> = sites(&threads, cpus);
+        self.negotiate(&sites, None, options, notices)?;
         if cpus.iter().any(Option::is_some) {
             let user_only =
                 self.events.iter().all(|event| event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
             self.presence = Some(attr::presence(options, user_only));
         }
-        if self.split == Split::Tasks && options.inherits() {
+        if self.aggregation == Aggregation::PerTask && options.inherits() {
             self.reports = Some(TaskReports::default());
         }
         let attaches = matches!(options.target, Target::Processes(_) | Target::User(_));
         let mut gone = Vec::new();
-        // Threads that begin meanwhile are told from those that have inherited by the FORKs of whoever was opened before.
-        let sideband = if attaches && options.inherits() { self.sideband(&places, options) } else { None };
+        // FORK records of the threads that are open already tell which new threads have inherited the counters.
+        let sideband = if attaches && options.inherits() { self.sideband(&sites, options) } else { None };
         match sideband {
             Some(mut sideband) => {
                 sideband.attach_with(options, &mut |tid| self.open_thread(tid, cpus, options))?;
@@ -192,86 +194,60 @@ impl Counters {
         Descriptors { threads, siblings: 0, cpus, events: self.selected.len(), watched: threads }.check()
     }
 
-    /// What tells of FORKs while threads are opened; `None` where there are not descriptors enough, or it is not permitted.
-    fn sideband(&self, places: &[Place], options: &Options) -> Option<Opened> {
+    /// Returns the sideband event that records FORKs while threads are opened; `None` where there are too few descriptors, or it is
+    /// not permitted.
+    fn sideband(&self, sites: &[CounterSite], options: &Options) -> Option<Opened> {
         let cpus = sysfs::online_cpus().ok()?;
-        let threads = places.len().checked_mul(cpus.len())?;
-        self.check_descriptors(places.len().checked_add(threads)?, 1).ok()?;
+        let threads = sites.len().checked_mul(cpus.len())?;
+        self.check_descriptors(sites.len().checked_add(threads)?, 1).ok()?;
         let attrs: Vec<Attr> = self.events.iter().map(|event| event.attr.clone()).collect();
-        let subject = Subject::Thread(places.first()?.tid?, cpus.first().copied());
+        let subject = Subject::Thread(sites.first()?.tid?, cpus.first().copied());
         let attr = crate::attr::sideband(&attrs, options, 1 << 12);
         let (attr, _, _) = open_with_fallbacks(&Kernel, attr, None, subject, None).ok()?;
         Some(Opened::of_sideband(attr, cpus))
     }
 
-    /// Finds out what this kernel and user may have of each event, in the first of `places` that there is.
+    /// Negotiates all events, on the first of `sites` that there is. Fails if a named event is refused, or all are.
     fn negotiate(
         &mut self,
-        places: &[Place],
+        sites: &[CounterSite],
         cgroup: Option<&File>,
         options: &Options,
         notices: &mut dyn FnMut(Notice),
     ) -> Result<(), Error> {
         let mut first_error = None;
-        let mut user_only_said = false;
+        let mut is_user_only_reported = false;
         for (index, event) in self.selected.iter().enumerate() {
-            let mut attr = attr::counter(event, options, self.split);
+            let mut attr = attr::counter(event, options, self.aggregation);
             if let Some(probe) = &event.probe {
                 attr.config1 = probe.config1();
             }
-            let asked = attr.clone();
-            let result = negotiate_one(event, attr, places, cgroup);
-            let mut name = event.name.clone();
-            let mut absent = None;
-            let attr = match result {
-                Ok((attr, steps)) => {
-                    if steps.contains(&Fallback::UserSpaceOnly) {
-                        if attr.occurs_in_kernel_only() {
-                            absent = Some(Uncounted::Forbidden);
-                        } else if !name.contains(':') {
-                            name.push_str(":u");
-                        }
-                        if !user_only_said {
-                            user_only_said = true;
-                            notices(Notice::UserSpaceOnly { paranoid: host::sysctl::perf_event_paranoid() });
-                        }
-                    }
-                    for step in steps {
-                        if let Fallback::Without(feature) = step {
-                            notices(Notice::Without { event: name.clone(), feature });
-                        }
-                    }
-                    notices(Notice::Opened { name: name.clone(), attr: Box::new(attr.clone()) });
-                    attr
-                }
-                Err(Refusal { errno, attr }) => {
-                    notices(Notice::Refused { name: name.clone(), attr: attr.clone() });
-                    let code = errno.raw_os_error();
-                    let not_here = matches!(code, Some(ENOENT | ENODEV | EOPNOTSUPP));
-                    let refused = Uncounted::Refused(format!("{}", Errno(&errno)));
-                    let explain = if event.probe.is_some() { explain_probe } else { explain };
-                    let error = explain(errno, &name, &attr, options);
-                    // What nobody named may be missing; so may what the machine lacks, as long as there is something else.
-                    let may_lack = event.is_default && !matches!(code, Some(ESRCH | EACCES | EPERM));
-                    if !not_here && !may_lack {
-                        return Err(error);
-                    }
-                    absent = Some(if not_here { Uncounted::NotHere } else { refused });
-                    first_error.get_or_insert(error);
-                    asked
-                }
-            };
-            let attr = if event.leader.is_some_and(|leader| leader != index) { member(attr) } else { attr };
-            self.events.push(CountedEvent {
-                name,
-                attr,
+            let mut counted = CountedEvent {
+                name: event.name.clone(),
+                attr: attr.clone(),
                 measure: event.measure.clone(),
                 leader: event.leader,
-                absent,
-            });
+                absent: None,
+            };
+            match negotiate_one(event, attr, sites, cgroup) {
+                Ok((attr, fallbacks)) => {
+                    counted.attr = attr;
+                    report_fallbacks(&mut counted, fallbacks, &mut is_user_only_reported, notices);
+                }
+                Err(refusal) => {
+                    notices(Notice::Refused { name: event.name.clone(), attr: refusal.attr.clone() });
+                    let (absent, error) = absent_event(event, refusal, options)?;
+                    counted.absent = Some(absent);
+                    first_error.get_or_insert(error);
+                }
+            }
+            if event.leader.is_some_and(|leader| leader != index) {
+                counted.attr = member(counted.attr);
+            }
+            self.events.push(counted);
         }
-        if self.split == Split::Tasks && options.inherits() {
-            // One event tells of names and of who started whom, for all.
+        if self.aggregation == Aggregation::PerTask && options.inherits() {
+            // One event records the names and FORKs of all tasks.
             let flags = AttrFlags::COMM | AttrFlags::COMM_EXEC | AttrFlags::TASK;
             let first = self.events.iter_mut().find(|event| event.absent.is_none());
             first.into_iter().for_each(|event| event.attr.flags |= flags);
@@ -283,26 +259,27 @@ impl Counters {
         }
     }
 
-    /// Opens a thread on each of `cpus`, or on any. False where it has ended.
+    /// Opens the events on a thread, on each of `cpus`, or on any CPU. Returns false where the thread has ended.
     fn open_thread(&mut self, tid: Tid, cpus: &[Option<CpuId>], options: &Options) -> Result<bool, Error> {
         let before = self.instances.len();
-        for place in places(&[tid], cpus) {
-            if !self.open_place(place, true, None, options)? {
+        for site in sites(&[tid], cpus) {
+            if !self.open_site(site, true, None, options)? {
                 self.instances.truncate(before);
                 return Ok(false);
             }
         }
         if let Some(reports) = &mut self.reports {
             let opened = self.instances.get(before..).unwrap_or(&[]);
-            reports.listen(tid, opened, &self.events);
+            reports.add_thread(tid, opened, &self.events);
         }
         Ok(true)
     }
 
-    /// Opens what counts in `place`. `is_first`: of its socket's CPUs. False where the thread has ended.
-    fn open_place(
+    /// Opens the events that count in `site`. `is_first` is true if its CPU is the first of its socket. Returns false where the thread
+    /// has ended.
+    fn open_site(
         &mut self,
-        place: Place,
+        site: CounterSite,
         is_first: bool,
         cgroup: Option<&File>,
         options: &Options,
@@ -311,22 +288,22 @@ impl Counters {
         let mut opened: Vec<Instance> = Vec::new();
         if let Some(attr) = &self.presence {
             match Kernel
-                .open(attr, subject(place, cgroup), None)
+                .open(attr, subject(site, cgroup), None)
                 .and_then(|counter| Ok((counter.id()?, counter)))
             {
                 Ok((id, counter)) => {
                     let counter = Arc::new(counter);
                     let event = self.selected.len();
-                    opened.push(Instance { event, place, counter, id, leader: None, presence: None });
+                    opened.push(Instance { event, site, counter, id, leader: None, presence: None });
                 }
                 Err(errno) if errno.raw_os_error() == Some(ESRCH) => return Ok(false),
                 Err(errno) => return Err(explain(errno, "dummy", attr, options)),
             }
         }
         for (index, (event, wanted)) in self.selected.iter().zip(&self.events).enumerate() {
-            let elsewhere = place.cpu.is_some_and(|cpu| !counts_on(event, cpu));
-            let told_elsewhere = wanted.measure.per_socket && event.cpus.is_none() && !is_first;
-            if wanted.absent.is_some() || elsewhere || told_elsewhere {
+            let elsewhere = site.cpu.is_some_and(|cpu| !counts_on(event, cpu));
+            let counted_elsewhere = wanted.measure.per_socket && event.cpus.is_none() && !is_first;
+            if wanted.absent.is_some() || elsewhere || counted_elsewhere {
                 continue;
             }
             let leads = |instance: &Instance| {
@@ -336,19 +313,19 @@ impl Counters {
             let leader = opened.iter().position(leads);
             let mut attr = wanted.attr.clone();
             if leader.is_none() && wanted.leader.is_some() {
-                // Where its leader is missing, the first member leads.
+                // Where the leader is not counted, the first member becomes the leader.
                 attr.flags |= AttrFlags::DISABLED;
                 let by_exec = options.target == Target::Command && options.delay.is_none();
                 attr.flags.set(AttrFlags::ENABLE_ON_EXEC, by_exec);
             }
             let group =
                 leader.and_then(|leader| opened.get(leader)).map(|leader| Arc::clone(&leader.counter));
-            let result = open_one(event, &attr, subject(place, cgroup), group.as_deref());
+            let result = open_one(event, &attr, subject(site, cgroup), group.as_deref());
             match result {
                 Ok((counter, id)) => {
                     let leader = leader.map(|leader| start + leader);
                     let presence = self.presence.is_some().then_some(start);
-                    opened.push(Instance { event: index, place, counter, id, leader, presence });
+                    opened.push(Instance { event: index, site, counter, id, leader, presence });
                 }
                 Err(errno) if errno.raw_os_error() == Some(ESRCH) => return Ok(false),
                 Err(errno) if leader.is_some() && errno.raw_os_error() == Some(EINVAL) => {
@@ -388,7 +365,7 @@ impl Counters {
         }
     }
 
-    /// Reads the count of each instance since it was enabled; `None` for one that cannot be read.
+    /// Reads the count of each instance since it was enabled; `None` for an instance that cannot be read.
     pub(super) fn read(&self) -> Vec<Option<Reading>> {
         let mut readings: Vec<Option<Reading>> = vec![None; self.instances.len()];
         for (index, instance) in self.instances.iter().enumerate() {
@@ -397,16 +374,16 @@ impl Counters {
             if grouped && instance.leader.is_some() {
                 continue; // Its leader reads it.
             }
-            // A group's members lie behind their leader, with others of the same place between them.
+            // The members of a group lie behind their leader, with other instances of the same thread and CPU between them.
             let here = self
                 .instances
                 .iter()
                 .enumerate()
                 .skip(index)
-                .take_while(|(_, other)| other.place == instance.place);
+                .take_while(|(_, other)| other.site == instance.site);
             let group: Vec<usize> = here
-                .filter(|(place, other)| *place == index || other.leader == Some(index))
-                .map(|(place, _)| place)
+                .filter(|(other_index, other)| *other_index == index || other.leader == Some(index))
+                .map(|(other_index, _)| other_index)
                 .collect();
             let members = if grouped { group.len() } else { 1 };
             let mut words = vec![0; format.read_words(members)];
@@ -436,7 +413,7 @@ impl Counters {
         }
     }
 
-    /// Adds up `readings` by event, and by what counts are told apart. An event without an instance has a count of nothing.
+    /// Sums up `readings` by event, and by CPU or thread as the aggregation says. An event without an instance gets a count of zero.
     pub(super) fn counts(&self, readings: &[Option<Reading>]) -> Vec<Count> {
         let mut counts: Vec<Count> = Vec::new();
         let mut known: HashMap<(usize, Option<CpuId>, Option<Tid>), usize, FxBuildHasher> =
@@ -445,12 +422,12 @@ impl Counters {
             if instance.event >= self.events.len() {
                 continue;
             }
-            let cpu = instance.place.cpu.filter(|_| self.split == Split::Cpus);
-            let tid = instance.place.tid.filter(|_| self.split == Split::Tasks);
+            let cpu = instance.site.cpu.filter(|_| self.aggregation == Aggregation::PerCpu);
+            let tid = instance.site.tid.filter(|_| self.aggregation == Aggregation::PerTask);
             let unreadable = reading.is_none();
             let mut reading = reading.unwrap_or_default();
             if let Some(present) = instance.presence {
-                // Of a thread's time, only that on this CPU could be counted here.
+                // The event could count only while the thread was on this CPU.
                 let present = readings.get(present).copied().flatten().unwrap_or_default();
                 reading.enabled_ns = present.running_ns.max(reading.running_ns);
             }
@@ -478,8 +455,8 @@ impl Counters {
 }
 
 impl Counters {
-    /// Says which CPUs came or went while all of them were counted.
-    pub(super) fn changed_cpus(&self, notices: &mut dyn FnMut(Notice)) {
+    /// Sends notices of the CPUs that went offline while they were counted.
+    pub(super) fn report_offline_cpus(&self, notices: &mut dyn FnMut(Notice)) {
         let Some(counted) = &self.whole_cpus else { return };
         let Ok(online) = sysfs::online_cpus() else { return };
         let gone = counted.iter().filter(|cpu| !online.contains(cpu));
@@ -487,15 +464,56 @@ impl Counters {
     }
 }
 
-fn places(threads: &[Tid], cpus: &[Option<CpuId>]) -> Vec<Place> {
-    threads.iter().flat_map(|&tid| cpus.iter().map(move |&cpu| Place { tid: Some(tid), cpu })).collect()
+/// Sets name and reason of an event that was opened after fallbacks, and reports these; the exclusion of the kernel only once.
+fn report_fallbacks(
+    counted: &mut CountedEvent,
+    fallbacks: Vec<Fallback>,
+    is_user_only_reported: &mut bool,
+    notices: &mut dyn FnMut(Notice),
+) {
+    if fallbacks.contains(&Fallback::UserSpaceOnly) {
+        if counted.attr.occurs_in_kernel_only() {
+            counted.absent = Some(Uncounted::Forbidden);
+        } else if !counted.name.contains(':') {
+            counted.name.push_str(":u");
+        }
+        if !std::mem::replace(is_user_only_reported, true) {
+            notices(Notice::UserSpaceOnly { paranoid: host::sysctl::perf_event_paranoid() });
+        }
+    }
+    for fallback in fallbacks {
+        if let Fallback::Without(feature) = fallback {
+            notices(Notice::Without { event: counted.name.clone(), feature });
+        }
+    }
+    notices(Notice::Opened { name: counted.name.clone(), attr: Box::new(counted.attr.clone()) });
 }
 
-fn subject(place: Place, cgroup: Option<&File>) -> Subject<'_> {
-    match (place.tid, cgroup) {
-        (Some(tid), _) => Subject::Thread(tid, place.cpu),
-        (None, Some(cgroup)) => Subject::Cgroup(cgroup.as_fd(), place.cpu.unwrap_or_default()),
-        (None, None) => Subject::Cpu(place.cpu.unwrap_or_default()),
+/// Returns the reason why a refused event is not counted, and the error for the case that no other event is. Fails with that error
+/// where the event must not be missing: it was named by the user, and the machine has it.
+fn absent_event(event: &Event, refusal: Refusal, options: &Options) -> Result<(Uncounted, Error), Error> {
+    let Refusal { errno, attr } = refusal;
+    let code = errno.raw_os_error();
+    let not_here = matches!(code, Some(ENOENT | ENODEV | EOPNOTSUPP));
+    let refused = Uncounted::Refused(format!("{}", Errno(&errno)));
+    let explain = if event.probe.is_some() { explain_probe } else { explain };
+    let error = explain(errno, &event.name, &attr, options);
+    let may_be_missing = event.is_default && !matches!(code, Some(ESRCH | EACCES | EPERM));
+    if !not_here && !may_be_missing {
+        return Err(error);
+    }
+    Ok((if not_here { Uncounted::NotHere } else { refused }, error))
+}
+
+fn sites(threads: &[Tid], cpus: &[Option<CpuId>]) -> Vec<CounterSite> {
+    threads.iter().flat_map(|&tid| cpus.iter().map(move |&cpu| CounterSite { tid: Some(tid), cpu })).collect()
+}
+
+fn subject(site: CounterSite, cgroup: Option<&File>) -> Subject<'_> {
+    match (site.tid, cgroup) {
+        (Some(tid), _) => Subject::Thread(tid, site.cpu),
+        (None, Some(cgroup)) => Subject::Cgroup(cgroup.as_fd(), site.cpu.unwrap_or_default()),
+        (None, None) => Subject::Cpu(site.cpu.unwrap_or_default()),
     }
 }
 
@@ -515,18 +533,18 @@ fn open_one(
     Ok((Arc::new(counter), id))
 }
 
-/// Opens `event` in the first of `places` that there is, and closes it again: less and less of `attr`, until the kernel agrees.
+/// Opens `event` in the first of `sites` that there is, with fallbacks, and closes it again. Returns the attr that was accepted.
 fn negotiate_one(
     event: &Event,
     mut attr: Attr,
-    places: &[Place],
+    sites: &[CounterSite],
     cgroup: Option<&File>,
 ) -> Result<(Attr, Vec<Fallback>), Refusal> {
-    let on_its_cpus = |place: &&Place| place.cpu.is_none_or(|cpu| counts_on(event, cpu));
+    let on_its_cpus = |site: &&CounterSite| site.cpu.is_none_or(|cpu| counts_on(event, cpu));
     let mut gone = None;
-    for place in places.iter().filter(on_its_cpus) {
+    for site in sites.iter().filter(on_its_cpus) {
         loop {
-            match open_with_fallbacks(&Kernel, attr.clone(), None, subject(*place, cgroup), None) {
+            match open_with_fallbacks(&Kernel, attr.clone(), None, subject(*site, cgroup), None) {
                 Ok((attr, _, steps)) => return Ok((attr, steps)),
                 Err(refusal) if refusal.errno.raw_os_error() == Some(ESRCH) => {
                     gone = Some(refusal);
@@ -545,14 +563,14 @@ fn negotiate_one(
     Err(gone.unwrap_or_else(ended))
 }
 
-/// Leaves out what counting can do without, where nobody asked for it; false where there is nothing of the kind.
+/// Removes a part of the attr that counting does not need and nobody asked for. Returns false where there is none.
 fn demand_less(attr: &mut Attr, event: &Event) -> bool {
-    // Before Linux 4.13 what is inherited is read alone (checklist K18).
+    // Before Linux 4.13 inherited events cannot be read as a group (checklist K18).
     if attr.read_format.contains(ReadFormat::GROUP) && attr.flags.contains(AttrFlags::INHERIT) {
         attr.read_format.remove(ReadFormat::GROUP);
         return true;
     }
-    // PMUs that cannot tell levels apart refuse to leave guests out (checklist F4-6).
+    // PMUs that do not know privilege levels refuse to exclude guests (checklist F4-6).
     let guests = AttrFlags::EXCLUDE_GUEST | AttrFlags::EXCLUDE_HOST;
     if attr.flags.intersects(guests) && !event.modifiers.guest && !event.modifiers.host {
         attr.flags.remove(guests);
@@ -561,7 +579,7 @@ fn demand_less(attr: &mut Attr, event: &Event) -> bool {
     false
 }
 
-/// Events of several kinds of cores have one name as typed: each is given the name of its PMU.
+/// Adds the PMU to the names of events that are counted on several kinds of cores, and have been typed as one.
 fn name_kinds_of_cores(events: &mut [CountedEvent], selected: &[Event]) {
     let is_several =
         |name: &str| selected.iter().filter(|event| event.core && event.name == name).count() > 1;
@@ -575,7 +593,7 @@ fn name_kinds_of_cores(events: &mut [CountedEvent], selected: &[Event]) {
     }
 }
 
-/// Of each socket the first of `cpus`; all of them where the machine does not tell.
+/// Returns the first of `cpus` of each socket; all of them where the machine does not show which CPU is in which socket.
 fn first_of_sockets(system: &Path, cpus: &[CpuId]) -> Vec<CpuId> {
     let count = cpus.iter().map(|cpu| cpu.0 + 1).max().unwrap_or(0);
     let Some(processors) = topology::processors(system, count) else { return cpus.to_vec() };

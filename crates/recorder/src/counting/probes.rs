@@ -1,4 +1,4 @@
-//! Probes that are counted in what the target starts, too.
+//! Counts probes also in the processes that the target starts, by defining them in tracefs.
 
 use decoder::attr::TYPE_TRACEPOINT;
 use decoder::{Attr, AttrFlags};
@@ -13,25 +13,25 @@ use crate::open::{Kernel, NO_PLACE_FOR_A_PROBE, Opener, PROBED_BY_FTRACE};
 /// `retprobe` in `config` of the PMUs of probes.
 const ON_RETURN: u64 = 1;
 
-/// A probe among those of tracefs, set in every program that maps its file.
+/// A probe that is defined in tracefs, and enabled on a whole CPU, so that it is set in every program that maps its file.
 ///
-/// In the processes of the target alone it would be lost: the kernel swaps the events of a process with the equal ones of a child
-/// as it goes from one to the other, and where the child then ends, takes the probe out of the parent (`uprobe_perf_close()` in
-/// kernel/trace/trace_uprobe.c; seen: 27 of 42 calls).
-pub(super) struct Followed {
-    /// Of a whole CPU, which counts nothing. Closed before the definition goes.
+/// A probe in the processes of the target alone would be lost: the kernel swaps the events of a process with the equal ones of its
+/// child when it switches between them, and where the child then ends, it removes the probe from the parent
+/// (`uprobe_perf_close()` in kernel/trace/trace_uprobe.c; measured: 27 of 42 calls were counted).
+pub(super) struct TracefsProbe {
+    /// A disabled event of a whole CPU. It has to be closed before the definition is removed: fields are dropped in their order.
     _everywhere: PerfEvent,
     _defined: DefinedProbe,
 }
 
-/// Makes tracepoints of the probes among `events`, which are these as long as what is returned lives. The kernel reads where a
-/// probe of a PMU is in our memory; to copy it for a new thread it reads the same address of who starts that, whose `fork` or
-/// `clone` then fails (`perf_uprobe_event_init()` in kernel/events/core.c).
-pub(super) fn define(events: &mut [Event], cpu: CpuId) -> Result<Vec<Followed>, Error> {
+/// Turns the probes among `events` into tracepoints, which exist as long as the returned values. A probe of a PMU cannot be inherited:
+/// its attr points to a path in the memory of the recorder, and for a new thread the kernel reads that address in the memory of
+/// the thread's creator, whose `fork` or `clone` then fails (`perf_uprobe_event_init()` in kernel/events/core.c).
+pub(super) fn define_in_tracefs(events: &mut [Event], cpu: CpuId) -> Result<Vec<TracefsProbe>, Error> {
     let mut followed = Vec::new();
     for event in events {
         let Some(probe) = &event.probe else { continue };
-        // An address of the kernel is no name that would be read.
+        // A probe at an address of the kernel has no path.
         let Some(path) = &probe.path else { continue };
         let offset = event.attr.config2;
         let place = if probe.in_kernel {
@@ -56,12 +56,12 @@ pub(super) fn define(events: &mut [Event], cpu: CpuId) -> Result<Vec<Followed>, 
         event.attr.config = defined.id;
         (event.attr.config1, event.attr.config2) = (0, 0);
         event.probe = None;
-        followed.push(Followed { _everywhere: everywhere, _defined: defined });
+        followed.push(TracefsProbe { _everywhere: everywhere, _defined: defined });
     }
     Ok(followed)
 }
 
-/// The next thing to try where a probe was not defined in tracefs, or the tracepoint of it was not opened.
+/// Returns what to try where a probe could not be defined in tracefs, or its tracepoint not be opened.
 fn advice(errno: Option<i32>, in_kernel: bool) -> &'static str {
     match errno {
         Some(EINVAL | EIO) if !in_kernel => NO_PLACE_FOR_A_PROBE,
@@ -79,7 +79,7 @@ mod tests {
     use crate::error::{EACCES, EPERM};
 
     #[test]
-    fn only_missing_rights_are_said_to_take_root() {
+    fn only_missing_rights_lead_to_the_advice_of_root() {
         for code in [EACCES, EPERM] {
             assert!(advice(Some(code), false).contains("takes root"));
         }

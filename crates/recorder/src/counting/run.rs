@@ -1,4 +1,4 @@
-//! Counting from its beginning to its end.
+//! Counts from start to end: waits for the target, a signal or the end of time, and reports intervals.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, WaitingChild};
 
 use super::open::Counters;
-use super::{Counted, Plan, Reading, Sheet};
+use super::{Counted, IntervalCounts, Plan, Reading};
 use crate::control::workload;
 use crate::control::{Control, OutsideEvent, OutsidePoller};
 use crate::error::Error;
@@ -18,27 +18,27 @@ use crate::options::{Options, Target};
 use crate::session::require_perf_events;
 use crate::summary::{Command, RunningCommand};
 
-/// How often the reports of tasks that end are taken out of their rings: eight thousand ends a second fit.
-const REPORTS: Duration = Duration::from_millis(20);
+/// The interval at which the rings of task reports are emptied: rings have room for eight thousand ended tasks a second.
+const REPORT_DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Counts the events of `options` on their target until it ends, the time is over, or `control` stops it. Tells `report` of each
-/// interval of `plan`. A command runs on to its end after the first signal, which is passed on to it.
+/// Counts the events of `options` on their target until it ends, the time is over, or `control` stops it. Calls `report` after each
+/// interval of `plan`. The first signal is passed on to a command, which runs on to its end.
 ///
 /// # Errors
-/// [`Error`]: where an event cannot be counted, or the command not be started.
+/// Where an event cannot be counted, or the command cannot be started.
 pub fn count(
     options: &Options,
     plan: Plan,
     control: &Control,
-    report: &mut dyn FnMut(&Sheet<'_>),
+    report: &mut dyn FnMut(&IntervalCounts<'_>),
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Counted, Error> {
     require_perf_events()?;
     let before = clock::cpu_time_of_children();
     let waiting = options.workload.as_ref().map(|workload| workload::fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
-    // On a busy machine, the end of a short command is else seen long after it.
-    let _urgent = PriorityGuard::acquire();
+    // Without it, on a busy machine, the recorder notices the end of a short command long after it.
+    let _priority = PriorityGuard::acquire();
     let counters = match Counters::open(options, plan, pid, notices) {
         Ok(counters) => counters,
         Err(error) => {
@@ -46,10 +46,11 @@ pub fn count(
             return Err(error);
         }
     };
-    let mut run = Run { counters, plan, last: Vec::new(), last_time: Duration::ZERO, begin: Instant::now() };
+    let mut run =
+        Run { counters, plan, reported: Vec::new(), reported_at: Duration::ZERO, begin: Instant::now() };
     let mut child = None;
     if let Some(waiting) = waiting {
-        // The exec of a command that is the target enables its events.
+        // Where the command is the target, its exec enables the events.
         if options.target != Target::Command
             && options.delay.is_none()
             && let Err(error) = run.counters.enable()
@@ -67,7 +68,7 @@ pub fn count(
     let mut outside = OutsidePoller::new(control, processes);
     let mut end = match options.delay {
         Some(delay) => {
-            run.plan.interval = None; // Nothing is counted yet.
+            run.plan.interval = None; // There is nothing to report yet.
             run.wait(&mut outside, child.as_ref(), Some(delay), &mut |_| {})
         }
         None => End::Time,
@@ -81,16 +82,16 @@ pub fn count(
     }
     run.counters.disable();
     let elapsed = run.begin.elapsed();
-    run.tick(elapsed, report);
+    run.report_interval(elapsed, report);
     let readings = run.counters.read();
     let counts = run.counts(&readings);
-    run.counters.changed_cpus(notices);
+    run.counters.report_offline_cpus(notices);
     let stopped = end == End::Time && child.is_some();
     if stopped && child.as_ref().is_some_and(|child| child.send(SIGTERM).is_ok()) {
         notices(Notice::CommandTerminated);
     }
-    let command = child.map(|child| ended(child, control, end == End::Interrupted));
-    let cpu_time = matches!(command, Some(Command::Ended(_))).then(|| since(before));
+    let command = child.map(|child| wait_for_command(child, control, end == End::Interrupted));
+    let cpu_time = matches!(command, Some(Command::Ended(_))).then(|| children_cpu_time_since(before));
     Ok(Counted {
         lost_reports: run.counters.reports.as_ref().map_or(0, |reports| reports.lost),
         events: run.counters.events,
@@ -102,8 +103,8 @@ pub fn count(
     })
 }
 
-/// Waits for the command, unless a signal comes or has come.
-fn ended(child: Child, control: &Control, at_once: bool) -> Command {
+/// Waits for the end of the command, until a signal comes; with `at_once` does not wait.
+fn wait_for_command(child: Child, control: &Control, at_once: bool) -> Command {
     let process = PidFd::open(child.pid()).ok();
     let signal = if at_once { None } else { process.as_ref().and_then(|process| control.wait_for(process)) };
     let status =
@@ -114,29 +115,30 @@ fn ended(child: Child, control: &Control, at_once: bool) -> Command {
     }
 }
 
-fn since(before: CpuTime) -> CpuTime {
+fn children_cpu_time_since(before: CpuTime) -> CpuTime {
     let now = clock::cpu_time_of_children();
     CpuTime { user: now.user.saturating_sub(before.user), kernel: now.kernel.saturating_sub(before.kernel) }
 }
 
-/// Why waiting was over.
+/// Why counting has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// The time was.
+    /// The time is over.
     Time,
     /// The target has ended.
     Target,
-    /// Somebody stopped us, and there is no command, or it has been told before.
+    /// A stop was requested, or a signal came without a command to pass it on to, or after the first one.
     Interrupted,
 }
 
 struct Run {
     counters: Counters,
     plan: Plan,
-    /// What had been read at the last report,
-    last: Vec<Option<Reading>>,
-    /// … and when, since the beginning.
-    last_time: Duration,
+    /// The readings of the last report.
+    reported: Vec<Option<Reading>>,
+    /// The time of the last report, since `begin`.
+    reported_at: Duration,
+    /// When counting began.
     begin: Instant,
 }
 
@@ -147,9 +149,9 @@ impl Run {
         outside: &mut OutsidePoller,
         child: Option<&Child>,
         duration: Option<Duration>,
-        report: &mut dyn FnMut(&Sheet<'_>),
+        report: &mut dyn FnMut(&IntervalCounts<'_>),
     ) -> End {
-        let mut ticks = 1;
+        let mut intervals = 1;
         loop {
             let now = self.begin.elapsed();
             if duration.is_some_and(|duration| now >= duration) {
@@ -157,26 +159,27 @@ impl Run {
             }
             let mut next = duration;
             if let Some(interval) = self.plan.interval {
-                // By the number of the interval: what a report takes does not add up.
-                let due = interval.saturating_mul(ticks);
+                // Computed from the number of the interval, so that the time that reports take does not add up.
+                let due = interval.saturating_mul(intervals);
                 if now >= due {
-                    self.tick(now, report);
+                    self.report_interval(now, report);
                     let passed = now.as_nanos() / interval.as_nanos().max(1);
-                    ticks = u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1);
+                    intervals = u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1);
                     continue;
                 }
                 next = Some(next.map_or(due, |next| next.min(due)));
             }
             if let Some(reports) = &mut self.counters.reports {
-                reports.take();
-                next = Some(next.map_or(now + REPORTS, |next| next.min(now + REPORTS)));
+                reports.drain();
+                let drain_at = now + REPORT_DRAIN_INTERVAL;
+                next = Some(next.map_or(drain_at, |next| next.min(drain_at)));
             }
             match outside.wait(next.map(|next| next.saturating_sub(now))) {
                 Some(OutsideEvent::Ended(_)) if outside.left == 0 => return End::Target,
                 Some(OutsideEvent::Signal(signal)) => match child {
                     Some(child) if !outside.has_signal => {
                         outside.has_signal = true;
-                        // A terminal sends its signals to the command, too; others send them to us alone.
+                        // A terminal sends its signals to the command as well; a process sends them to the recorder alone.
                         if signal.sender.is_some() {
                             let _ = child.send(signal.signal);
                         }
@@ -190,34 +193,35 @@ impl Run {
     }
 
     /// Reports what was counted since the last report, where intervals are wanted.
-    fn tick(&mut self, now: Duration, report: &mut dyn FnMut(&Sheet<'_>)) {
+    fn report_interval(&mut self, now: Duration, report: &mut dyn FnMut(&IntervalCounts<'_>)) {
         if self.plan.interval.is_none() {
             return;
         }
         let readings = self.counters.read();
-        let mut news = readings.clone();
-        for ((news, before), instance) in news.iter_mut().zip(&self.last).zip(&self.counters.instances) {
+        let mut differences = readings.clone();
+        let instances = &self.counters.instances;
+        for ((difference, before), instance) in differences.iter_mut().zip(&self.reported).zip(instances) {
             let snapshot =
                 self.counters.events.get(instance.event).is_some_and(|event| event.measure.snapshot);
-            if let (Some(news), Some(before)) = (news, before) {
-                let value = news.value;
-                *news = news.since(before);
+            if let (Some(difference), Some(before)) = (difference, before) {
+                let value = difference.value;
+                *difference = difference.since(before);
                 if snapshot {
-                    news.value = value;
+                    difference.value = value;
                 }
             }
         }
-        let counts = self.counts(&news);
-        report(&Sheet { events: &self.counters.events, counts, from: self.last_time, to: now });
-        (self.last, self.last_time) = (readings, now);
+        let counts = self.counts(&differences);
+        report(&IntervalCounts { events: &self.counters.events, counts, from: self.reported_at, to: now });
+        (self.reported, self.reported_at) = (readings, now);
     }
 
     fn counts(&mut self, readings: &[Option<Reading>]) -> Vec<super::Count> {
         let counts = self.counters.counts(readings);
         match &mut self.counters.reports {
             Some(reports) => {
-                reports.take();
-                reports.apart(counts)
+                reports.drain();
+                reports.separate_tasks(counts)
             }
             None => counts,
         }

@@ -1,9 +1,8 @@
-//! Counts of single tasks: inherited counters report what they have counted when their task ends (`inherit_stat`,
-//! `PERF_RECORD_READ`).
+//! Counts of single tasks: inherited counters report their counts in READ records when their task ends (`inherit_stat`).
 //!
-//! An inherited event on any CPU cannot have a ring (checklist M18), but it can write into one of another event of the same
-//! thread. Reports are written without a lock by the CPU on which the task ends: those that are damaged by others are left out,
-//! and what they would have told is in the count of the thread that was opened.
+//! An inherited event on any CPU cannot have a ring (checklist M18), but it can write into the ring of another event of the same
+//! thread. The CPU on which a task ends writes its report without a lock: reports that others damaged are left out, and their
+//! counts stay in that of the thread that was opened.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,35 +21,35 @@ use crate::open::{Kernel, Opener, map_fitting};
 use crate::records::each;
 use crate::ring::drain_whole;
 
-/// Bytes of a thread's ring at most: three thousand reports.
-const RING: u64 = 256 << 10;
+/// Maximum size of a thread's ring: room for three thousand reports.
+const MAX_RING_BYTES: u64 = 256 << 10;
 
-/// The counts that tasks report at their ends.
+/// The counts that tasks have reported at their ends.
 #[derive(Default)]
 pub(super) struct TaskReports {
     rings: Vec<Ring>,
     layout: Option<RecordLayout>,
-    /// The event, and the thread that was opened, of each id.
+    /// Of each event id, the index of the event and the thread that was opened.
     ids: HashMap<u64, (usize, Tid), FxBuildHasher>,
     names: HashMap<Tid, Name, FxBuildHasher>,
-    /// In the order of their ends.
+    /// The counts of ended tasks, in the order of their ends.
     ended: Vec<Count>,
-    /// What tasks have reported, by the event and the thread that was opened.
-    told: HashMap<(usize, Tid), Reading, FxBuildHasher>,
+    /// The sums of these counts, by the event and the thread that was opened.
+    reported: HashMap<(usize, Tid), Reading, FxBuildHasher>,
     pub(super) lost: u64,
-    /// The first reason why a thread got no ring: what it starts is counted with it.
+    /// Why the first thread without a ring got none. The tasks that such a thread starts are counted with it.
     pub(super) refused: Option<(ReportStep, i32)>,
 }
 
 struct Ring {
     mapping: RingMapping,
-    /// Open as long as its ring.
+    /// The event of the ring, which has to stay open.
     _owner: PerfEvent,
 }
 
 impl TaskReports {
-    /// Gives the counters of a thread a ring for the reports of what it starts.
-    pub(super) fn listen(&mut self, tid: Tid, opened: &[Instance], events: &[CountedEvent]) {
+    /// Maps a ring for a thread with the counters `opened`, for the reports of the tasks that it starts.
+    pub(super) fn add_thread(&mut self, tid: Tid, opened: &[Instance], events: &[CountedEvent]) {
         let attr = events.iter().find(|event| event.absent.is_none()).map(|event| &event.attr);
         let Some(attr) = attr else { return };
         self.layout.get_or_insert_with(|| RecordLayout::new(attr, Endian::NATIVE));
@@ -66,8 +65,8 @@ impl TaskReports {
         }
     }
 
-    /// Takes what was reported since the last time.
-    pub(super) fn take(&mut self) {
+    /// Empties the rings, and adds their reports.
+    pub(super) fn drain(&mut self) {
         let mut bytes = Vec::new();
         for ring in &mut self.rings {
             self.lost = self.lost.saturating_add(drain_whole(&mut ring.mapping, &mut bytes).lost);
@@ -99,8 +98,8 @@ impl TaskReports {
                     enabled_ns: read.values.time_enabled.unwrap_or(0),
                     running_ns: read.values.time_running.unwrap_or(0),
                 };
-                let told = self.told.entry((event, opened)).or_default();
-                *told = told.plus(&reading);
+                let reported = self.reported.entry((event, opened)).or_default();
+                *reported = reported.plus(&reading);
                 let name = self.names.get(&read.tid).cloned().unwrap_or_else(|| Name::from(""));
                 let task = Some(CountedTask { pid: read.pid, tid: read.tid, name });
                 self.ended.push(Count { event, cpu: None, task, reading, unreadable: false });
@@ -109,15 +108,15 @@ impl TaskReports {
         }
     }
 
-    /// The counts of all tasks: `counts` are those of the threads that were opened, with all that they started.
-    pub(super) fn apart(&self, mut counts: Vec<Count>) -> Vec<Count> {
+    /// Separates `counts`, each of a thread that was opened with all tasks that it started, into the counts of single tasks.
+    pub(super) fn separate_tasks(&self, mut counts: Vec<Count>) -> Vec<Count> {
         for count in &mut counts {
             let Some(task) = &mut count.task else { continue };
             if let Some(name) = self.names.get(&task.tid) {
                 task.name = name.clone();
             }
-            if let Some(told) = self.told.get(&(count.event, task.tid)) {
-                count.reading = count.reading.since(told);
+            if let Some(reported) = self.reported.get(&(count.event, task.tid)) {
+                count.reading = count.reading.since(reported);
             }
         }
         counts.extend(self.ended.iter().cloned());
@@ -137,7 +136,7 @@ pub enum ReportStep {
     Redirect,
 }
 
-/// The reason why a thread has no ring for reports, with the next thing to try.
+/// Returns the reason why a thread has no ring for reports, and what to try.
 pub(crate) fn no_reports(step: ReportStep, errno: &io::Error) -> String {
     let code = errno.raw_os_error().unwrap_or(0);
     match (step, code) {
@@ -158,7 +157,7 @@ pub(crate) fn no_reports(step: ReportStep, errno: &io::Error) -> String {
     }
 }
 
-/// A ring that the counters of a thread write into, as large as the limit of locked memory allows.
+/// Maps a ring that the counters of a thread write into, as large as the limit of locked memory allows.
 fn ring<O: Opener<Event = PerfEvent>>(
     opener: &O,
     tid: Tid,
@@ -169,9 +168,10 @@ fn ring<O: Opener<Event = PerfEvent>>(
     attr.flags.remove(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::ENABLE_ON_EXEC);
     let owner =
         opener.open(&attr, Subject::Thread(tid, None), None).map_err(|errno| (ReportStep::Open, errno))?;
-    let mapping = map_fitting(RING, |size| owner.map_ring(usize::try_from(size).unwrap_or(usize::MAX)))
-        .map_err(|refused| (ReportStep::Map, refused.errno))?
-        .mapped;
+    let mapping =
+        map_fitting(MAX_RING_BYTES, |size| owner.map_ring(usize::try_from(size).unwrap_or(usize::MAX)))
+            .map_err(|refused| (ReportStep::Map, refused.errno))?
+            .mapped;
     opened
         .iter()
         .try_for_each(|instance| instance.counter.redirect_to(&owner))
@@ -179,7 +179,7 @@ fn ring<O: Opener<Event = PerfEvent>>(
     Ok(Ring { mapping, _owner: owner })
 }
 
-/// A thread that runs, with its name.
+/// Returns a running thread with its process and name.
 pub(super) fn task(tid: Tid) -> CountedTask {
     let pid = procfs::status(tid).map_or(Pid(tid.0), |status| status.process);
     let name = procfs::comm(pid, tid).unwrap_or_default();
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::error::{EBUSY, EINVAL};
 
-    /// A kernel that opens nothing, for this reason.
+    /// A kernel that refuses every event with this errno.
     struct Refusing(i32);
 
     impl Opener for Refusing {

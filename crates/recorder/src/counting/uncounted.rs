@@ -1,4 +1,4 @@
-//! Why there is no count.
+//! Why an event has no count.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Uncounted {
     NotHere,
     /// The kernel refused it: its errno in words, and what to do.
     Refused(String),
-    /// It happens in the kernel, which this user may not observe.
+    /// It occurs in the kernel only, which this user may not observe.
     Forbidden,
     /// Nothing of the target ran while it was counted.
     NeverRan,
@@ -31,9 +31,8 @@ pub enum Uncounted {
 }
 
 impl Uncounted {
-    /// Returns the reason why `reading` of `event` is no count; `None` where it is one. `unreadable`: `read(2)` gave
-    /// nothing.
-    pub fn of(event: &CountedEvent, reading: &Reading, unreadable: bool) -> Option<Self> {
+    /// Returns the reason why `event` has no count; `None` where `reading` is one. `unreadable` is true if `read(2)` gave nothing.
+    pub fn reason_for(event: &CountedEvent, reading: &Reading, unreadable: bool) -> Option<Self> {
         if let Some(absent) = &event.absent {
             return Some(absent.clone());
         }
@@ -92,11 +91,11 @@ mod tests {
     fn each_cause_is_told_apart() {
         let never = Reading { value: 0, enabled_ns: 5, running_ns: 0 };
         let plain = event(AttrFlags::empty(), None, None);
-        assert_eq!(Uncounted::of(&plain, &Reading { running_ns: 1, ..never }, false), None);
-        assert_eq!(Uncounted::of(&plain, &Reading::default(), false), Some(Uncounted::NeverRan));
-        assert_eq!(Uncounted::of(&plain, &never, true), Some(Uncounted::Pinned));
+        assert_eq!(Uncounted::reason_for(&plain, &Reading { running_ns: 1, ..never }, false), None);
+        assert_eq!(Uncounted::reason_for(&plain, &Reading::default(), false), Some(Uncounted::NeverRan));
+        assert_eq!(Uncounted::reason_for(&plain, &never, true), Some(Uncounted::Pinned));
         let absent = event(AttrFlags::empty(), None, Some(Uncounted::NotHere));
-        assert_eq!(Uncounted::of(&absent, &never, false), Some(Uncounted::NotHere));
+        assert_eq!(Uncounted::reason_for(&absent, &never, false), Some(Uncounted::NotHere));
         let why = |flags, group, watchdog| {
             Uncounted::without_counter(&event(flags, None, None).attr, group, 5, watchdog)
         };

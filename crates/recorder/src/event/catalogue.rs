@@ -1,4 +1,4 @@
-//! What the machine offers, as far as the grammar asks.
+//! The events of a machine, as the grammar needs them.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ pub struct Pmu {
     pub name: String,
     /// Its number, for `attr.type`.
     pub kind: u32,
-    /// Terms and the bits that they set (`event` → `config:0-7,32-35`).
+    /// The bits that each term sets (`event` → `config:0-7,32-35`).
     pub formats: BTreeMap<String, String>,
-    /// Aliases and what they stand for (`inst_retired.any` → `event=0xc0`).
+    /// The terms of each alias (`inst_retired.any` → `event=0xc0`).
     pub events: BTreeMap<String, String>,
-    /// The measures of aliases, where sysfs says more than a number of events.
+    /// The units and scales of aliases, where sysfs has any.
     pub measures: BTreeMap<String, Measure>,
-    /// The CPUs that it counts on, where not on all.
+    /// The CPUs on which it counts, where not on all.
     pub cpus: Option<Vec<CpuId>>,
     /// True if it is the PMU of a kind of core (`cpu_core`, `cpu_atom`).
     pub core: bool,
@@ -27,17 +27,17 @@ pub struct Pmu {
 
 /// A catalogue of the events that the machine offers.
 pub trait Catalogue {
-    /// The PMUs.
+    /// Returns the PMUs of the machine.
     fn pmus(&self) -> &[Pmu];
 
-    /// The tracepoints of the systems that match `system` and whose names match `name` (`*` and `?` stand for
-    /// others), with their numbers, in the order of their names.
+    /// Returns the tracepoints whose system matches `system` and whose name matches `name` (see [`matches`]), in the order of their
+    /// names.
     ///
     /// # Errors
     /// [`EventError::Tracepoints`] where they cannot be read.
     fn tracepoints(&self, system: &str, name: &str) -> Result<Vec<Tracepoint>, EventError>;
 
-    /// The file offset of a symbol of an object file.
+    /// Returns the file offset of a symbol of an object file.
     ///
     /// # Errors
     /// [`EventError::Probe`] where there is no such file or symbol.
@@ -75,7 +75,7 @@ impl Catalogue for Vec<Pmu> {
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // Where to go on when what follows the last `*` does not fit: one letter further.
+    // Where to go on if the text behind the last `*` does not match: one letter further.
     let mut retry = None;
     while n < name.len() {
         match pattern.get(p) {

@@ -1,11 +1,11 @@
-//! What can be wrong with the text of an event.
+//! Errors in the text of an event.
 
 use thiserror::Error;
 
-/// The reason why a list of events was not understood. Each message names the event as it was typed.
+/// Why a list of events is refused. Each message names the event as it was typed.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum EventError {
-    /// Neither a name nor a form that we know.
+    /// The text is neither the name of an event nor one of the forms.
     #[error("there is no event {name:?}{}", suggestion(nearest.as_deref()).unwrap_or("; prof list shows those of this machine".to_owned()))]
     Unknown {
         /// As typed.
@@ -13,7 +13,7 @@ pub enum EventError {
         /// A name that exists and looks like it.
         nearest: Option<String>,
     },
-    /// The text breaks off, or something is too much.
+    /// The text is incomplete, or has a part too many.
     #[error("the event {text:?} is not well-formed: {problem}")]
     Malformed {
         /// As typed.
@@ -21,7 +21,7 @@ pub enum EventError {
         /// The fault of the text.
         problem: &'static str,
     },
-    /// A term between the slashes that its PMU does not have, or whose value does not fit.
+    /// The PMU does not have a term between the slashes, or its value does not fit.
     #[error(
         "the event {text:?}: {pmu} does not take {term:?}{}; there are {known}",
         suggestion(nearest.as_deref()).unwrap_or_default()
@@ -35,7 +35,7 @@ pub enum EventError {
         pmu: String,
         /// The terms that it knows.
         known: String,
-        /// Of that, what looks like it.
+        /// The closest of them, if it differs little.
         nearest: Option<String>,
     },
     /// Tracepoints cannot be read.
@@ -46,10 +46,10 @@ pub enum EventError {
     Tracepoints {
         /// The error of the operating system.
         cause: String,
-        /// The options of `mount(8)` that would help.
+        /// The options of `mount(8)` that make them readable.
         remedy: &'static str,
     },
-    /// There is nothing to probe.
+    /// The object file has no such symbol, or the kernel no such probes.
     #[error("cannot probe {path}: {problem}{}", suggestion(nearest.as_deref()).unwrap_or_default())]
     Probe {
         /// The object file.
@@ -59,7 +59,7 @@ pub enum EventError {
         /// A symbol that looks like the one asked for.
         nearest: Option<String>,
     },
-    /// A letter behind the colon that is no modifier.
+    /// A letter behind the colon is no modifier.
     #[error("the event {text:?} has a modifier {letter:?}; there are u k h G H I p P D e S")]
     Modifier {
         /// As typed.

@@ -1,4 +1,4 @@
-//! What can be typed behind `-e`, by kind: what `prof list` shows.
+//! Lists the events that can be selected on this machine, by kind, for `prof list`.
 
 use super::catalogue::{Catalogue, Pmu};
 use super::names;
@@ -6,35 +6,34 @@ use super::{EventError, matches};
 
 /// Kinds of events, in the order in which they are shown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
+pub enum EventKind {
     /// `enum perf_hw_id`.
     Hardware,
     /// The cache events.
     Cache,
     /// `enum perf_sw_ids`.
     Software,
-    /// Aliases of a PMU, and its terms.
+    /// Aliases and terms of the PMU of this name.
     Pmu(String),
-    /// The forms that hold an address or a number.
+    /// Forms with an address or a number: raw events, breakpoints, probes.
     Form,
     /// Tracepoints.
     Tracepoint,
 }
 
-/// Something that can be typed.
+/// An event that can be selected, or the form of some.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
+pub struct ListedEvent {
     /// The kind of event.
-    pub kind: Kind,
-    /// Names to type for one event, the usual one first, or a form with its parts in capitals.
+    pub kind: EventKind,
+    /// The names of one event, the usual one first, or a form with its variable parts in capitals.
     pub names: Vec<String>,
-    /// An event of this kind that [`super::select`] takes; `None` where only who types it knows one.
+    /// An event of this form that [`super::select`] accepts; `None` for a form whose numbers only the user knows.
     pub example: Option<String>,
 }
 
-/// Kinds by the words that perf's users type to list one of them.
-impl Kind {
-    /// The words that mean this kind as a whole.
+impl EventKind {
+    /// Returns the words that stand for all events of this kind, as in `perf list`.
     pub fn words(&self) -> &'static [&'static str] {
         match self {
             Self::Hardware => &["hw", "hardware"],
@@ -47,18 +46,18 @@ impl Kind {
     }
 }
 
-impl Listed {
-    fn named(kind: Kind, names: &[&str]) -> Self {
+impl ListedEvent {
+    fn named(kind: EventKind, names: &[&str]) -> Self {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         Self { kind, example: names.first().cloned(), names }
     }
 
-    fn form(kind: Kind, form: &str, example: Option<&str>) -> Self {
+    fn form(kind: EventKind, form: &str, example: Option<&str>) -> Self {
         Self { kind, names: vec![form.to_owned()], example: example.map(str::to_owned) }
     }
 
-    /// Returns true if `pattern` means it: by its kind; by a name, with `*` and `?`; or, without those, by a part of a name.
-    /// Case does not matter.
+    /// Returns true if `pattern` is a word for the event's kind, a pattern with `*` or `?` that one of its names matches, or a part
+    /// of one of its names. Case does not matter.
     pub fn is_meant_by(&self, pattern: &str) -> bool {
         let pattern = pattern.to_ascii_lowercase();
         let by_name = |name: &String| {
@@ -69,49 +68,53 @@ impl Listed {
     }
 }
 
-/// All that can be typed on the machine of `catalogue`, by kind. Tracepoints come with it as far as they can be read:
-/// the second value says why not.
-pub fn listing(catalogue: &dyn Catalogue) -> (Vec<Listed>, Option<EventError>) {
-    let hardware = names::hardware_names().map(|names| Listed::named(Kind::Hardware, names));
-    let cache = names::cache_names().map(|name| Listed::named(Kind::Cache, &[name.as_str()]));
-    let software = names::software_names().map(|names| Listed::named(Kind::Software, names));
-    let mut listed: Vec<Listed> = hardware.chain(cache).chain(software).collect();
+/// Returns all events and forms of the machine of `catalogue`, by kind. Where tracepoints cannot be read, they are missing, and the
+/// second value is the reason.
+pub fn listing(catalogue: &dyn Catalogue) -> (Vec<ListedEvent>, Option<EventError>) {
+    let hardware = names::hardware_names().map(|names| ListedEvent::named(EventKind::Hardware, names));
+    let cache = names::cache_names().map(|name| ListedEvent::named(EventKind::Cache, &[name.as_str()]));
+    let software = names::software_names().map(|names| ListedEvent::named(EventKind::Software, names));
+    let mut listed: Vec<ListedEvent> = hardware.chain(cache).chain(software).collect();
     listed.extend(catalogue.pmus().iter().flat_map(of_pmu));
-    listed.push(Listed::form(Kind::Form, "rHEX", Some("r0")));
-    listed.push(Listed::form(Kind::Form, "mem:ADDR[/LEN][:rwx]", Some("mem:0x1000")));
+    listed.push(ListedEvent::form(EventKind::Form, "rHEX", Some("r0")));
+    listed.push(ListedEvent::form(EventKind::Form, "mem:ADDR[/LEN][:rwx]", Some("mem:0x1000")));
     let own = catalogue.pmus().iter().any(|pmu| pmu.name == "uprobe");
     let own = own.then_some("uprobe:/proc/self/exe:0");
-    listed.push(Listed::form(Kind::Form, "uprobe:PATH:SYMBOL[+OFFSET][%return]", own));
-    listed.push(Listed::form(Kind::Form, "uprobe:PATH:OFFSET[%return]", own));
+    listed.push(ListedEvent::form(EventKind::Form, "uprobe:PATH:SYMBOL[+OFFSET][%return]", own));
+    listed.push(ListedEvent::form(EventKind::Form, "uprobe:PATH:OFFSET[%return]", own));
     if catalogue.pmus().iter().any(|pmu| pmu.name == "kprobe") {
-        listed.push(Listed::form(Kind::Form, "kprobe:FUNCTION[+OFFSET][%return]", Some("kprobe:vfs_read")));
+        listed.push(ListedEvent::form(
+            EventKind::Form,
+            "kprobe:FUNCTION[+OFFSET][%return]",
+            Some("kprobe:vfs_read"),
+        ));
     }
     let (points, problem) = match catalogue.tracepoints("*", "*") {
         Ok(points) => (points, None),
         Err(error) => (Vec::new(), Some(error)),
     };
     let points = points.iter().map(|point| format!("{}:{}", point.system, point.name));
-    listed.extend(points.map(|name| Listed::named(Kind::Tracepoint, &[&name])));
+    listed.extend(points.map(|name| ListedEvent::named(EventKind::Tracepoint, &[&name])));
     (listed, problem)
 }
 
-/// A PMU's aliases, and the form in which its terms are typed. Those with forms of their own have none.
-fn of_pmu(pmu: &Pmu) -> Vec<Listed> {
+/// Returns a PMU's aliases, and the form of its terms; nothing for PMUs whose events have forms of their own.
+fn of_pmu(pmu: &Pmu) -> Vec<ListedEvent> {
     if matches!(pmu.name.as_str(), "software" | "tracepoint" | "breakpoint" | "uprobe" | "kprobe") {
         return Vec::new();
     }
     let name = &pmu.name;
-    let kind = || Kind::Pmu(name.clone());
-    let aliases = pmu.events.keys().map(|alias| Listed::named(kind(), &[&format!("{name}/{alias}/")]));
-    let mut listed: Vec<Listed> = aliases.collect();
+    let kind = || EventKind::Pmu(name.clone());
+    let aliases = pmu.events.keys().map(|alias| ListedEvent::named(kind(), &[&format!("{name}/{alias}/")]));
+    let mut listed: Vec<ListedEvent> = aliases.collect();
     if !pmu.formats.is_empty() {
         let terms: Vec<String> = pmu.formats.iter().map(|(term, format)| term_form(term, format)).collect();
-        listed.push(Listed::form(kind(), &format!("{name}/{}/", terms.join(",")), None));
+        listed.push(ListedEvent::form(kind(), &format!("{name}/{}/", terms.join(",")), None));
     }
     listed
 }
 
-/// `umask=0..0xff`, or the term alone where it is one bit.
+/// Returns a term with its range, as `[umask=0..0xff]`, or alone where it is one bit.
 fn term_form(term: &str, format: &str) -> String {
     match super::terms::width(format) {
         Some(1) | None => format!("[{term}]"),
@@ -159,7 +162,8 @@ mod tests {
                 assert!(select(example, &machine).is_ok(), "{example}");
             }
         }
-        let kinds: std::collections::BTreeSet<Kind> = listed.iter().map(|one| one.kind.clone()).collect();
+        let kinds: std::collections::BTreeSet<EventKind> =
+            listed.iter().map(|one| one.kind.clone()).collect();
         assert_eq!(kinds.len(), 5, "{kinds:?}");
     }
 
@@ -169,7 +173,7 @@ mod tests {
         let (listed, _) = listing(&machine);
         let names: Vec<&str> = listed
             .iter()
-            .filter(|one| matches!(one.kind, Kind::Pmu(_)))
+            .filter(|one| matches!(one.kind, EventKind::Pmu(_)))
             .flat_map(|one| &one.names)
             .map(|s| s.as_str())
             .collect();

@@ -1,13 +1,15 @@
-//! Functions by the names that people read (`ns::A::work`): in each mangling, Itanium C++'s, Rust's legacy and v0, each
-//! identifier of a path stands in its order, behind its length.
+//! Finds functions among mangled symbols by their readable names (`ns::A::work`): in all manglings (Itanium C++, Rust's legacy and
+//! v0) the identifiers of a path stand in their order, each behind its length.
 
-/// Those of `symbols`, with their addresses, that are the likeliest to be the function `readable`, one for each address.
+/// Returns those of `symbols`, with their addresses, that are the likeliest to be the function `readable`; one per address.
 pub(crate) fn likeliest<A: Ord + Copy>(
     symbols: impl Iterator<Item = (String, A)>,
     readable: &str,
 ) -> Vec<(String, A)> {
     let mut found: Vec<(usize, A, String)> = symbols
-        .filter_map(|(mangled, address)| Some((says(&mangled, readable)?, address, mangled)))
+        .filter_map(|(mangled, address)| {
+            Some((identifiers_behind_path(&mangled, readable)?, address, mangled))
+        })
         .collect();
     found.sort();
     let least = found.first().map(|(further, ..)| *further);
@@ -16,11 +18,11 @@ pub(crate) fn likeliest<A: Ord + Copy>(
     found.into_iter().map(|(_, address, mangled)| (mangled, address)).collect()
 }
 
-/// Returns true if `mangled` may be the function `readable`: how many identifiers follow the last one of the path (types of
-/// parameters, closures), so that the least is the likeliest.
-fn says(mangled: &str, readable: &str) -> Option<usize> {
+/// Returns the number of identifiers behind those of the path `readable` in `mangled` (types of parameters, closures): the function with
+/// the fewest is the likeliest. `None` where `mangled` does not have the path.
+fn identifiers_behind_path(mangled: &str, readable: &str) -> Option<usize> {
     let mut rest = mangled.strip_prefix("_Z").or_else(|| mangled.strip_prefix("_R"))?;
-    // Without parameters, and what a function returns: `int ns::A::twice<int>(int)`.
+    // Without parameters and the type of the result: `int ns::A::twice<int>(int)`.
     let path = readable.split('(').next().unwrap_or(readable);
     let path = path.rsplit(' ').next().unwrap_or(path);
     for part in path.split("::") {
@@ -28,13 +30,13 @@ fn says(mangled: &str, readable: &str) -> Option<usize> {
         if identifier.is_empty() || identifier.starts_with(|first: char| first.is_ascii_digit()) {
             return None;
         }
-        rest = behind(rest, &format!("{}{identifier}", identifier.len()))?;
+        rest = text_behind(rest, &format!("{}{identifier}", identifier.len()))?;
     }
     Some(identifiers(rest))
 }
 
-/// The text behind `token` in `text`, where it stands by itself: `4work` is not in `14workmanlike_it`.
-fn behind<'a>(text: &'a str, token: &str) -> Option<&'a str> {
+/// Returns the text behind `token`, where no digit stands before it: `4work` is not in `14workmanlike_it`.
+fn text_behind<'a>(text: &'a str, token: &str) -> Option<&'a str> {
     text.match_indices(token)
         .find(|(at, _)| {
             !text.get(..*at).is_some_and(|before| before.ends_with(|last: char| last.is_ascii_digit()))
@@ -42,7 +44,7 @@ fn behind<'a>(text: &'a str, token: &str) -> Option<&'a str> {
         .and_then(|(at, _)| text.get(at + token.len()..))
 }
 
-/// The number of identifiers, but for the hash of Rust's legacy mangling.
+/// Returns the number of identifiers in `text`, without the hash of Rust's legacy mangling.
 fn identifiers(mut text: &str) -> usize {
     let mut count = 0;
     while let Some(at) = text.find(|first: char| first.is_ascii_digit()) {
@@ -58,7 +60,7 @@ fn identifiers(mut text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::says;
+    use super::identifiers_behind_path;
 
     #[test]
     fn paths_are_found_in_each_mangling() {
@@ -81,7 +83,7 @@ mod tests {
             ("_ZN99999999999999999999999aE", "a::", None),
             ("_ZN1a99999999999999999999999bE", "a", Some(0)),
         ] {
-            assert_eq!(says(mangled, readable), further, "{mangled} {readable}");
+            assert_eq!(identifiers_behind_path(mangled, readable), further, "{mangled} {readable}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Which events: perf's grammar, as a pure function of text and a [`Catalogue`] of what the machine offers.
+//! Selects events by perf's grammar: a pure function of text and a [`Catalogue`] of the machine's events.
 //!
-//! `parse` cuts the text into terms without knowing the machine; [`select`] looks each up in the catalogue and
-//! gives [`Event`]s, from which the module `attr` makes what the kernel takes.
+//! `parse` cuts the text into terms without knowing the machine. [`select`] looks each term up in the catalogue and returns
+//! [`Event`]s, from which the module `attr` makes attrs for the kernel.
 
 mod call_chain;
 mod catalogue;
@@ -25,11 +25,11 @@ use model::CpuId;
 pub use call_chain::{CallChain, DEFAULT_STACK_COPY};
 pub use catalogue::{Catalogue, Pmu, Tracepoint, matches};
 pub use error::EventError;
-pub use listing::{Kind, Listed, listing};
+pub use listing::{EventKind, ListedEvent, listing};
 pub use measure::Measure;
 pub use modifiers::{Modifiers, Precision};
+pub(crate) use nearest::closest as closest_name;
 pub use nearest::nearest;
-pub(crate) use nearest::of as nearest_of;
 pub use probes::Probe;
 pub use select::select;
 pub(crate) use select::{clock_event, default_events};
@@ -50,43 +50,43 @@ pub enum Rate {
 /// An event to be sampled, as the user selected it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
-    /// As typed, or as `name=` says; what the recording calls it.
+    /// The name in the recording: as typed, or of the parameter `name=`.
     pub name: String,
     /// The counted event: `type`, `config…` and the breakpoint fields are set, nothing else.
     pub attr: Attr,
     /// Privilege levels, precision and the like.
     pub modifiers: Modifiers,
-    /// `freq=` or `period=` of this event.
+    /// The rate of the parameter `freq=` or `period=`.
     pub rate: Option<Rate>,
-    /// Without one, sample each occurrence rather than by frequency (tracepoints, breakpoints).
+    /// True if each occurrence is sampled where no rate is given (tracepoints, breakpoints, probes).
     pub every_occurrence: bool,
-    /// The CPUs that its PMU counts on, where not on all.
+    /// The CPUs on which its PMU counts, where not on all.
     pub cpus: Option<Vec<CpuId>>,
-    /// True if these are the CPUs of a kind of core; else the PMU belongs to no core, and to no thread.
+    /// True if these are the CPUs of a kind of core. Else the PMU is outside of the cores, and counts for no thread.
     pub core: bool,
-    /// The place in the list of the group's leader, for members of a group.
+    /// The index of the group's leader in the list of events, for members of a group.
     pub leader: Option<usize>,
-    /// Nobody asked for it by name: where the machine does not have it, another will do.
+    /// True if the user did not name it: where the machine does not have it, another event replaces it.
     pub is_default: bool,
     /// System and name of a tracepoint.
     pub tracepoint: Option<(String, String)>,
-    /// The place of a user-space probe.
+    /// The probed function, for probes in programs and in the kernel.
     pub probe: Option<Probe>,
-    /// An ftrace filter, for tracepoints.
+    /// The ftrace filter, for tracepoints.
     pub filter: Option<String>,
-    /// Sampled on whole CPUs whatever the target is, from its opening to its end: what happens to the target's threads happens
-    /// in others.
+    /// True if it is sampled on whole CPUs, whatever the target is, from its opening to its end: what wakes the target's threads
+    /// happens in other threads.
     pub everywhere: bool,
-    /// Tells where threads wait: held back while there are too many switches, and, where it is the target's own, with a record
-    /// of each switch.
+    /// True if it samples where threads wait. Such events are paused while there are too many switches, and record each switch where
+    /// they are open on the target itself.
     pub watches: bool,
-    /// Its samples are made from what is read of blocked threads from outside; it takes none itself.
+    /// True if the recorder makes its samples by reading blocked threads in `/proc`; the kernel takes none.
     pub read_outside: bool,
-    /// `call-graph=` of this event.
+    /// The call chain of the parameter `call-graph=`.
     pub call_chain: Option<CallChain>,
-    /// `max-stack=` of this event.
+    /// The limit of the parameter `max-stack=`.
     pub max_stack: Option<u16>,
-    /// The measure in which its count is read.
+    /// The unit and scale of its count.
     pub measure: Measure,
 }
 

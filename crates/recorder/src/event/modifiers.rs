@@ -9,9 +9,9 @@ use super::EventError;
 pub enum Precision {
     /// `precise_ip` of this value (`p`, `pp`, `ppp`).
     Level(u8),
-    /// The best that opens (`P`).
+    /// The highest that the kernel accepts (`P`).
     Highest,
-    /// Nothing asked.
+    /// No precision was asked for.
     #[default]
     Any,
 }
@@ -19,17 +19,17 @@ pub enum Precision {
 /// The modifiers that the letters behind an event's name state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Modifiers {
-    /// User, kernel and hypervisor: all where none is named.
+    /// `u`: in user space. Where no level is named, all are counted.
     pub user: bool,
-    /// See `user`.
+    /// `k`: in the kernel.
     pub kernel: bool,
-    /// See `user`.
+    /// `h`: in the hypervisor.
     pub hypervisor: bool,
     /// `G`: in guests.
     pub guest: bool,
-    /// `H`: in the host.
+    /// `H`: on the host.
     pub host: bool,
-    /// `I`: not while idle.
+    /// `I`: not while the CPU is idle.
     pub exclude_idle: bool,
     /// `p`, `P`.
     pub precision: Precision,
@@ -45,10 +45,10 @@ impl Modifiers {
     /// The letters that [`Modifiers::parse`] knows.
     pub(super) const LETTERS: &str = "ukhGHIpPDeS";
 
-    /// Reads letters; `text` is the whole event, for messages.
+    /// Parses the letters; `text` is the whole event, for messages.
     ///
     /// # Errors
-    /// [`EventError::Modifier`] for a letter that is none.
+    /// [`EventError::Modifier`] for an unknown letter; [`EventError::Malformed`] for precisions that exclude each other.
     pub fn parse(letters: &str, text: &str) -> Result<Self, EventError> {
         let malformed = |problem| Err(EventError::Malformed { text: text.to_owned(), problem });
         let mut modifiers = Self::default();
@@ -76,7 +76,7 @@ impl Modifiers {
         Ok(modifiers)
     }
 
-    /// Both: what a group's letters say holds for each member.
+    /// Returns these modifiers of a member combined with those of its group.
     #[must_use]
     pub fn with(self, group: Self) -> Self {
         Self {
@@ -93,12 +93,12 @@ impl Modifiers {
         }
     }
 
-    /// Returns true if some privilege level was named, so that the others are left out.
+    /// Returns true if a privilege level was named, so that the others are excluded.
     pub fn names_levels(&self) -> bool {
         self.user | self.kernel | self.hypervisor
     }
 
-    /// The attr's flags.
+    /// Returns the flags of the attr.
     pub fn flags(&self) -> AttrFlags {
         let mut flags = AttrFlags::empty();
         if self.names_levels() {
@@ -106,7 +106,7 @@ impl Modifiers {
             flags.set(AttrFlags::EXCLUDE_KERNEL, !self.kernel);
             flags.set(AttrFlags::EXCLUDE_HV, !self.hypervisor);
         }
-        // Guests are somebody else's business unless asked for.
+        // Guests are excluded unless asked for, as in perf.
         flags.set(AttrFlags::EXCLUDE_GUEST, !self.guest);
         flags.set(AttrFlags::EXCLUDE_HOST, self.guest && !self.host);
         flags.set(AttrFlags::EXCLUDE_IDLE, self.exclude_idle);

@@ -1,4 +1,4 @@
-//! Events with names of their own: `enum perf_hw_id`, `enum perf_sw_ids` and the cache events.
+//! The names of hardware events (`enum perf_hw_id`), software events (`enum perf_sw_ids`) and cache events.
 
 use decoder::Attr;
 use decoder::attr::{TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_SOFTWARE};
@@ -54,17 +54,17 @@ const OPERATIONS: [&[&str]; 3] = [
 /// `enum perf_hw_cache_op_result_id`.
 const RESULTS: [&[&str]; 2] = [&["refs", "Reference", "ops", "access"], &["misses", "miss"]];
 
-/// The hardware events: the names of each, the usual one first.
+/// Returns the names of each hardware event, the usual one first.
 pub(super) fn hardware_names() -> impl Iterator<Item = &'static [&'static str]> {
     HARDWARE.iter().copied()
 }
 
-/// The software events: the names of each, the usual one first.
+/// Returns the names of each software event, the usual one first.
 pub(super) fn software_names() -> impl Iterator<Item = &'static [&'static str]> {
     SOFTWARE.iter().copied()
 }
 
-/// The cache events' names in their usual form (`L1-dcache-load-misses`).
+/// Returns the usual names of the cache events (`L1-dcache-load-misses`).
 pub(super) fn cache_names() -> impl Iterator<Item = String> {
     CACHES.iter().flat_map(|cache| {
         OPERATIONS.iter().flat_map(|operation| {
@@ -88,7 +88,7 @@ pub(super) fn generic(name: &str) -> Option<Attr> {
     cache(name).map(|config| Attr { kind: TYPE_HW_CACHE, config, ..Attr::default() })
 }
 
-/// `CACHE[-OPERATION][-RESULT]`, in any order of the last two, as perf reads it.
+/// Returns the config of `CACHE[-OPERATION][-RESULT]`, with the last two in any order, as perf parses it.
 fn cache(name: &str) -> Option<u64> {
     let (mut rest, cache) = prefix_of(name, &CACHES)?;
     let (mut operation, mut result) = (None, None);
@@ -101,11 +101,11 @@ fn cache(name: &str) -> Option<u64> {
             return None;
         }
     }
-    // A cache alone means its loads.
+    // A cache without operation means its loads.
     rest.is_empty().then_some(cache | operation.unwrap_or(0) << 8 | result.unwrap_or(0) << 16)
 }
 
-/// The row with the longest name that `text` begins with, up to its end or a dash.
+/// Returns the index of the row with the longest name that is a prefix of `text` up to its end or a dash, and the rest of `text`.
 fn prefix_of<'a>(text: &'a str, table: &[&[&str]]) -> Option<(&'a str, u64)> {
     let mut best: Option<(&'a str, u64)> = None;
     for (index, names) in table.iter().enumerate() {

@@ -1,46 +1,46 @@
-//! What somebody may have meant.
+//! Finds the existing name that is closest to a mistyped one.
 
 use super::{Catalogue, names};
 
-/// The name of an event that differs least from `body`, if that is little.
+/// Returns the name of the event that is closest to `body`, if the two differ in at most a quarter of their letters.
 pub fn nearest(body: &str, catalogue: &dyn Catalogue) -> Option<String> {
     if let Some((system, name)) = body.split_once(':') {
         return probe(system).or_else(|| tracepoint(system, name, catalogue));
     }
     let fixed = names::hardware_names().chain(names::software_names()).flatten().map(|&name| name.to_owned());
     let aliases = catalogue.pmus().iter().flat_map(|pmu| pmu.events.keys().cloned());
-    of(body, fixed.chain(names::cache_names()).chain(aliases)).or_else(|| {
-        // `sched_switch`, without its system.
+    closest(body, fixed.chain(names::cache_names()).chain(aliases)).or_else(|| {
+        // The name of a tracepoint without its system: `sched_switch`.
         let points = catalogue.tracepoints("*", body).ok()?;
         points.first().map(|point| format!("{}:{}", point.system, point.name))
     })
 }
 
-/// The PMU whose name differs least.
+/// Returns the closest name of a PMU, if it differs little.
 pub(super) fn pmu(name: &str, catalogue: &dyn Catalogue) -> Option<String> {
-    of(name, catalogue.pmus().iter().map(|pmu| pmu.name.clone()))
+    closest(name, catalogue.pmus().iter().map(|pmu| pmu.name.clone()))
 }
 
-/// Probes and breakpoints have forms, not names.
+/// Returns the form of the closest kind of probe or breakpoint: these have forms, and no names.
 fn probe(kind: &str) -> Option<String> {
-    match of(kind, ["uprobe", "uretprobe", "mem"].map(str::to_owned).into_iter())?.as_str() {
+    match closest(kind, ["uprobe", "uretprobe", "mem"].map(str::to_owned).into_iter())?.as_str() {
         "mem" => Some("mem:ADDR[/LEN][:rwx]".to_owned()),
         "uprobe" => Some("uprobe:PATH:SYMBOL".to_owned()),
         _ => Some("uprobe:PATH:SYMBOL%return".to_owned()),
     }
 }
 
-/// The tracepoint that differs least: one of this system, or of this name, else any.
+/// Returns the closest tracepoint: of this system, else of this name, else of all.
 fn tracepoint(system: &str, name: &str, catalogue: &dyn Catalogue) -> Option<String> {
     [(system, "*"), ("*", name), ("*", "*")].into_iter().find_map(|(system_pattern, name_pattern)| {
         let points = catalogue.tracepoints(system_pattern, name_pattern).ok()?;
         let names = points.into_iter().map(|point| format!("{}:{}", point.system, point.name));
-        of(&format!("{system}:{name}"), names)
+        closest(&format!("{system}:{name}"), names)
     })
 }
 
-/// The one of `names` that differs least from `body`, if that is little.
-pub(crate) fn of(body: &str, names: impl Iterator<Item = String>) -> Option<String> {
+/// Returns the one of `names` that is closest to `body`, if the two differ in at most a quarter of their letters.
+pub(crate) fn closest(body: &str, names: impl Iterator<Item = String>) -> Option<String> {
     names
         .map(|name| (distance(body, &name), name))
         .min()
@@ -48,7 +48,8 @@ pub(crate) fn of(body: &str, names: impl Iterator<Item = String>) -> Option<Stri
         .map(|(_, name)| name)
 }
 
-/// The number of letters that have to be changed, added, taken away or swapped with their neighbour (optimal string alignment).
+/// Returns the number of letters to change, add, remove or swap with their neighbour to get from `a` to `b` (optimal string
+/// alignment), by their first 64 letters.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let (mut before, mut row): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());

@@ -7,14 +7,14 @@ use super::terms::GENERAL;
 /// One event as typed, cut into its parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Term<'a> {
-    /// All of it.
+    /// The whole event.
     pub(super) text: &'a str,
-    /// The event's name: `cycles`, `sched:sched_switch`, `mem:0x1000/4:rw`. Behind its only colon may be
-    /// modifiers (`cycles:u`).
+    /// The event's name: `cycles`, `sched:sched_switch`, `mem:0x1000/4:rw`. The text behind its only colon may be modifiers
+    /// (`cycles:u`).
     pub(super) body: &'a str,
-    /// Between slashes: `event=0xc0,umask=1`. `None` without slashes.
+    /// The text between slashes: `event=0xc0,umask=1`. `None` without slashes.
     pub(super) config: Option<&'a str>,
-    /// Behind the last colon or slash.
+    /// The letters behind the last colon or slash.
     pub(super) modifiers: &'a str,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Term<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Group<'a> {
     pub(super) terms: Vec<Term<'a>>,
-    /// Behind the closing brace.
+    /// The letters behind the closing brace.
     pub(super) modifiers: &'a str,
     /// True if there were braces.
     pub(super) braces: bool,
@@ -119,7 +119,7 @@ fn term(text: &str) -> Result<Term<'_>, EventError> {
         return malformed("a name is missing");
     }
     if has_path(text) {
-        // Their own forms hold colons and slashes.
+        // The forms of probes and breakpoints have colons and slashes of their own.
         let (body, config, modifiers) = match parameters(text) {
             Some((body, config, modifiers)) => (body, Some(config), modifiers.trim_start_matches(':')),
             None => (text, None, ""),
@@ -135,7 +135,7 @@ fn term(text: &str) -> Result<Term<'_>, EventError> {
         let modifiers = modifiers.strip_prefix(':').unwrap_or(modifiers);
         return Ok(Term { text, body: pmu, config: Some(config), modifiers });
     }
-    // `a:b` is a tracepoint, or an event with its modifiers: that takes a look at what the machine has.
+    // Whether `a:b` is a tracepoint or an event with modifiers depends on the machine: `select` decides.
     match text.rsplit_once(':') {
         Some((body, modifiers)) if body.contains(':') => Ok(Term { text, body, config: None, modifiers }),
         _ => whole(text),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_is_said() {
+    fn incomplete_lists_are_refused() {
         for text in ["", "cycles,", ",cs", "{cycles", "{a,b}x", "cpu/event=1", "{}"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Events with forms of their own: hardware breakpoints and user-space probes.
+//! Events with forms of their own: hardware breakpoints, and probes in programs and in the kernel.
 
 use std::ffi::CString;
 
@@ -11,7 +11,7 @@ use super::{Catalogue, EventError};
 /// Bytes of an instruction breakpoint: `sizeof(long)`.
 const EXECUTE_LENGTH_BYTES: u64 = size_of::<usize>() as u64;
 
-/// `mem:ADDR[/LEN][:rwx]`
+/// Parses `mem:ADDR[/LEN][:rwx]`, a hardware breakpoint.
 pub(super) fn breakpoint(text: &str) -> Result<Attr, EventError> {
     let malformed = |problem| EventError::Malformed { text: text.to_owned(), problem };
     let rest = text.strip_prefix("mem:").unwrap_or(text);
@@ -63,7 +63,7 @@ impl Probe {
     }
 }
 
-/// `uprobe:PATH:SYMBOL[+OFFSET][%return]`, or a file offset in place of the symbol.
+/// Parses `uprobe:PATH:SYMBOL[+OFFSET][%return]`, or a file offset in place of the symbol.
 pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Probe), EventError> {
     let malformed = |problem| EventError::Malformed { text: text.to_owned(), problem };
     let rest = text.strip_prefix("uprobe:").unwrap_or(text);
@@ -87,15 +87,14 @@ pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     Ok((attr, Probe { path: Some(path), in_kernel: false }))
 }
 
-/// Cuts `PATH:SYMBOL` in two. The path may have colons (`/opt/a:b/program`), and the symbol too (`a::b`), but no slash except
-/// that of `operator/`.
+/// Splits `PATH:SYMBOL`. Both may have colons (`/opt/a:b/program`, `a::b`); a symbol has no slash but that of `operator/`.
 fn path_and_place(text: &str) -> Option<(&str, &str)> {
     let cuts = text.match_indices(':').map(|(at, _)| text.split_at(at));
     let mut cuts = cuts.map(|(path, place)| (path, place.get(1..).unwrap_or("")));
     cuts.find(|(_, place)| !place.replace("operator/", "").contains('/'))
 }
 
-/// `kprobe:FUNCTION[+OFFSET][%return]`, or an address in place of the function.
+/// Parses `kprobe:FUNCTION[+OFFSET][%return]`, or an address in place of the function.
 pub(super) fn kprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Probe), EventError> {
     let malformed = |problem| EventError::Malformed { text: text.to_owned(), problem };
     let rest = text.strip_prefix("kprobe:").unwrap_or(text);

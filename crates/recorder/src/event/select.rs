@@ -1,4 +1,4 @@
-//! Event terms to events, with the catalogue.
+//! Looks up the terms of a list in the catalogue, and makes events of them.
 
 use decoder::Attr;
 use decoder::attr::{TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_RAW, TYPE_SOFTWARE, TYPE_TRACEPOINT};
@@ -9,7 +9,7 @@ use super::nearest::nearest;
 use super::parse::{Term, parse};
 use super::{Catalogue, Event, EventError, Measure, Pmu, matches, probes, terms};
 
-/// The events of a list such as `cycles:u,page-faults`.
+/// Returns the events of a list (`cycles:u,page-faults`): several for a term that means several PMUs or tracepoints.
 ///
 /// # Errors
 /// [`EventError`], naming the event as typed.
@@ -20,7 +20,7 @@ pub fn select(list: &str, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Event
         let mut members = Vec::new();
         for (position, term) in group.terms.iter().enumerate() {
             let term = &without_modifiers(term, catalogue);
-            // First what is there: in `uprobes:/bin/x:main` the letters are the least of what is wrong.
+            // The name first: in `uprobes:/bin/x:main` that is wrong, and not the letters behind the last colon.
             let found = look_up(term, catalogue)?;
             let modifiers = Modifiers::parse(term.modifiers, term.text)?;
             if group.braces && position > 0 && (modifiers.pinned || modifiers.exclusive) {
@@ -47,8 +47,8 @@ pub fn select(list: &str, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Event
     Ok(events)
 }
 
-/// The term with its modifiers cut off, where what is behind its only colon are modifiers: `cycles:u`. A tracepoint has a
-/// colon of its own (`iommu:map`), and its name can consist of nothing but their letters (`probe:D`).
+/// Returns the term with its modifiers split off, if the text behind its only colon are modifiers (`cycles:u`), and not the name of a
+/// tracepoint (`iommu:map`), which may consist of the letters of modifiers (`probe:D`).
 fn without_modifiers<'a>(term: &Term<'a>, catalogue: &dyn Catalogue) -> Term<'a> {
     let has_form = ["mem:", "uprobe:", "kprobe:"].iter().any(|form| term.body.starts_with(form));
     let Some((name, letters)) = term.body.split_once(':').filter(|_| !has_form && term.modifiers.is_empty())
@@ -67,8 +67,7 @@ fn without_modifiers<'a>(term: &Term<'a>, catalogue: &dyn Catalogue) -> Term<'a>
     term.clone()
 }
 
-/// The groups that a group becomes whose members are events of several PMUs: one for each, as the kernel schedules them.
-/// What belongs to no PMU of its own goes with the first.
+/// Splits a group by PMU, since the kernel schedules groups on one PMU each. Events without a PMU of their own go with the first.
 fn by_pmu(members: Vec<Vec<Event>>) -> Vec<Vec<Event>> {
     let pmu = |event: &Event| event.attr.pmu();
     let is_bound = |event: &Event| event.cpus.is_some();
@@ -83,7 +82,7 @@ fn by_pmu(members: Vec<Vec<Event>>) -> Vec<Vec<Event>> {
     pmus.iter().map(|pmu| events_of(*pmu)).collect()
 }
 
-/// The event that is recorded when none is named: cycles, on each kind of core.
+/// Returns the event that is recorded when none is named: cycles, on each kind of core.
 pub(crate) fn default_events(pmus: &[Pmu]) -> Vec<Event> {
     let modifiers = Modifiers { precision: Precision::Highest, ..Modifiers::default() };
     let attr = Attr { kind: TYPE_HARDWARE, ..Attr::default() };
@@ -125,7 +124,7 @@ fn look_up(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Eve
     if !pmus.is_empty() {
         return pmus.into_iter().map(|pmu| of_pmu(term, config, pmu)).collect();
     }
-    // No PMU's formats: only the parameters that every event has.
+    // There is no such PMU, but an event of this name takes the parameters that every event has.
     let events = named(term, catalogue).map_err(|error| match error {
         EventError::Unknown { name, nearest } => {
             let pmu = super::nearest::pmu(term.body, catalogue).filter(|_| !term.body.contains(':'));
@@ -137,7 +136,7 @@ fn look_up(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Eve
     Ok(events.into_iter().map(|event| with_parameters(event, &read)).collect())
 }
 
-/// The events that a name or a form of their own means.
+/// Returns the events that a term without slashes means: by name, or by one of the forms.
 fn named(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, EventError> {
     if let Some(attr) = names::generic(term.body) {
         let every_occurrence = super::is_bpf_output(&attr);
@@ -198,9 +197,8 @@ fn with_parameters(event: Event, read: &terms::Terms) -> Event {
     }
 }
 
-/// The PMUs that a name means: the one of this name; those that differ by a number behind it only (`uncore_imc` for
-/// `uncore_imc_0`…), with or without `uncore_`; those that a pattern matches; for `cpu` also the PMUs of all kinds of
-/// cores.
+/// Returns the PMUs that a name means: the PMU of this name; or all whose names match it as a pattern, with or without the number at
+/// their end (`uncore_imc` for `uncore_imc_0`…) and `uncore_` before it; for `cpu` also the PMUs of all kinds of cores.
 fn pmus_named<'a>(name: &str, pmus: &'a [Pmu]) -> Vec<&'a Pmu> {
     if let Some(pmu) = pmus.iter().find(|pmu| pmu.name == name) {
         return vec![pmu];
@@ -214,8 +212,7 @@ fn pmus_named<'a>(name: &str, pmus: &'a [Pmu]) -> Vec<&'a Pmu> {
     pmus.iter().filter(is_meant).collect()
 }
 
-/// A hardware event on a machine with several kinds of cores is one event per kind: the PMU's number stands in the
-/// upper half of `config` (`PERF_PMU_TYPE_SHIFT`); for raw events, which are the PMU's own, in the place of the type.
+/// Returns one event for each kind of core, for a hardware, cache or raw event on a machine with several kinds; else one event.
 fn on_core_pmus(name: &str, attr: Attr, pmus: &[Pmu]) -> Vec<Event> {
     let cores: Vec<&Pmu> = pmus.iter().filter(|pmu| pmu.core).collect();
     if cores.len() < 2 || !matches!(attr.kind, TYPE_HARDWARE | TYPE_HW_CACHE | TYPE_RAW) {
@@ -251,7 +248,7 @@ fn tracepoints(
     Ok(events.collect())
 }
 
-/// `r1a8`: a number that the CPU's manual knows.
+/// Parses a raw event: `r1a8`, a number of the CPU's manual.
 fn raw(body: &str) -> Option<u64> {
     let digits = body.strip_prefix('r').filter(|digits| !digits.starts_with('+'))?;
     u64::from_str_radix(digits, 16).ok()
@@ -314,7 +311,7 @@ mod tests {
             assert!(seen(&format!("{name}:x"), &machine).is_err(), "there is no modifier x");
         }
         for machine in [&machine, &Tracepoints(None)] {
-            // What has a name of its own stays it.
+            // Events with names of their own are no tracepoints.
             for event in ["cycles:uk", "r1a8:u", "cs:u"] {
                 assert_eq!(seen(event, machine).unwrap(), (None, true), "{event}");
             }

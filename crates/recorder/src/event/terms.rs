@@ -1,10 +1,10 @@
-//! Terms between slashes: `event=0xc0,umask=1,period=1000,name=retired`.
+//! Parses the terms between slashes: `event=0xc0,umask=1,period=1000,name=retired`.
 
 use decoder::Attr;
 
 use super::{CallChain, DEFAULT_STACK_COPY, EventError, Measure, Pmu, Rate, nearest};
 
-/// The terms that are no part of the event itself (`perf-record(1)`, "parameters").
+/// The attr of an event's terms, and its parameters (`perf-record(1)`, "parameters").
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Terms {
     pub(super) attr: Attr,
@@ -15,23 +15,23 @@ pub(super) struct Terms {
     pub(super) measure: Measure,
 }
 
-/// The terms that every event has.
+/// The parameters that every event takes.
 pub(super) const GENERAL: [&str; 5] = ["period", "freq", "name", "call-graph", "max-stack"];
 
 /// The terms that set a field of the attr as a whole.
 const CONFIGS: [&str; 5] = ["config", "config1", "config2", "config3", "config4"];
 
-/// The greatest depth to which aliases may refer to each other: they do not, but a file in `/sys` is input.
-const DEEPEST: usize = 4;
+/// Maximum depth to which aliases may refer to each other. Kernels have none that do, but a file in `/sys` is input.
+const MAX_ALIAS_DEPTH: usize = 4;
 
-/// Reads the terms of `text`, the event as typed, with the formats and aliases of `pmu`.
+/// Parses terms with the formats and aliases of `pmu`; `text` is the whole event, for messages.
 pub(super) fn read(config: &str, pmu: &Pmu, text: &str) -> Result<Terms, EventError> {
     let mut terms = Terms { attr: Attr { kind: pmu.kind, ..Attr::default() }, ..Terms::default() };
-    apply(config, pmu, text, &mut terms, DEEPEST)?;
+    apply(config, pmu, text, &mut terms, MAX_ALIAS_DEPTH)?;
     Ok(terms)
 }
 
-/// Reads the terms that every event has, behind an event that belongs to no PMU of sysfs: what it counts is in its name.
+/// Parses the parameters of an event that belongs to no PMU of sysfs. It takes no `config` terms, since its name says what it counts.
 pub(super) fn read_general(config: &str, name: &str, text: &str) -> Result<Terms, EventError> {
     let pmu = Pmu { name: name.to_owned(), ..Pmu::default() };
     let terms = read(config, &pmu, text)?;
@@ -56,7 +56,7 @@ fn apply(config: &str, pmu: &Pmu, text: &str, terms: &mut Terms, depth: usize) -
             term: term.to_owned(),
             pmu: pmu.name.clone(),
             known: known(pmu).collect::<Vec<_>>().join(", "),
-            nearest: nearest::of(name, known(pmu).chain(pmu.events.keys().cloned()))
+            nearest: nearest::closest(name, known(pmu).chain(pmu.events.keys().cloned()))
                 .filter(|nearest| nearest != name),
         };
         if value.is_none()
@@ -66,7 +66,7 @@ fn apply(config: &str, pmu: &Pmu, text: &str, terms: &mut Terms, depth: usize) -
             apply(alias, pmu, text, terms, depth - 1)?;
             continue;
         }
-        // A term alone is 1 (`inv`).
+        // A term without a value has the value 1 (`inv`).
         let number = || value.map_or(Some(1), parse_number).ok_or_else(wrong);
         if let Some(format) = pmu.formats.get(name) {
             set_bits(format, number()?, &mut terms.attr).ok_or_else(wrong)?;
@@ -114,7 +114,7 @@ pub(super) fn parse_number(text: &str) -> Option<u64> {
     }
 }
 
-/// Returns the number of bits of a format.
+/// Returns the number of bits of a format (`config:0-7,32-35`: 12).
 pub(super) fn width(format: &str) -> Option<u32> {
     let ranges = format.split_once(':')?.1.split(',');
     let widths = ranges.map(|range| {
@@ -124,7 +124,7 @@ pub(super) fn width(format: &str) -> Option<u32> {
     widths.sum()
 }
 
-/// Lays `value` into the bits of `format`: `config:0-7,32-35`, from the lowest on. `None` where it does not fit.
+/// Sets the bits of `format` (`config:0-7,32-35`) to `value`, from the lowest on. `None` where it does not fit.
 fn set_bits(format: &str, value: u64, attr: &mut Attr) -> Option<()> {
     let (field, ranges) = format.split_once(':')?;
     let field = match field {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said() {
+    fn unknown_terms_and_values_that_do_not_fit_are_refused() {
         for bad in ["umask=0x100", "event=0x1000", "frob=1", "umask=x", "loop", "freq=0", "call-graph=maybe"]
         {
             assert!(read(bad, &cpu(), "cpu/x/").is_err(), "{bad}");

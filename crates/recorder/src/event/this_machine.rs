@@ -8,7 +8,7 @@ use host::objects;
 use host::sysfs::{self, PmuFiles};
 use host::tracefs;
 
-use super::{Catalogue, EventError, Measure, Pmu, Tracepoint, mangled, matches, nearest_of};
+use super::{Catalogue, EventError, Measure, Pmu, Tracepoint, closest_name, mangled, matches};
 use crate::error::Errno;
 
 /// The catalogue of events that this machine offers. Its PMUs are read at once, the rest when it is asked for.
@@ -32,7 +32,7 @@ pub(crate) fn pmu(files: PmuFiles) -> Pmu {
     Pmu {
         name: files.name,
         kind: files.kind,
-        measures: Measure::of_notes(&files.notes),
+        measures: Measure::from_sysfs_files(&files.notes),
         formats: files.formats,
         events: files.events,
         cpus: files.cpus.as_deref().and_then(host::cpus::parse),
@@ -91,7 +91,7 @@ impl Catalogue for ThisMachine {
                     format!("it is stripped of {symbol}; it takes a file offset (uprobe:{path}:0x1234)")
                 };
                 let names = all().filter_map(|known| str::from_utf8(known.name()).ok().map(str::to_owned));
-                return Err(refuse(problem, nearest_of(symbol, names)));
+                return Err(refuse(problem, closest_name(symbol, names)));
             }
             [(_, address)] => *address,
             several @ [(first, _), ..] => {

@@ -1,4 +1,4 @@
-//! What a refusal of `perf_event_open(2)` means, and what to do about it.
+//! Turns a refusal of `perf_event_open(2)` into an error with the cause and what to try.
 
 use std::io;
 
@@ -25,7 +25,7 @@ pub(crate) const NO_PLACE_FOR_A_PROBE: &str = "what is probed must be a regular 
 pub(crate) const PROBED_BY_FTRACE: &str =
     "ftrace has probed the same place; end its probe first (/sys/kernel/tracing/uprobe_events)";
 
-/// An error with the cause and the next thing to try.
+/// Returns the error for an event that was refused with `errno`: the cause, and what to try.
 pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
     let advice = match errno.raw_os_error() {
         Some(ESRCH) => {
@@ -89,7 +89,7 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
     Error::Open { event: event.to_owned(), errno, advice }
 }
 
-/// The same for a probe in a program, which takes more than perf events do.
+/// Returns the error as [`explain`], for a probe: it needs more rights than other events, and has to be at an instruction.
 pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
     if errno.raw_os_error() == Some(EINVAL) && !event.starts_with("kprobe:") {
         return Error::Open { event: event.to_owned(), errno, advice: NO_PLACE_FOR_A_PROBE.to_owned() };
@@ -104,7 +104,7 @@ pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options:
     Error::Open { event: event.to_owned(), errno, advice }
 }
 
-/// The advice for the likeliest of the many causes of EINVAL.
+/// Returns the advice for the likeliest cause of EINVAL. Opens simpler events to find out what the kernel does accept.
 fn invalid(event: &str, attr: &Attr, options: &Options) -> String {
     let opens = |attr: &Attr| {
         let subject = Subject::Thread(Tid(0), None);
@@ -195,7 +195,7 @@ impl Opened {
             let detail = "more threads began meanwhile".to_owned();
             return Error::Descriptors { needed: limit.saturating_mul(2), detail, limit };
         }
-        if let Some(filter) = error.get_ref().and_then(|inner| inner.downcast_ref::<Filter>()) {
+        if let Some(filter) = error.get_ref().and_then(|inner| inner.downcast_ref::<FilterRefused>()) {
             return Error::Filter { filter: filter.0.clone() };
         }
         explain(error, &event.name, &event.attr, options)
@@ -212,4 +212,4 @@ pub(super) struct Unopened {
 /// A filter that the kernel refused, on its way through `io::Error`.
 #[derive(Debug, thiserror::Error)]
 #[error("the kernel refused the filter {0:?}")]
-pub(super) struct Filter(pub(super) String);
+pub(super) struct FilterRefused(pub(super) String);

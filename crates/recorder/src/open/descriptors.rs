@@ -4,32 +4,35 @@ use host::sys::limits;
 
 use crate::error::Error;
 
-/// For everything that is not an event: rings' wakers, files, pipes, objects.
-const OTHERS: u64 = 64;
+/// Number of descriptors for all that is not an event: wakers of rings, files, pipes, objects.
+const OTHER_DESCRIPTORS: u64 = 64;
 
 /// The counts from which the number of descriptors of a recording follows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptors {
-    /// Threads that are sampled; 1 where whole CPUs are.
+    /// The number of sampled threads; 1 where whole CPUs are sampled.
     pub(crate) threads: usize,
-    /// Further threads, of which only the sideband event is opened.
+    /// The number of further threads, on which only the sideband event is opened.
     pub(crate) siblings: usize,
-    /// On how many CPUs each event is opened.
+    /// The number of CPUs on which each event is opened.
     pub(crate) cpus: usize,
-    /// Sampling events; the sideband event comes on top.
+    /// The number of sampling events, without the sideband event.
     pub(crate) events: usize,
-    /// Processes or threads whose ends are waited for.
+    /// The number of processes or threads whose ends are waited for.
     pub(crate) watched: usize,
 }
 
 /// Returns the number of file descriptors that attaching to this many threads on this many CPUs takes, with one event.
 pub fn descriptors_for(threads: u64, cpus: usize) -> u64 {
-    threads.saturating_mul(EVENTS_PER_THREAD).saturating_mul(cpus.max(1) as u64).saturating_add(OTHERS)
+    threads
+        .saturating_mul(EVENTS_PER_THREAD)
+        .saturating_mul(cpus.max(1) as u64)
+        .saturating_add(OTHER_DESCRIPTORS)
 }
 
 /// Returns the number of threads to which a recording with one event can attach with this many file descriptors on this many CPUs.
 pub fn attachable_threads(descriptors: u64, cpus: usize) -> u64 {
-    descriptors.saturating_sub(OTHERS) / EVENTS_PER_THREAD / cpus.max(1) as u64
+    descriptors.saturating_sub(OTHER_DESCRIPTORS) / EVENTS_PER_THREAD / cpus.max(1) as u64
 }
 
 /// A sampling event and the sideband event.
@@ -42,7 +45,7 @@ impl Descriptors {
             .saturating_mul(self.events as u64 + 1)
             .saturating_add(self.siblings as u64)
             .saturating_mul(self.cpus as u64);
-        events.saturating_add(self.watched as u64).saturating_add(OTHERS)
+        events.saturating_add(self.watched as u64).saturating_add(OTHER_DESCRIPTORS)
     }
 
     /// Refuses what would run out of descriptors half-way, where the limit cannot be raised either.
@@ -70,7 +73,7 @@ impl Descriptors {
             let threads = counted(siblings, "more thread", "more threads");
             format!("{} for the mappings of {threads}", siblings.saturating_mul(cpus))
         });
-        let rest = format!("{} for files and processes", OTHERS + watched as u64);
+        let rest = format!("{} for files and processes", OTHER_DESCRIPTORS + watched as u64);
         [Some(of_threads), of_siblings, Some(rest)].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
@@ -86,9 +89,9 @@ mod tests {
     #[test]
     fn each_thread_takes_its_events_on_each_cpu() {
         let one = Descriptors { threads: 1, siblings: 0, cpus: 4, events: 2, watched: 0 };
-        assert_eq!(one.needed(), 4 * 3 + OTHERS);
+        assert_eq!(one.needed(), 4 * 3 + OTHER_DESCRIPTORS);
         let thread_of_many = Descriptors { siblings: 999, watched: 1, ..one };
-        assert_eq!(thread_of_many.needed(), 4 * (3 + 999) + 1 + OTHERS);
+        assert_eq!(thread_of_many.needed(), 4 * (3 + 999) + 1 + OTHER_DESCRIPTORS);
         let beyond = Descriptors { threads: usize::MAX, siblings: 0, ..one };
         assert!(beyond.check().unwrap_err().to_string().contains("try: ulimit -n"));
     }

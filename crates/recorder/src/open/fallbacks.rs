@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_step_answers_is_told_behind_what_others_answered() {
+    fn a_refusal_without_a_fallback_is_returned_after_others_had_one() {
         // Chains longer than kernel.perf_event_max_stack, on a machine without counters.
         let long = |attr: &Attr| Err(if attr.kind == TYPE_HARDWARE { ENOENT } else { EOVERFLOW });
         assert_eq!(opened_by(long).unwrap_err(), Some(EOVERFLOW));
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_refusal_is_told() {
+    fn the_first_refusal_is_returned() {
         assert_eq!(opened_by(|_| Err(EINVAL)).unwrap_err(), Some(EINVAL));
         assert_eq!(
             opened_by(|attr| Err(if attr.kind == TYPE_HARDWARE { ENOENT } else { EINVAL })).unwrap_err(),
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_users_may_not_have_is_left_out_and_said() {
+    fn parts_without_rights_are_removed_and_reported() {
         let paranoid = |attr: &Attr| {
             let privileged = attr.flags.contains(AttrFlags::NAMESPACES)
                 || attr.sample_format.intersects(SampleFormat::PHYS_ADDR | SampleFormat::RAW)
@@ -549,9 +549,9 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_step_or_none() {
+    fn each_refusal_has_its_fallback_or_none() {
         let as_is = |_: &mut Options| {};
-        // What no step answers is told as it is: too many breakpoints, a PMU in use, no such process, no descriptors.
+        // Refusals without a fallback are returned as they are: too many breakpoints, a PMU in use, no such process, no descriptors.
         for errno in [ENOSPC, EBUSY, ESRCH, EMFILE, EOVERFLOW, ENOSYS, 4] {
             assert_eq!(opened_with("cycles:P", as_is, |_| Err(errno)).unwrap_err(), Some(errno));
         }

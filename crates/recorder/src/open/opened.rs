@@ -1,4 +1,4 @@
-//! What is opened where.
+//! Opens the negotiated events on the target, and gives them rings.
 
 use std::ffi::CString;
 use std::io;
@@ -10,14 +10,14 @@ use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
 use model::{CpuId, Pid, Tid};
 
-use super::advice::{Filter, Unopened};
+use super::advice::{FilterRefused, Unopened};
 use super::descendants::with_descendants;
 use super::descriptors::Descriptors;
 use super::fallbacks::{Kernel, Opener};
 use super::hotplug::WholeCpus;
 use super::negotiation::negotiate_all;
 use super::rings::{
-    RingOwner, RingPair, SIDEBAND_SIZE, SIDEBAND_SIZE_OF_ALL, map_samples, map_sideband, wanted_size,
+    RingOwner, RingPair, SIDEBAND_SIZE, WHOLE_CPU_SIDEBAND_BYTES, map_samples, map_sideband, wanted_size,
 };
 use super::selected_events::counts_on;
 use super::targets::{processes, threads_of};
@@ -41,30 +41,31 @@ pub(crate) struct Opened {
     ring_refused: Option<i32>,
     /// Sideband records that came while events were opened.
     pub(crate) early: Vec<u8>,
-    /// Some thread may have been given an event twice: see [`super::DuplicateFilter`].
+    /// True if an event may be open twice on a thread: see [`super::DuplicateFilter`].
     pub(crate) doubtful: bool,
-    /// Processes that the targets had started before, and that are none.
+    /// The number of running children of the targets that are no targets themselves.
     pub(crate) unrecorded_children: usize,
-    /// Targets that had ended when we came.
+    /// Targets that had ended before they were opened.
     pub(super) gone: Vec<Pid>,
-    /// The processes that are meant, where whole CPUs are sampled in their place.
+    /// The processes of the target, where whole CPUs are sampled in their place.
     pub(crate) members: Option<Vec<Pid>>,
-    /// The processes whose samples are left in the rings.
+    /// The processes whose samples are not copied out of the rings.
     pub(crate) excluded: Option<Arc<ExcludedProcesses>>,
     /// The sideband events of whole CPUs, where these are recorded.
     pub(crate) whole_cpus: Option<WholeCpus>,
-    /// The CPU times of tasks, where these are told.
+    /// The clocks of tasks, where their times are wanted.
     pub(crate) task_clocks: Option<TaskClocks>,
-    /// True if the events that tell of switches are held back ([`Opened::hold_switches`]).
+    /// True if the events that sample switches are disabled ([`Opened::hold_switches`]).
     pub(super) switches_held: bool,
-    /// CPUs on which the events are open that are to be open everywhere.
-    watched_cpus: Vec<CpuId>,
+    /// CPUs on which the events are open that are open on all CPUs whatever the target is.
+    everywhere_cpus: Vec<CpuId>,
     /// True if sampling has been started.
     pub(super) enabled: bool,
-    /// True if it was stopped for a while ([`Opened::pause`]).
+    /// True if sampling is paused ([`Opened::pause`]).
     pub(super) paused: bool,
+    /// Bytes of the rings for samples that are asked for.
     wanted_ring: u64,
-    /// Bytes that stack copies may have.
+    /// The sizes that stack copies can have.
     pub(super) copy_sizes: CopySizes,
     /// The size that stack copies have now, in bytes.
     pub(super) copy_size: u32,
@@ -77,25 +78,25 @@ pub(crate) struct OpenEvent {
     pub(crate) leader: Option<usize>,
     pub(crate) selected: Option<Event>,
     pub(crate) instances: Vec<Arc<PerfEvent>>,
-    /// The same event with stack copies of another size, of which one is enabled: the place of the first of them.
+    /// For the same event with stack copies of another size: the index of the first of these variants. One of them is enabled.
     pub(crate) variant_of: Option<usize>,
-    /// The same event on another kind of core: the place of the first of them, which stands for all in the recording.
+    /// For the same event on another kind of core: the index of the first of these parts, which stands for all in the recording.
     pub(crate) part_of: Option<usize>,
 }
 
 impl OpenEvent {
-    /// One by itself, open on nothing yet.
+    /// Makes an event that is in no group and not open yet.
     pub(super) fn new(name: String, attr: Attr) -> Self {
         let instances = Vec::new();
         Self { name, attr, leader: None, selected: None, instances, variant_of: None, part_of: None }
     }
 
-    /// Returns true if it tells where threads wait.
+    /// Returns true if it samples where threads wait.
     pub(crate) fn watches(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.watches)
     }
 
-    /// Returns true if its samples are made from what is read of threads.
+    /// Returns true if the recorder makes its samples by reading blocked threads.
     pub(crate) fn is_read_outside(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.read_outside)
     }
@@ -121,24 +122,24 @@ pub(super) fn open_target(
     let wanted_ring = wanted_size(options.ring_size, rings);
     let (mut ring, mut refused) = (wanted_ring, None);
     loop {
-        let mut told = Vec::new();
-        let opened = open_with(options, child, &cpus, ring, &mut |notice| told.push(notice));
+        let mut pending_notices = Vec::new();
+        let opened = open_with(options, child, &cpus, ring, &mut |notice| pending_notices.push(notice));
         if let Ok(opened) = &opened
             && (1..ring).contains(&opened.ring_size)
         {
-            // Events say when they wake the reader, and stacks how large their copies may be: once more, for these rings.
+            // The watermark of events and the size of stack copies depend on the size of the rings: opens all again for these.
             ring = opened.ring_size;
             refused = opened.ring_refused.or(refused);
             continue;
         }
-        told.into_iter().for_each(&mut *notices);
+        pending_notices.into_iter().for_each(&mut *notices);
         let opened = opened?;
         opened.report_rings(wanted_ring, refused, notices);
         return Ok(opened);
     }
 }
 
-/// As [`open_target`], with rings of at most `wanted_ring` bytes.
+/// Opens the events as [`open_target`], with rings of at most `wanted_ring` bytes.
 fn open_with(
     options: &Options,
     child: Option<Pid>,
@@ -211,7 +212,7 @@ fn open_with(
 }
 
 impl Opened {
-    /// Events that are open on nothing yet.
+    /// Makes the state of events that are not open yet.
     pub(super) fn of_events(events: Vec<OpenEvent>, sideband: OpenEvent, copy_sizes: CopySizes) -> Self {
         Self {
             cpus: Vec::new(),
@@ -229,7 +230,7 @@ impl Opened {
             whole_cpus: None,
             task_clocks: None,
             switches_held: false,
-            watched_cpus: Vec::new(),
+            everywhere_cpus: Vec::new(),
             enabled: false,
             paused: false,
             wanted_ring: 0,
@@ -238,7 +239,7 @@ impl Opened {
         }
     }
 
-    /// Takes all rings, divided among so many readers.
+    /// Takes all rings, divided among this number of readers.
     pub(crate) fn take_rings(&mut self, readers: usize) -> Vec<Vec<RingSource>> {
         let mut per_reader: Vec<Vec<RingSource>> = (0..readers).map(|_| Vec::new()).collect();
         for (index, pair) in std::mem::take(&mut self.rings).into_iter().enumerate() {
@@ -252,14 +253,14 @@ impl Opened {
         per_reader
     }
 
-    /// No events but the one that tells of mappings, names and threads, with the smallest rings.
+    /// Makes the state of a sideband event alone, with the smallest rings.
     pub(crate) fn of_sideband(attr: Attr, cpus: Vec<CpuId>) -> Self {
         let sideband = OpenEvent::new("dummy".to_owned(), attr);
         let page = host::sys::system::page_size() as u64;
         Self { cpus, wanted_ring: page, ..Self::of_events(Vec::new(), sideband, CopySizes::default()) }
     }
 
-    /// Opens the clocks of `threads`, where times of tasks are wanted; with `reports`, of each task that they start.
+    /// Opens the clocks of `threads`, where times of tasks are wanted; with `reports`, each task that they start is reported.
     pub(super) fn time_tasks(
         &mut self,
         threads: &[Tid],
@@ -277,7 +278,7 @@ impl Opened {
         self.task_clocks = TaskClocks::open(attr, threads, reports, is_command);
     }
 
-    /// Opens everything on every CPU; the samplers for a cgroup only, where one is given.
+    /// Opens all events on every CPU; the sampling events only for `cgroup`, where one is given.
     fn open_cpus(&mut self, cgroup: Option<BorrowedFd<'_>>, options: &Options) -> Result<(), Error> {
         let cpus = self.cpus.clone();
         let kept = cgroup.map(|cgroup| cgroup.try_clone_to_owned()).transpose();
@@ -304,8 +305,8 @@ impl Opened {
         self.cpus.iter().copied().filter(chosen).collect()
     }
 
-    /// Where the events of a thread have their rings: on each of `cpus`, or with the thread.
-    fn places(tid: Tid, cpus: &[CpuId], options: &Options) -> Vec<RingOwner> {
+    /// Returns the owners of the rings of a thread's events: each of `cpus`, or the thread.
+    fn ring_owners(tid: Tid, cpus: &[CpuId], options: &Options) -> Vec<RingOwner> {
         if options.per_thread {
             vec![RingOwner::Thread(tid)]
         } else {
@@ -313,15 +314,15 @@ impl Opened {
         }
     }
 
-    /// Opens everything on a thread, on each CPU: the sideband first, so that no FORK is missed. False where the
-    /// thread has ended.
+    /// Opens all events on a thread, on each CPU: the sideband event first, so that no FORK is missed. Returns false where the thread
+    /// has ended.
     pub(super) fn open_thread(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
         Ok(self.sideband_of(tid, options)? && self.samplers_of(tid, options)?)
     }
 
-    /// Opens the sideband event on a thread, on each CPU. False where the thread has ended.
+    /// Opens the sideband event on a thread, on each CPU. Returns false where the thread has ended.
     pub(super) fn sideband_of(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
-        for place in Self::places(tid, &self.cpus, options) {
+        for place in Self::ring_owners(tid, &self.cpus, options) {
             match self.open_sideband(Subject::Thread(tid, place.cpu())) {
                 Ok(event) => self.add_sideband(place, event)?,
                 Err(error) if error.raw_os_error() == Some(ESRCH) => return Ok(false),
@@ -331,10 +332,10 @@ impl Opened {
         Ok(true)
     }
 
-    /// Opens the sampling events on a thread, on each CPU. False where the thread has ended.
+    /// Opens the sampling events on a thread, on each CPU. Returns false where the thread has ended.
     pub(super) fn samplers_of(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
         let mut samplers = Vec::new();
-        for place in Self::places(tid, &self.sampled_cpus(options), options) {
+        for place in Self::ring_owners(tid, &self.sampled_cpus(options), options) {
             match self.open_samplers(Subject::Thread(tid, place.cpu()), place.cpu()) {
                 Ok(events) => samplers.push((place, events)),
                 Err(Unopened { errno, .. }) if errno.raw_os_error() == Some(ESRCH) => return Ok(false),
@@ -349,7 +350,7 @@ impl Opened {
         Kernel.open(&self.sideband.attr, subject, None).map(Arc::new)
     }
 
-    /// Opens the samplers that count on `cpu`, or on any; `None` in the place of the others.
+    /// Opens the sampling events that count on `cpu`, or on any CPU. Returns one element per event, `None` for the others.
     pub(super) fn open_samplers(
         &self,
         subject: Subject<'_>,
@@ -359,7 +360,7 @@ impl Opened {
         for (index, event) in self.events.iter().enumerate() {
             let unopened = |errno| Unopened { event: index, errno };
             let elsewhere = |cpu| event.selected.as_ref().is_some_and(|selected| !counts_on(selected, cpu));
-            let is_watched = |cpu: CpuId| self.watched_cpus.contains(&cpu);
+            let is_watched = |cpu: CpuId| self.everywhere_cpus.contains(&cpu);
             if cpu.is_some_and(elsewhere) || event.is_everywhere() && cpu.is_none_or(is_watched) {
                 opened.push(None);
                 continue;
@@ -369,7 +370,7 @@ impl Opened {
             let subject = cpu.filter(|_| event.is_everywhere()).map_or(subject, Subject::Cpu);
             let instance = Kernel.open(&event.attr, subject, leader.map(Arc::as_ref)).map_err(unopened)?;
             if let Some(filter) = event.selected.as_ref().and_then(|selected| selected.filter.as_deref()) {
-                let refused = || unopened(io::Error::other(Filter(filter.to_owned())));
+                let refused = || unopened(io::Error::other(FilterRefused(filter.to_owned())));
                 let text = CString::new(filter).map_err(|_| refused())?;
                 instance.set_filter(&text).map_err(|_| refused())?;
             }
@@ -386,7 +387,7 @@ impl Opened {
             }
             None => {
                 let of_all = !self.sideband.attr.flags.contains(AttrFlags::INHERIT) && place.cpu().is_some();
-                let size = if of_all { SIDEBAND_SIZE_OF_ALL } else { SIDEBAND_SIZE };
+                let size = if of_all { WHOLE_CPU_SIDEBAND_BYTES } else { SIDEBAND_SIZE };
                 let size = size.min(self.wanted_ring);
                 let sideband = map_sideband(Arc::clone(&event), size)?;
                 self.rings.push(RingPair { place, sideband, samples: None });
@@ -396,7 +397,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Gives the samplers of one thread, or of all CPUs, their rings.
+    /// Maps rings for the sampling events of one thread, or of all CPUs, unless these have rings, and lets the events write into them.
     pub(super) fn add_samplers(
         &mut self,
         mut samplers: Vec<(RingOwner, Vec<Option<Arc<PerfEvent>>>)>,
@@ -406,7 +407,7 @@ impl Opened {
         if self.rings.iter().filter(|rings| own(rings)).all(|rings| rings.samples.is_none()) {
             let owners: Vec<Arc<PerfEvent>> =
                 samplers.iter().filter_map(|(_, events)| events.iter().flatten().next().cloned()).collect();
-            // A later thread's ring is as large as the ones before, where it can be.
+            // All rings have the same size, where the limit allows it.
             let wanted = if self.ring_size == 0 { self.wanted_ring } else { self.ring_size };
             let fitted = map_samples(&owners, wanted)?;
             self.ring_size = fitted.size;
@@ -418,7 +419,7 @@ impl Opened {
             }
         }
         for (place, events) in samplers {
-            self.watched_cpus.extend(place.cpu());
+            self.everywhere_cpus.extend(place.cpu());
             let rings = self.rings.iter_mut().find(|rings| rings.place == place);
             let ring = rings.and_then(|rings| rings.samples.as_mut());
             let Some(ring) = ring else { continue };
@@ -434,7 +435,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Empties the sideband rings; returns where in `early` the new records begin.
+    /// Empties the sideband rings into `early`, and returns the offset at which the new records begin.
     pub(super) fn drain_sideband(&mut self) -> usize {
         let start = self.early.len();
         for rings in &mut self.rings {
@@ -456,8 +457,8 @@ impl Opened {
     }
 }
 
-/// Sends the records of `event` into the ring that `events` share; one of them still has it, even where the thread
-/// of the first has ended.
+/// Redirects the records of `event` into the ring that `events` share. Tries all of them, since the thread of the first may have
+/// ended.
 fn redirect(event: &PerfEvent, events: &[Arc<PerfEvent>]) -> Result<(), Error> {
     let mut result = Ok(());
     for owner in events {

@@ -1,4 +1,4 @@
-//! The rings of each CPU, or of each thread, and how large they may be.
+//! Maps the rings of each CPU, or of each thread, as large as the limit of locked memory allows.
 
 use std::io;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::consumer::RingKind;
 use crate::error::{EAGAIN, EINVAL, ENOMEM, EPERM, Error};
 use crate::ring::RingSource;
 
-/// Bytes of sideband records per CPU.
+/// Bytes of a ring for sideband records.
 pub const SIDEBAND_SIZE: u64 = 64 << 10;
-/// The same where a CPU is recorded whole: compilers that start by the hundred filled 64 KiB before their turn came.
-pub(crate) const SIDEBAND_SIZE_OF_ALL: u64 = 512 << 10;
+/// The same where a CPU is recorded whole: compilers that were started by the hundred filled 64 KiB between two rounds.
+pub(crate) const WHOLE_CPU_SIDEBAND_BYTES: u64 = 512 << 10;
 /// Maximum default size of a ring for samples, in bytes.
-const LARGEST_DEFAULT: u64 = 4 << 20;
+const MAX_DEFAULT_RING_BYTES: u64 = 4 << 20;
 /// Maximum default size of all rings for samples together, in bytes.
-const ALL_DEFAULT: u64 = 256 << 20;
+const MAX_DEFAULT_TOTAL_BYTES: u64 = 256 << 20;
 /// All rings for samples together take at most one in so many bytes of main memory by default.
 const MEMORY_PER_RING_BYTE: u64 = 32;
 
@@ -28,8 +28,8 @@ const MEMORY_PER_RING_BYTE: u64 = 32;
 /// of two, at least a page.
 pub fn default_ring_bytes(memory_kb: Option<u64>, rings: usize) -> u64 {
     let memory = memory_kb.unwrap_or(1 << 20).saturating_mul(1024);
-    let share = ALL_DEFAULT.min(memory / MEMORY_PER_RING_BYTE) / rings.max(1) as u64;
-    let largest = share.clamp(1, LARGEST_DEFAULT);
+    let share = MAX_DEFAULT_TOTAL_BYTES.min(memory / MEMORY_PER_RING_BYTE) / rings.max(1) as u64;
+    let largest = share.clamp(1, MAX_DEFAULT_RING_BYTES);
     (1 << largest.ilog2()).max(page_size() as u64)
 }
 
@@ -43,12 +43,12 @@ pub fn mlock_kb_for(ring_bytes: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RingOwner {
     Cpu(CpuId),
-    /// On any CPU.
+    /// A thread, on any CPU.
     Thread(Tid),
 }
 
 impl RingOwner {
-    /// Its CPU, where it is one.
+    /// Returns the CPU; `None` for a thread.
     pub(crate) fn cpu(self) -> Option<CpuId> {
         match self {
             Self::Cpu(cpu) => Some(cpu),
@@ -78,8 +78,11 @@ pub(crate) fn map_sideband(owner: Arc<PerfEvent>, size: u64) -> Result<RingSourc
     Ok(RingSource::new(RingKind::Sideband, fitted.mapped, vec![owner]))
 }
 
-/// Maps a ring of `size` bytes for each of `owners`, all alike, or smaller ones where that is refused.
-pub(crate) fn map_samples(owners: &[Arc<PerfEvent>], size: u64) -> Result<Fitted<Vec<RingSource>>, Error> {
+/// Maps a ring of `size` bytes for each of `owners`; where that is refused, smaller ones, all of the same size.
+pub(crate) fn map_samples(
+    owners: &[Arc<PerfEvent>],
+    size: u64,
+) -> Result<FittedMapping<Vec<RingSource>>, Error> {
     let fitted = map_fitting(size, |size| {
         owners.iter().map(|owner| owner.map_ring(usize_of(size))).collect::<io::Result<Vec<RingMapping>>>()
     })?;
@@ -88,56 +91,58 @@ pub(crate) fn map_samples(owners: &[Arc<PerfEvent>], size: u64) -> Result<Fitted
         .into_iter()
         .zip(owners)
         .map(|(mapping, owner)| RingSource::new(RingKind::Samples, mapping, vec![Arc::clone(owner)]));
-    Ok(Fitted { mapped: rings.collect(), size: fitted.size, refused: fitted.refused })
+    Ok(FittedMapping { mapped: rings.collect(), size: fitted.size, refused: fitted.refused })
 }
 
-/// A mapping of the largest size that is allowed.
+/// A mapping of the largest size that was allowed.
 #[derive(Debug)]
-pub(crate) struct Fitted<T> {
+pub(crate) struct FittedMapping<T> {
     pub(crate) mapped: T,
-    /// Its bytes.
+    /// Its size in bytes.
     pub(crate) size: u64,
-    /// The errno with which the next larger size was refused; `None` where the first was allowed.
+    /// The errno with which the next larger size was refused; `None` where the first size was allowed.
     pub(crate) refused: Option<i32>,
 }
 
-/// Calls `map` with `size` bytes, then with half as many until it succeeds. Fails where a smaller ring would not help, or
-/// not even a page is allowed.
+/// Calls `map` with `size` bytes, then with half as many each time until it succeeds.
+///
+/// # Errors
+/// Where the refusal is not about the size, or not even a page is allowed.
 pub(crate) fn map_fitting<T>(
     mut size: u64,
     mut map: impl FnMut(u64) -> io::Result<T>,
-) -> Result<Fitted<T>, Refused> {
+) -> Result<FittedMapping<T>, RingRefused> {
     let mut refused = None;
     loop {
         match map(size) {
-            Ok(mapped) => return Ok(Fitted { mapped, size, refused }),
+            Ok(mapped) => return Ok(FittedMapping { mapped, size, refused }),
             Err(error) => {
                 refused = error.raw_os_error();
-                size = smaller(size, error)?;
+                size = smaller_size(size, error)?;
             }
         }
     }
 }
 
-/// No ring of `size` bytes, and a smaller one would not help.
+/// A ring of `size` bytes was refused, and a smaller one would be, too.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RingRefused {
     size: u64,
     pub(crate) errno: io::Error,
 }
 
-impl From<Refused> for Error {
-    fn from(Refused { size, errno }: Refused) -> Self {
-        Self::Ring { size, mlock_kb: mlock_kb_for(LARGEST_DEFAULT), errno }
+impl From<RingRefused> for Error {
+    fn from(RingRefused { size, errno }: RingRefused) -> Self {
+        Self::Ring { size, mlock_kb: mlock_kb_for(MAX_DEFAULT_RING_BYTES), errno }
     }
 }
 
-fn smaller(size: u64, errno: io::Error) -> Result<u64, Refused> {
+fn smaller_size(size: u64, errno: io::Error) -> Result<u64, RingRefused> {
     let half = size / 2;
     // EINVAL: more than the kernel can count in pages.
     let too_much = matches!(errno.raw_os_error(), Some(EPERM | EAGAIN | ENOMEM))
         || errno.raw_os_error() == Some(EINVAL) && size > 1 << 30;
-    if too_much && half >= page_size() as u64 { Ok(half) } else { Err(Refused { size, errno }) }
+    if too_much && half >= page_size() as u64 { Ok(half) } else { Err(RingRefused { size, errno }) }
 }
 
 fn usize_of(size: u64) -> usize {
@@ -156,8 +161,8 @@ mod tests {
         assert_eq!(wanted_size(Some(u64::MAX), 2), 1 << 40);
         for cpus in [1, 2, 64, 1000, 100_000] {
             let size = wanted_size(None, cpus);
-            assert!(size.is_power_of_two() && size <= LARGEST_DEFAULT);
-            assert!(size == page_size() as u64 || size * cpus as u64 <= ALL_DEFAULT);
+            assert!(size.is_power_of_two() && size <= MAX_DEFAULT_RING_BYTES);
+            assert!(size == page_size() as u64 || size * cpus as u64 <= MAX_DEFAULT_TOTAL_BYTES);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Open events while they run: on and off, and what a consumer is told of them.
+//! Open events while they run: enables, disables and reads them, and describes them to a consumer.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::counting::{self, Reading, Uncounted};
 use crate::error::Error;
 
 impl Opened {
-    /// Starts sampling, where the command's exec does not.
+    /// Starts sampling of the events that the command's exec does not enable.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         self.enabled = true;
         let clocks = self.task_clocks.as_ref();
@@ -35,13 +35,13 @@ impl Opened {
         self.task_clocks.iter().for_each(TaskClocks::disable);
     }
 
-    /// Stops sampling for a while; sideband records go on.
+    /// Pauses sampling; sideband records are still written.
     pub(crate) fn pause(&mut self) {
         self.paused = true;
         self.disable();
     }
 
-    /// Goes on sampling after [`Opened::pause`]. An event whose thread has ended has nothing to go on with.
+    /// Resumes sampling after [`Opened::pause`]. Errors are ignored: they are of events whose threads have ended.
     pub(crate) fn resume(&mut self) {
         self.paused = false;
         for (index, event) in self.events.iter().enumerate() {
@@ -49,11 +49,12 @@ impl Opened {
                 event.instances.iter().for_each(|instance| drop(instance.enable()));
             }
         }
-        // Its time goes on, or nothing is said of it.
+        // Without a clock only the times of tasks are missing.
         let _ = self.task_clocks.as_ref().map(TaskClocks::enable);
     }
 
-    /// Holds back the events that tell of switches, or lets them go on. An event whose thread has ended has nothing to tell.
+    /// Disables the events that sample switches, or enables them again. Errors are ignored: they are of events whose threads have
+    /// ended.
     pub(crate) fn hold_switches(&mut self, hold: bool) {
         self.switches_held = hold;
         if self.paused {
@@ -67,18 +68,12 @@ impl Opened {
         }
     }
 
-    /// Returns the count of the event at `index` on all CPUs and threads, in its own unit; `None` where an instance
-    /// cannot tell.
+    /// Returns the count of the event at `index` on all CPUs and threads, in its own unit; `None` where an instance cannot be read.
     pub(crate) fn counted(&self, index: usize) -> Option<u64> {
-        let mut values = [0; 5];
-        let mut count = |instance: &Arc<PerfEvent>| {
-            let words = instance.read(&mut values).ok()?;
-            (words > 0).then_some(values[0])
-        };
-        self.instances_of(index).map(&mut count).sum()
+        self.instances_of(index).map(|instance| read_count(instance)).sum()
     }
 
-    /// The sampling events that were enabled and have never counted, with the cause (`perf_event_open(2)`, "BUGS": that an event
+    /// Returns the sampling events that were enabled and never counted, with the cause (`perf_event_open(2)`, "BUGS": that an event
     /// opens does not mean that it can run).
     pub(crate) fn never_ran(&self) -> Vec<(String, Uncounted)> {
         let watchdog = host::sysctl::nmi_watchdog().is_some_and(|state| state > 0);
@@ -86,7 +81,7 @@ impl Opened {
             let (mut sum, mut read, mut open) = (Reading::default(), false, false);
             for instance in self.instances_of(index) {
                 open = true;
-                // One that is pinned and has no counter gives nothing; what cannot be read tells nothing.
+                // A pinned event without a counter gives no words. Where an instance cannot be read, no cause is known.
                 match counting::read_alone(instance, event.attr.read_format) {
                     Ok(Some(reading)) => (sum, read) = (sum.plus(&reading), true),
                     Ok(None) => {}
@@ -106,13 +101,14 @@ impl Opened {
         self.samplers().filter_map(cause).collect()
     }
 
-    /// Returns true if the event at `index` samples now: a member of a group does with its leader, of the variants one does.
+    /// Returns true if the event at `index` is enabled by itself now: not as a member of a group, nor as a variant of another copy
+    /// size.
     pub(super) fn runs(&self, index: usize) -> bool {
         let is_held = self.switches_held && self.events.get(index).is_some_and(OpenEvent::watches);
         self.enabled && !self.paused && !is_held && self.is_chosen(index)
     }
 
-    /// Returns true if the event at `index` is one of those that are enabled while it samples.
+    /// Returns true if the event at `index` leads its group or is in none, and has the current copy size.
     fn is_chosen(&self, index: usize) -> bool {
         let leads = |event: &OpenEvent| event.leader.is_none_or(|leader| leader == index);
         let is_chosen = |event: &OpenEvent| {
@@ -135,7 +131,8 @@ impl Opened {
         self.events.get(index).is_some_and(|event| event.leader.is_none_or(|leader| leader == index))
     }
 
-    /// The ids of each event, those of variants apart: both may take samples of one thread on one CPU, one after the other.
+    /// Returns the ids of each event, and those of its variants separately: two variants may sample one thread on one CPU one after
+    /// the other without being duplicates.
     pub(crate) fn ids_apart(&self) -> Result<Vec<Vec<u64>>, Error> {
         let events = self.events.iter().chain([&self.sideband]);
         let ids = events.map(|event| event.instances.iter().map(|instance| instance.id()).collect());
@@ -143,12 +140,12 @@ impl Opened {
             .map_err(|errno| Error::System { what: "cannot read an event's id", errno })
     }
 
-    /// The sampling events with their places, each once: those that stand for others.
+    /// Returns the sampling events of the recording with their indices, without variants and parts of others.
     pub(crate) fn samplers(&self) -> impl Iterator<Item = (usize, &OpenEvent)> {
         self.events.iter().enumerate().filter(|(_, event)| event.is_whole())
     }
 
-    /// The instances of an event, of its parts, and of the variants of all of these.
+    /// Returns the instances of the event at `index`, of its parts, and of the variants of these.
     pub(crate) fn instances_of(&self, index: usize) -> impl Iterator<Item = &Arc<PerfEvent>> {
         let part = move |place: usize| {
             place == index || self.events.get(place).is_some_and(|event| event.part_of == Some(index))
@@ -158,7 +155,7 @@ impl Opened {
         self.events.iter().enumerate().filter(of_event).flat_map(|(_, event)| &event.instances)
     }
 
-    /// The events as a consumer sees them: samplers, then the sideband event.
+    /// Describes the events to a consumer: the sampling events, the sideband event, and the clock of tasks if it reports.
     pub(crate) fn recording(&self) -> Result<Recording, Error> {
         let describe = |event: &OpenEvent, index: Option<usize>| {
             let sideband = index.is_none();
@@ -169,14 +166,14 @@ impl Opened {
             };
             let ids = ids.map_err(|errno| Error::System { what: "cannot read an event's id", errno })?;
             let (name, mut attr) = (event.name.clone(), event.attr.clone());
-            // Its place among those that are told.
+            // The index among the described events.
             let leader =
                 event.leader.and_then(|leader| self.samplers().position(|(place, _)| place == leader));
             let selected = event.selected.as_ref();
             if selected.is_some_and(|selected| selected.probe.is_some()) {
-                attr.config1 = 0; // The address of a string of ours says nothing in a file.
+                attr.config1 = 0; // It is an address in the memory of the recorder.
             }
-            // perf of before Linux 6.3 does not read a file with longer ones. What is left out says nothing of samples.
+            // perf of Linux before 6.3 refuses a file with longer attrs. The fields beyond do not concern samples.
             attr.size = attr.size.min(SIZE_VER7);
             let tracepoint = selected.and_then(|selected| selected.tracepoint.clone());
             Ok(RecordedEvent { name, attr, ids, sideband, leader, tracepoint })
@@ -186,7 +183,7 @@ impl Opened {
             .map(|(index, event)| describe(event, Some(index)))
             .collect::<Result<_, Error>>()?;
         events.push(describe(&self.sideband, None)?);
-        // Behind the sideband event: no samples and no losses are told of it.
+        // Behind the sideband event, since it has neither samples nor lost counts.
         events.extend(self.task_clocks.as_ref().filter(|clocks| clocks.has_reports()).map(|clocks| {
             RecordedEvent {
                 name: "task-clock".to_owned(),
@@ -202,13 +199,21 @@ impl Opened {
     }
 }
 
+/// Reads the count of an event that is not read with a group; `None` where it cannot be read, or is pinned and has no counter.
+pub(super) fn read_count(event: &PerfEvent) -> Option<u64> {
+    // Whatever the format of a single event is, its count is the first of at most five words.
+    let mut words = [0; 5];
+    let read = event.read(&mut words).ok()?;
+    (read > 0).then_some(words[0])
+}
+
 impl OpenEvent {
-    /// Returns true if it stands in the recording by itself.
+    /// Returns true if it is an event of the recording, and not a variant or part of another one.
     fn is_whole(&self) -> bool {
         self.variant_of.is_none() && self.part_of.is_none()
     }
 
-    /// The place of the event of which it is the same on another kind of core: samples of both look alike.
+    /// Returns the index of the event among `before` that is the same on another kind of core, with samples of the same layout.
     pub(super) fn whole_among(&self, before: &[Self]) -> Option<usize> {
         let is_core = |event: &Self| event.selected.as_ref().is_some_and(|selected| selected.core);
         let layout = |event: &Self| {

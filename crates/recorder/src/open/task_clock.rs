@@ -1,11 +1,11 @@
-//! The CPU time of each task, whether or not it was sampled: a counting `task-clock` whose inherited copies tell what they
-//! have counted when their tasks end (`inherit_stat`: READ records). It needs no rights beyond those of sampling.
+//! Counts the CPU time of each task, whether or not it was sampled: by a `task-clock` whose inherited copies report their counts in
+//! READ records when their tasks end (`inherit_stat`). It needs no rights beyond those of sampling.
 //!
 //! The records have a ring of their own, and there is one for each task rather than one per task and CPU. A READ is written
 //! by the CPU that the task ends on, into the ring of the CPU that the event is bound to, without a lock (`sync_child_event()`
 //! in kernel/events/core.c, `perf_output_begin()` in kernel/events/ring_buffer.c): in the sideband rings of two CPUs, tasks
 //! that ended at the rate of 8,000 a second damaged the records of others in two runs of three. In a ring of their own they
-//! can only damage each other, seldom, and what they then fail to tell is known from the whole.
+//! can only damage each other, which is rare, and the count of the thread that was opened includes those that are missing.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,10 +24,10 @@ use crate::options::{Options, Target};
 use crate::records::retain;
 use crate::ring::RingSource;
 
-/// Bytes of READ records, shared by all threads that are opened: 900 tasks that end from one round to the next.
-const ALL_RINGS: usize = 64 << 10;
-/// With more threads than this, each with a ring of at least a page, the times of what they start are not told.
-const MOST_THREADS: usize = 16;
+/// Size of all rings together: room for 900 tasks that end between two rounds.
+const TOTAL_RING_BYTES: usize = 64 << 10;
+/// Maximum number of threads whose clocks are opened: each needs a ring of at least a page.
+const MAX_THREADS: usize = 16;
 
 /// The clocks of the threads that were opened.
 pub(crate) struct TaskClocks {
@@ -47,23 +47,23 @@ struct TaskClock {
 /// The times that READ records have reported so far.
 pub(crate) struct TaskReports {
     layout: RecordLayout,
-    /// By the id of the clock, nanoseconds.
-    told: HashMap<u64, u64, FxBuildHasher>,
+    /// The sum of the reports of each clock, by its id, in nanoseconds.
+    reported_ns: HashMap<u64, u64, FxBuildHasher>,
 }
 
 impl TaskClocks {
-    /// Opens the clocks of `threads`, with rings where `reports` says that the times of single tasks are wanted. `None` where
-    /// that cannot be: nothing is missing then but the times. `is_command` if the only thread is about to become a command.
+    /// Opens the clocks of `threads`, with rings if `reports` of single tasks are wanted. `None` where that fails: only the times are
+    /// missing then. `is_command` is true if the only thread is the child that becomes the command.
     pub(super) fn open(mut attr: Attr, threads: &[Tid], reports: bool, is_command: bool) -> Option<Self> {
-        if threads.is_empty() || threads.len() > MOST_THREADS {
+        if threads.is_empty() || threads.len() > MAX_THREADS {
             return None;
         }
         attr.flags.set(AttrFlags::INHERIT_STAT, reports);
         let mut opened = Self { attr, clocks: Vec::new(), rings: Vec::new() };
-        let share = (ALL_RINGS / threads.len()).max(page_size());
+        let share = (TOTAL_RING_BYTES / threads.len()).max(page_size());
         let ring_size = 1_usize << share.ilog2();
         for &tid in threads {
-            // One that has ended meanwhile has nothing to tell.
+            // A thread that has ended since it was listed needs no clock.
             let Ok(status) = procfs::status(tid) else { continue };
             opened.add(status.process, tid, reports.then_some(ring_size), is_command).ok()?;
         }
@@ -77,11 +77,11 @@ impl TaskClocks {
             // An inherited event on any CPU cannot have a ring (checklist M18), but can write into one.
             let mut attr = crate::attr::ring_owner(&self.attr);
             attr.flags.remove(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::ENABLE_ON_EXEC);
-            // Who has an event that is not inherited, and who is forked by it, have their events taken off the CPU and put on
-            // it at each switch between them, 8 µs each; else they swap them (`inherited_all` in kernel/events/core.c). So it
-            // goes when the command begins; the ring stays.
-            let gone_with_exec = Attr { flags: attr.flags | AttrFlags::REMOVE_ON_EXEC, ..attr.clone() };
-            let owner = if is_command { Kernel.open(&gone_with_exec, subject, None).ok() } else { None };
+            // A parent and its child swap their events at a switch between them only if all were inherited (`inherited_all` in
+            // kernel/events/core.c). With the owner of this ring, which is not, all are removed from the CPU and added again,
+            // 8 µs each time. So the event is removed when the command begins; its ring stays.
+            let removed_on_exec = Attr { flags: attr.flags | AttrFlags::REMOVE_ON_EXEC, ..attr.clone() };
+            let owner = if is_command { Kernel.open(&removed_on_exec, subject, None).ok() } else { None };
             let owner = owner.map_or_else(|| Kernel.open(&attr, subject, None), Ok).map(Arc::new)?;
             let mapping = owner.map_ring(size)?;
             event.redirect_to(&owner)?;
@@ -92,48 +92,49 @@ impl TaskClocks {
         Ok(())
     }
 
-    /// The ids of the events.
+    /// Returns the ids of the clocks.
     pub(super) fn ids(&self) -> Vec<u64> {
         self.clocks.iter().map(|clock| clock.id).collect()
     }
 
-    /// Returns true if the times of single tasks are told.
+    /// Returns true if the clocks report the times of single tasks.
     pub(crate) fn has_reports(&self) -> bool {
         self.attr.flags.contains(AttrFlags::INHERIT_STAT)
     }
 
-    /// The rings, to be read.
+    /// Takes the rings, for a reader.
     pub(crate) fn take_rings(&mut self) -> Vec<RingSource> {
         std::mem::take(&mut self.rings)
     }
 
-    /// Starts the clocks, where the command's exec does not.
+    /// Enables the clocks that the command's exec does not enable.
     pub(super) fn enable(&self) -> io::Result<()> {
         self.clocks.iter().try_for_each(|clock| clock.event.enable())
     }
 
-    /// Stops the counts of all tasks. One whose thread has ended is stopped already.
+    /// Disables the clocks. Errors are ignored: they are of threads that have ended.
     pub(super) fn disable(&self) {
         self.clocks.iter().for_each(|clock| drop(clock.event.disable()));
     }
 
-    /// CPU time of all threads that were opened and of all that they started, nanoseconds.
+    /// Returns the CPU time of all threads that were opened and of all that they started, in nanoseconds; `None` where a clock cannot
+    /// be read.
     pub(crate) fn total(&self) -> Option<u64> {
         self.clocks.iter().map(TaskClock::counted).sum()
     }
 
-    /// Returns the reports in which READ records are to be checked and added up.
+    /// Returns an empty sum of reports, for the READ records of these clocks.
     pub(crate) fn reports(&self) -> TaskReports {
         let layout = RecordLayout::new(&self.attr, Endian::NATIVE);
-        TaskReports { layout, told: self.clocks.iter().map(|clock| (clock.id, 0)).collect() }
+        TaskReports { layout, reported_ns: self.clocks.iter().map(|clock| (clock.id, 0)).collect() }
     }
 
     /// Returns the times that no READ has reported: the times of the threads that were opened, with those of what
     /// they started and still runs.
-    pub(crate) fn rest(&self, reports: &TaskReports) -> Vec<TaskTime> {
+    pub(crate) fn unreported(&self, reports: &TaskReports) -> Vec<TaskTime> {
         let rest = self.clocks.iter().filter_map(|clock| {
-            let told = reports.told.get(&clock.id).copied().unwrap_or(0);
-            let nanoseconds = clock.counted()?.saturating_sub(told);
+            let reported_ns = reports.reported_ns.get(&clock.id).copied().unwrap_or(0);
+            let nanoseconds = clock.counted()?.saturating_sub(reported_ns);
             Some(TaskTime { pid: clock.pid, tid: clock.tid, id: clock.id, nanoseconds })
         });
         rest.collect()
@@ -141,7 +142,7 @@ impl TaskClocks {
 }
 
 impl TaskReports {
-    /// Leaves only whole READ records of the clocks in `records`, and adds up what they tell.
+    /// Removes all but undamaged READ records of the clocks from `records`, and adds up their times.
     pub(crate) fn check(&mut self, records: &mut Vec<u8>) {
         retain(records, |record| self.add(record).is_some());
     }
@@ -151,25 +152,23 @@ impl TaskReports {
         let Ok(Record::Read(read)) = self.layout.decode(&raw) else { return None };
         let counter = read.values.iter().next()?;
         let is_whole = read.sample_id.identifier == counter.id && read.pid.0 > 0 && read.tid.0 > 0;
-        let told = self.told.get_mut(&counter.id?).filter(|_| is_whole)?;
-        *told = told.saturating_add(counter.value);
+        let reported_ns = self.reported_ns.get_mut(&counter.id?).filter(|_| is_whole)?;
+        *reported_ns = reported_ns.saturating_add(counter.value);
         Some(())
     }
 }
 
 impl TaskClock {
-    /// The time that it and its inherited copies have counted, in nanoseconds.
+    /// Returns the time that the clock and its inherited copies have counted, in nanoseconds.
     fn counted(&self) -> Option<u64> {
-        let mut values = [0; 5];
-        let words = self.event.read(&mut values).ok()?;
-        (words > 0).then_some(values[0])
+        super::running::read_count(&self.event)
     }
 }
 
-/// Returns true if the times of single tasks are wanted, and can be had: where what is started is followed on all CPUs.
+/// Returns true if the CPU times of tasks are wanted: where tasks are sampled by a clock, inherit it, and run on all CPUs.
 pub(super) fn is_wanted(options: &Options, samplers: &[Attr]) -> bool {
     let follows = options.inherits() && options.cpus.is_none() && !options.low_memory && !options.in_parts;
-    // Switches say it more exactly.
+    // Records of switches have the times more exactly.
     let follows = follows && !options.events.iter().any(|event| event.watches);
     let has_clock = samplers.iter().any(Attr::is_cpu_clock);
     follows && has_clock && !matches!(options.target, Target::System | Target::Cgroup(_))
@@ -220,7 +219,7 @@ mod tests {
         records.extend([0; 24]);
         reports.check(&mut records);
         assert_eq!(records, [whole.clone(), whole].concat());
-        assert_eq!(reports.told.get(&id), Some(&80));
+        assert_eq!(reports.reported_ns.get(&id), Some(&80));
     }
 
     #[test]
@@ -231,7 +230,8 @@ mod tests {
         clocks.enable().unwrap();
         clocks.disable();
         let total = clocks.total().unwrap();
-        let rest = |reports: &TaskReports| clocks.rest(reports).iter().map(|time| time.nanoseconds).sum();
+        let rest =
+            |reports: &TaskReports| clocks.unreported(reports).iter().map(|time| time.nanoseconds).sum();
         assert_eq!(total, rest(&reports));
         reports.check(&mut read(id, 7, 1));
         assert_eq!(total.saturating_sub(1), rest(&reports));

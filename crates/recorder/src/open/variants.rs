@@ -1,4 +1,4 @@
-//! Stack copies of several sizes: the size of an open event cannot change, but another event can be enabled.
+//! Opens sampling events once for each size of stack copies, since the size of an open event cannot change: one of them is enabled.
 
 use std::io;
 
@@ -15,18 +15,18 @@ use crate::notice::Notice;
 use crate::options::{CallChain, Options};
 use crate::unwind::{CopySizes, largest_copy};
 
-/// The usual period of what counts fast: cycles, instructions, nanoseconds. How often anything else
-/// happens cannot be known.
-const LONG_PERIOD: u64 = 10_000;
-/// No processor counts faster, per second.
-const FASTEST_COUNTER: u64 = 6_000_000_000;
+/// An event with a period of at least this is taken for one of the fast ones (cycles, instructions, nanoseconds), whose rate has a
+/// bound. Of others the rate is unknown.
+const MIN_KNOWN_RATE_PERIOD: u64 = 10_000;
+/// The rate that no fast event exceeds.
+const MAX_COUNTS_PER_SECOND: u64 = 6_000_000_000;
 
-/// The kernel's own settings (kernel/events/callchain.c), where /proc does not tell.
-const DEFAULT_MAX_STACK: u16 = 127;
-const DEFAULT_MAX_CONTEXTS: u16 = 8;
+/// The kernel's defaults (kernel/events/callchain.c), where the settings cannot be read.
+const DEFAULT_MAX_STACK_ADDRESSES: u16 = 127;
+const DEFAULT_MAX_STACK_CONTEXTS: u16 = 8;
 
-/// The sizes of stack copies that suit rings of `ring` bytes; one only where there are more threads than descriptors for
-/// variants of their events.
+/// Returns the sizes of stack copies that suit rings of `ring` bytes: a single one where it was asked for, or where there are too few
+/// descriptors for variants, or variants cannot be exchanged.
 pub(super) fn copy_sizes(
     options: &Options,
     events: &[Event],
@@ -36,8 +36,8 @@ pub(super) fn copy_sizes(
 ) -> CopySizes {
     let room = room_beside_other_parts(options, events);
     let chains = events.iter().map(|event| options.call_chain_of(event));
-    // What changes while recording suits all that copy; of fixed sizes, the largest.
-    let chain = chains.filter(|chain| matches!(chain, CallChain::Stacks { .. })).reduce(wider);
+    // A size that follows the stacks suits all events; of fixed sizes, the largest does.
+    let chain = chains.filter(|chain| matches!(chain, CallChain::Stacks { .. })).reduce(larger_copies);
     match chain.unwrap_or(options.call_chain) {
         CallChain::Stacks { size: Some(asked), .. } => {
             let given = asked.min(largest_copy(ring)).min(room);
@@ -51,15 +51,17 @@ pub(super) fn copy_sizes(
             let allowed = sysctl::perf_event_max_sample_rate().unwrap_or(u64::MAX);
             let mut rates = events.iter().map(|event| match rate_of(event, options) {
                 Rate::Frequency(hertz) => Some(hertz.min(allowed)),
-                Rate::Period(period) if period >= LONG_PERIOD => Some(FASTEST_COUNTER / period),
+                Rate::Period(period) if period >= MIN_KNOWN_RATE_PERIOD => {
+                    Some(MAX_COUNTS_PER_SECOND / period)
+                }
                 Rate::Period(_) => None,
             });
             let rate = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?)));
             let sizes = CopySizes::for_rings(ring, room, rate);
-            // A group cannot be exchanged for another while its members count.
+            // Groups cannot be exchanged without losing counts.
             let grouped = events.iter().any(|event| event.leader.is_some());
             let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
-            // A processor has four breakpoints, and each variant would take one. To turn one off on another CPU while it is
+            // A processor has four breakpoints, and each variant would take one. Disabling a breakpoint on another CPU while it is
             // hit, as a change of sizes does, has ended programs by SIGTRAP in virtual machines.
             let breaks = events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT);
             let is_fixed = keep || grouped || breaks || all.check().is_err();
@@ -69,11 +71,11 @@ pub(super) fn copy_sizes(
     }
 }
 
-/// The largest copy that the samples of all `events` have room for, bytes.
+/// Returns the largest stack copy, in bytes, for which the samples of all `events` have room.
 fn room_beside_other_parts(options: &Options, events: &[Event]) -> u32 {
     let limits = ChainLimits {
-        addresses: sysctl::perf_event_max_stack().unwrap_or(DEFAULT_MAX_STACK).into(),
-        markers: sysctl::perf_event_max_contexts_per_stack().unwrap_or(DEFAULT_MAX_CONTEXTS).into(),
+        addresses: sysctl::perf_event_max_stack().unwrap_or(DEFAULT_MAX_STACK_ADDRESSES).into(),
+        markers: sysctl::perf_event_max_contexts_per_stack().unwrap_or(DEFAULT_MAX_STACK_CONTEXTS).into(),
     };
     let room = |event: &Event| {
         let members = events.iter().filter(|other| event.leader.is_some() && other.leader == event.leader);
@@ -83,7 +85,7 @@ fn room_beside_other_parts(options: &Options, events: &[Event]) -> u32 {
     events.iter().filter(copying).map(room).min().unwrap_or(u32::MAX)
 }
 
-/// The events once more for each other size of stack copies.
+/// Returns a copy of each event that copies stacks for each size but the initial one; none is open or enabled.
 pub(super) fn variants(events: &[OpenEvent], sizes: &CopySizes) -> Vec<OpenEvent> {
     let variants = sizes.others().flat_map(|size| {
         events.iter().enumerate().filter(|(_, event)| copies_stacks(event)).map(move |(index, event)| {
@@ -108,8 +110,8 @@ pub(super) fn variants(events: &[OpenEvent], sizes: &CopySizes) -> Vec<OpenEvent
 }
 
 impl Opened {
-    /// Lets stack copies have `size` bytes from now on, where there is a variant of the events for it, and says whether they
-    /// had another size before. Both variants run for a moment rather than none.
+    /// Enables the variants of the events whose stack copies have `size` bytes, and then disables the others: no sample is missed,
+    /// and for a moment both run. Returns false where that is the current size, or there is no variant of it.
     pub(crate) fn set_copy_size(&mut self, size: u32) -> bool {
         if size == self.copy_size || !self.copy_sizes.contains(size) {
             return false;
@@ -127,7 +129,7 @@ impl Opened {
                 copies_stacks(event) && has_size(event) == enable && !(enable && is_held(event))
             };
             for event in self.events.iter().filter(concerned) {
-                // An event whose thread has ended has no more copies to take.
+                // Errors are ignored: they are of events whose threads have ended.
                 event.instances.iter().for_each(|instance| drop(act(instance)));
             }
         }
@@ -135,7 +137,7 @@ impl Opened {
     }
 }
 
-fn wider(a: CallChain, b: CallChain) -> CallChain {
+fn larger_copies(a: CallChain, b: CallChain) -> CallChain {
     match (a, b) {
         (CallChain::Stacks { size: Some(size), .. }, CallChain::Stacks { size: Some(other), keep }) => {
             CallChain::Stacks { size: Some(size.max(other)), keep }

@@ -526,7 +526,7 @@ impl Session<'_> {
         let full_rings = if lost.is_none() { self.readers.full_rings() } else { 0 };
         if self.failure.is_none() {
             let task_times = match (&prepared.opened.task_clocks, &self.task_reports) {
-                (Some(clocks), Some(reports)) => clocks.rest(reports),
+                (Some(clocks), Some(reports)) => clocks.unreported(reports),
                 _ => Vec::new(),
             };
             let (exit, watched) = (self.exit, prepared.watched);

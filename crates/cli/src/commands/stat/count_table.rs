@@ -4,7 +4,7 @@ use std::path::Path;
 
 use host::topology::{self, Processors};
 use model::{CpuId, Name};
-use recorder::counting::{Count, CountedEvent, Reading, Sheet, Uncounted};
+use recorder::counting::{Count, CountedEvent, IntervalCounts, Reading, Uncounted};
 
 use super::StatArguments;
 
@@ -104,7 +104,7 @@ impl RowLabel {
 
 impl CountTable {
     /// Creates the table of one interval.
-    pub fn from_sheet(sheet: &Sheet<'_>, grouping: &Grouping) -> Self {
+    pub fn from_interval(sheet: &IntervalCounts<'_>, grouping: &Grouping) -> Self {
         let mut table = Self::default();
         table.add_run(sheet.events, sheet.counts.clone(), grouping);
         table
@@ -130,7 +130,8 @@ impl CountTable {
         let before = self.cells.len();
         for (label, count, cpus) in run {
             let event = events.get(count.event);
-            let uncounted = event.and_then(|event| Uncounted::of(event, &count.reading, count.unreadable));
+            let uncounted =
+                event.and_then(|event| Uncounted::reason_for(event, &count.reading, count.unreadable));
             let value = count.reading.scaled().filter(|_| uncounted.is_none());
             let known = self.cells.get(..before).unwrap_or(&[]);
             let known = known.binary_search_by(|cell| (&cell.label, cell.event).cmp(&(&label, count.event)));

@@ -15,7 +15,7 @@ use std::time::Duration;
 use analysis::Notices;
 use clap::Args;
 use host::sys::clock::CpuTime;
-use recorder::counting::{self, Counted, CountedEvent, Plan, Sheet, Split};
+use recorder::counting::{self, Aggregation, Counted, CountedEvent, IntervalCounts, Plan};
 use recorder::{Control, Notice, Options, PrivilegeLevels, Target, Workload};
 
 use super::record::{exec_failure_code, exit_code, print_notice};
@@ -132,8 +132,8 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
     let mut failed = None;
     for _ in 0..runs {
         let mut first = true;
-        let mut report = |sheet: &Sheet<'_>| {
-            let table = CountTable::from_sheet(sheet, &grouping);
+        let mut report = |sheet: &IntervalCounts<'_>| {
+            let table = CountTable::from_interval(sheet, &grouping);
             let written = write_interval(&format, sheet.events, &table, sheet, first, output.writer());
             first = false;
             if let Err(error) = written.and_then(|()| output.writer().flush()) {
@@ -192,7 +192,7 @@ fn write_interval(
     format: &OutputFormat<'_>,
     events: &[CountedEvent],
     table: &CountTable,
-    sheet: &Sheet<'_>,
+    sheet: &IntervalCounts<'_>,
     first: bool,
     output: &mut dyn Write,
 ) -> std::io::Result<()> {
@@ -248,14 +248,14 @@ fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
 }
 
 fn plan(arguments: &StatArguments) -> Plan {
-    let split = if arguments.per_task {
-        Split::Tasks
+    let aggregation = if arguments.per_task {
+        Aggregation::PerTask
     } else if arguments.per_cpu || arguments.per_core || arguments.per_socket {
-        Split::Cpus
+        Aggregation::PerCpu
     } else {
-        Split::None
+        Aggregation::Total
     };
-    Plan { split, interval: arguments.interval.map(Duration::from_millis) }
+    Plan { aggregation, interval: arguments.interval.map(Duration::from_millis) }
 }
 
 fn separator(text: &str) -> Result<String, String> {
