@@ -70,6 +70,10 @@ pub struct EngineSettings {
 const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(15);
 /// The time between the first ten snapshots, so that the first rows and their names appear soon.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
+/// The symbol worker is asked for the functions of new addresses this long before a snapshot, so that the snapshot already has them.
+/// If it were asked only for the snapshot, they would appear an interval later: with Node.js, 2.0 s after a function became hot. One
+/// round of records at least, every 250 ms, falls into this time.
+const SYMBOL_LEAD: Duration = Duration::from_millis(300);
 /// While names are awaited at the end, the interval at which the engine asks whether some have come.
 const SYMBOL_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Number of spaces beyond which the tracker forgets those that no stack lies in. A process that comes and goes leaves one or two.
@@ -108,6 +112,8 @@ pub struct Engine<F: FnMut(EngineEvent)> {
     pub(crate) earlier_loss: Loss,
     pub(crate) started_at: Instant,
     pub(crate) last_snapshot_at: Instant,
+    /// True if the symbol worker has been asked for the functions of the next snapshot.
+    pub(crate) has_requested_ahead: bool,
     pub(crate) own_cpu: OwnCpu,
     pub(crate) newest_sample: NewestSample,
     /// An interval that has ended and waits for its functions.
@@ -184,6 +190,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             earlier_loss: Loss::default(),
             started_at: now,
             last_snapshot_at: now,
+            has_requested_ahead: false,
             own_cpu: OwnCpu::now(),
             newest_sample: NewestSample { time: 0, seen_at: now },
             unsent: None,
@@ -222,8 +229,15 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             true => FIRST_INTERVAL.min(self.settings.interval),
             false => self.settings.interval,
         };
-        if now.duration_since(self.last_snapshot_at) >= interval {
+        let elapsed = now.duration_since(self.last_snapshot_at);
+        if elapsed >= interval {
             self.send_running_snapshot();
+        } else if elapsed + SYMBOL_LEAD >= interval && !self.has_requested_ahead {
+            self.has_requested_ahead = true;
+            // Not the tree of frames: the snapshot may have to build that again, with the functions that come until then.
+            let spaces = self.samples.tracker.spaces();
+            self.tree.add_stacks(&self.window.stacks, spaces, &mut self.symbols);
+            self.request_symbols(&self.window.counted(self.span));
         }
     }
 
@@ -259,6 +273,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         self.last_snapshot_at = Instant::now();
         let counted = self.window.counted(self.span);
         self.send_snapshot(&counted, self.samples.loss());
+        self.has_requested_ahead = false;
     }
 
     fn send_snapshot(&mut self, counted: &Counted, loss: Loss) {
@@ -291,7 +306,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         (self.send)(EngineEvent::Snapshot(Arc::new(snapshot)));
     }
 
-    /// Makes a snapshot of counts, and asks the symbol worker for the functions that are missing in it.
+    /// Makes a snapshot of counts. Asks the symbol worker for the functions that are missing in it, unless that was done just before.
     fn snapshot(&mut self, counted: &Counted, loss: Loss) -> Snapshot {
         self.update_tree();
         let (tasks, stacks) = self.counted_stacks(counted);
@@ -301,7 +316,10 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             samples += if self.tree.is_state(stack.stack) { 0 } else { stack.samples };
             complete += if self.tree.is_complete(stack.stack) { stack.samples } else { 0 };
         }
-        self.request_symbols(counted);
+        // One request per interval: it has to weigh all spaces. Addresses newer than the last one wait for the next.
+        if !self.has_requested_ahead || self.needs_all_symbols() {
+            self.request_symbols(counted);
+        }
         let approximate = self.time.as_ref().and_then(|time| time.times().remark());
         let (remarks, remarks_omitted) =
             first_remarks(self.symbol_worker.remarks(), &self.refused_tables, approximate);

@@ -93,7 +93,7 @@ impl SharedCallTree {
         symbols: &mut SymbolTable,
         at_once: bool,
     ) {
-        self.add_stack_nodes(stacks, spaces, symbols);
+        self.add_stacks(stacks, spaces, symbols);
         let begin = Instant::now();
         let has_paused =
             self.built.is_none_or(|(when, took)| begin.duration_since(when) > took * MIN_PAUSE_IN_BUILDS);
@@ -115,7 +115,8 @@ impl SharedCallTree {
         }
     }
 
-    fn add_stack_nodes(&mut self, stacks: &StackTable, spaces: &SpaceTable, symbols: &mut SymbolTable) {
+    /// Adds the stacks that are new since the last call to the tree of addresses alone. New addresses become wanted in `symbols`.
+    pub(crate) fn add_stacks(&mut self, stacks: &StackTable, spaces: &SpaceTable, symbols: &mut SymbolTable) {
         let table = stacks.places();
         while let Some(&entry) = table.get(self.addresses.len()) {
             self.addresses.push(symbols.intern(entry, spaces));

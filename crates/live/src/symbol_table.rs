@@ -19,7 +19,8 @@ use crate::snapshot::{Frame, Function, LookupAddress, StateKind};
 
 /// The time after which the functions of generated code are looked up again, where its perf map or jitdump did not have it yet.
 /// Runtimes write these files late.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Shorter than the interval between two requests of the default screen (1 s), so that the next one includes it.
+const FIRST_RETRY: Duration = Duration::from_millis(800);
 /// The longest time between two such lookups. The time doubles from lookup to lookup while none of them brings a name. What all
 /// lookups may cost is bounded by [`super::name_queue`].
 const MAX_RETRY: Duration = Duration::from_secs(10);
