@@ -68,7 +68,7 @@ impl App {
         let query = CodeQuery::new(&self.snapshot, &self.scope, &function);
         if query.is_empty() {
             self.focus.clear();
-            self.look_at(function);
+            self.show_callers(function);
             self.message = Some(
                 "no sample is in the code of this function: these are its callers and callees".to_owned(),
             );
@@ -92,7 +92,9 @@ impl App {
     fn request(&self, query: CodeQuery) -> CodeRequest {
         let status = &self.snapshot.status;
         let event = status.events.get(self.scope.event as usize).cloned().unwrap_or_default();
-        CodeRequest { query, event: event.name, unit: event.unit, lost: status.loss.samples }
+        // The weights of time are nanoseconds.
+        let unit = if event.is_time { "ns".to_owned() } else { event.unit };
+        CodeRequest { query, event: event.name, unit, lost: status.loss.samples }
     }
 
     /// Takes an answer, if it is still wanted. The row at the top stays there.

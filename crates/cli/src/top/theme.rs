@@ -12,7 +12,7 @@ use super::palette::{self, Hue, Rgb};
 
 /// The number of colours of a terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Depth {
+pub(crate) enum ColourDepth {
     /// None: `NO_COLOR`, or a terminal that has none.
     None,
     /// The sixteen of old.
@@ -27,7 +27,7 @@ pub(crate) enum Depth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Theme {
     /// Colours.
-    pub(crate) depth: Depth,
+    pub(crate) depth: ColourDepth,
     /// True if it shows characters beyond ASCII.
     pub(crate) unicode: bool,
 }
@@ -38,15 +38,15 @@ impl Theme {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_default();
         let depth = if set("NO_COLOR").is_some() || matches!(&*term, "" | "dumb" | "vt100" | "vt220") {
-            Depth::None
+            ColourDepth::None
         } else if matches!(set("COLORTERM").as_deref(), Some("truecolor" | "24bit"))
             || term.ends_with("-direct")
         {
-            Depth::Rgb
+            ColourDepth::Rgb
         } else if term.contains("256color") {
-            Depth::Indexed
+            ColourDepth::Indexed
         } else {
-            Depth::Sixteen
+            ColourDepth::Sixteen
         };
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
@@ -100,7 +100,7 @@ impl Theme {
 
     /// A style in this colour where there are colours.
     pub(crate) fn colour(&self, sixteen: Color) -> Style {
-        if self.depth == Depth::None { Style::new() } else { Style::new().fg(sixteen) }
+        if self.depth == ColourDepth::None { Style::new() } else { Style::new().fg(sixteen) }
     }
 
     /// The style of text that matters.
@@ -147,11 +147,11 @@ impl Theme {
     fn frame(&self, rgb: Rgb, colour: Color, found: bool, ancestor: bool) -> Style {
         let (rgb, colour) = if found { (palette::FOUND, Color::Magenta) } else { (rgb, colour) };
         let style = match self.depth {
-            Depth::None if found => Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            Depth::None => Style::new(),
-            Depth::Sixteen => Style::new().fg(Color::Black).bg(colour),
-            Depth::Indexed => Style::new().fg(Color::Indexed(16)).bg(Color::Indexed(indexed(rgb))),
-            Depth::Rgb => Style::new().fg(Color::Rgb(0, 0, 0)).bg(Color::Rgb(rgb.0, rgb.1, rgb.2)),
+            ColourDepth::None if found => Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            ColourDepth::None => Style::new(),
+            ColourDepth::Sixteen => Style::new().fg(Color::Black).bg(colour),
+            ColourDepth::Indexed => Style::new().fg(Color::Indexed(16)).bg(Color::Indexed(indexed(rgb))),
+            ColourDepth::Rgb => Style::new().fg(Color::Rgb(0, 0, 0)).bg(Color::Rgb(rgb.0, rgb.1, rgb.2)),
         };
         if ancestor { style.add_modifier(Modifier::DIM) } else { style }
     }
@@ -217,26 +217,33 @@ mod tests {
     #[test]
     fn the_environment_decides() {
         let xterm = ("TERM", "xterm-256color");
-        assert_eq!(theme(&[xterm, ("LANG", "de_DE.UTF-8")]), Theme { depth: Depth::Indexed, unicode: true });
-        assert_eq!(theme(&[xterm, ("COLORTERM", "truecolor")]).depth, Depth::Rgb);
-        assert_eq!(theme(&[xterm, ("NO_COLOR", "1")]).depth, Depth::None);
-        assert_eq!(theme(&[xterm, ("NO_COLOR", "")]).depth, Depth::Indexed, "empty is unset (no-color.org)");
+        assert_eq!(
+            theme(&[xterm, ("LANG", "de_DE.UTF-8")]),
+            Theme { depth: ColourDepth::Indexed, unicode: true }
+        );
+        assert_eq!(theme(&[xterm, ("COLORTERM", "truecolor")]).depth, ColourDepth::Rgb);
+        assert_eq!(theme(&[xterm, ("NO_COLOR", "1")]).depth, ColourDepth::None);
+        assert_eq!(
+            theme(&[xterm, ("NO_COLOR", "")]).depth,
+            ColourDepth::Indexed,
+            "empty is unset (no-color.org)"
+        );
         assert!(!theme(&[xterm, ("LC_ALL", "C"), ("LANG", "en_US.UTF-8")]).unicode);
         assert_eq!(
             theme(&[("TERM", "linux"), ("LANG", "C.UTF-8")]),
-            Theme { depth: Depth::Sixteen, unicode: false }
+            Theme { depth: ColourDepth::Sixteen, unicode: false }
         );
     }
 
     #[test]
     fn texts_fit_in_columns_not_in_bytes() {
-        let unicode = Theme { depth: Depth::None, unicode: true };
+        let unicode = Theme { depth: ColourDepth::None, unicode: true };
         assert_eq!(unicode.fit("日本語", 5), "日本…");
         assert_eq!(unicode.pad("日本", 5), "日本 ");
         assert_eq!(unicode.fit("abc", 3), "abc");
         assert_eq!(unicode.fit("abcd", 3), "ab…");
         assert_eq!(unicode.fit("abcd", 0), "");
-        let ascii = Theme { depth: Depth::None, unicode: false };
+        let ascii = Theme { depth: ColourDepth::None, unicode: false };
         assert_eq!(ascii.fit("añb\u{fffd}", 9), "a?b?");
     }
 

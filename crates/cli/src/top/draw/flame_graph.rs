@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
 use crate::top::app::{App, ClickTarget};
-use crate::top::theme::Theme;
+use crate::top::theme::{ColourDepth, Theme};
 use live::snapshot::share;
 use live::views::Tile;
 
@@ -67,9 +67,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
     app.click_areas.append(&mut click_areas);
 }
 
-/// What the colours of time mean, as many as there is room for. Off the CPU, frames have another edge.
+/// Draws what the colours of time mean, as many as there is room for. Without colours it explains the two edges of frames alone:
+/// one for time on the CPU, one for all time off the CPU.
 fn draw_legend(frame: &mut Frame<'_>, theme: &Theme, area: Rect) {
-    // In fewer words than the picture has room for.
+    // In fewer words than the legend of the SVG.
     const MEANINGS: [(&str, Color); 5] = [
         ("on the CPU", Color::LightRed),
         ("off the CPU", Color::Gray),
@@ -77,10 +78,11 @@ fn draw_legend(frame: &mut Frame<'_>, theme: &Theme, area: Rect) {
         ("at rest", Color::Cyan),
         ("runnable", Color::Magenta),
     ];
+    const EDGES: usize = 2;
     let mut line = Line::default();
-    for (number, ((_, rgb), (meaning, sixteen))) in
-        export::THREAD_TIME_LEGEND.iter().zip(MEANINGS).enumerate()
-    {
+    let count = if theme.depth == ColourDepth::None { EDGES } else { MEANINGS.len() };
+    let entries = export::THREAD_TIME_LEGEND.iter().zip(MEANINGS).take(count);
+    for (number, ((_, rgb), (meaning, sixteen))) in entries.enumerate() {
         let swatch = format!("{}  ", edge(theme, number > 0));
         let text = format!(" {meaning}  ");
         if line.width() + swatch.chars().count() + text.len() > usize::from(area.width) {
@@ -92,8 +94,8 @@ fn draw_legend(frame: &mut Frame<'_>, theme: &Theme, area: Rect) {
     frame.render_widget(line, area);
 }
 
-/// The first column of a frame, which tells brothers of one colour apart, and for those who see no colours what ran from what
-/// did not.
+/// The first column of a frame. It separates neighbours of one colour. Time off the CPU has another character, for terminals without
+/// colours.
 fn edge(theme: &Theme, is_off_cpu: bool) -> &'static str {
     if is_off_cpu { theme.pick("░", ":") } else { theme.pick("▏", "|") }
 }

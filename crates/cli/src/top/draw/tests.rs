@@ -11,14 +11,14 @@ use super::draw;
 use crate::top::app::{App, View};
 use crate::top::code_view::CodeAnswer;
 use crate::top::keys::{HELP, Request};
-use crate::top::theme::{Depth, Theme};
+use crate::top::theme::{ColourDepth, Theme};
 use export::annotate::{Heat, ListingRow};
 use live::snapshot::{Function, Snapshot, Span};
 use live::testing::SnapshotBuilder;
 use live::views::Scope;
 
-const PLAIN: Theme = Theme { depth: Depth::None, unicode: true };
-const ASCII: Theme = Theme { depth: Depth::None, unicode: false };
+const PLAIN: Theme = Theme { depth: ColourDepth::None, unicode: true };
+const ASCII: Theme = Theme { depth: ColourDepth::None, unicode: false };
 
 fn load() -> Snapshot {
     let mut build = SnapshotBuilder::default();
@@ -35,7 +35,7 @@ fn load() -> Snapshot {
 
 fn app(snapshot: Snapshot) -> App {
     let mut app = App::new(Scope::default(), Span::Window);
-    app.take(Arc::new(snapshot));
+    app.receive(Arc::new(snapshot));
     app
 }
 
@@ -104,7 +104,7 @@ fn time_on_and_off_the_cpu_is_told_apart_without_colours() {
 
 #[test]
 fn time_has_the_colours_of_the_picture() {
-    let theme = Theme { depth: Depth::Rgb, unicode: true };
+    let theme = Theme { depth: ColourDepth::Rgb, unicode: true };
     let mut app = app(time());
     press(&mut app, "4");
     let mut terminal = Terminal::new(TestBackend::new(120, 16)).unwrap();
@@ -269,7 +269,7 @@ fn every_size_can_be_drawn() {
     for view in ["1", "2", "\n3", "4", "?"] {
         press(&mut app, view);
         for (width, height) in [(1, 1), (2, 3), (20, 4), (40, 10), (80, 24), (81, 25), (200, 50), (300, 80)] {
-            for theme in [PLAIN, ASCII, Theme { depth: Depth::Rgb, unicode: true }] {
+            for theme in [PLAIN, ASCII, Theme { depth: ColourDepth::Rgb, unicode: true }] {
                 screen(&mut app, &theme, width, height);
             }
         }
@@ -315,7 +315,7 @@ fn every_key_does_what_the_help_says() {
     }
     assert_eq!(press(&mut app, "q"), Some(Request::Quit));
     assert_eq!(press(&mut app, "z"), Some(Request::Reset));
-    app.take(Arc::new(load()));
+    app.receive(Arc::new(load()));
     assert_eq!(press(&mut app, "w"), Some(Request::Span(Span::Start)));
     assert_eq!(press(&mut app, "w"), Some(Request::Span(Span::Window)));
     assert_eq!(press(&mut app, "S\n"), Some(Request::Save("prof-top.svg".to_owned())));
@@ -369,7 +369,7 @@ fn paused_the_screen_stands_still() {
     let before = screen(&mut app, &PLAIN, 80, 24);
     let mut build = SnapshotBuilder::default();
     build.stack(1, 1, "new", "f", 1);
-    app.take(Arc::new(build.snapshot()));
+    app.receive(Arc::new(build.snapshot()));
     assert_eq!(screen(&mut app, &PLAIN, 80, 24), before);
     press(&mut app, " ");
     assert_eq!(first_function(&app), "f");
@@ -405,14 +405,14 @@ fn names_that_come_while_paused_are_shown_and_samples_are_not() {
     let mut app = app(before);
     press(&mut app, " ");
     let old = screen(&mut app, &PLAIN, 80, 24);
-    app.take(Arc::new(after.clone()));
+    app.receive(Arc::new(after.clone()));
     let new = screen(&mut app, &PLAIN, 80, 24);
     let expected = old.replace("app              hash", "app              late_name");
     assert_eq!(new, expected, "the same samples under another name");
     // Numbers that mean something else now are not mixed.
     let forgotten =
         Snapshot { numbering: after.numbering + 1_000_000, functions: Default::default(), ..after };
-    app.take(Arc::new(forgotten));
+    app.receive(Arc::new(forgotten));
     assert_eq!(screen(&mut app, &PLAIN, 80, 24), expected);
 }
 
@@ -424,7 +424,7 @@ fn frozen_rows_stay_while_weights_change() {
     build.stack(100, 101, "worker", "start_thread@libc.so.6;work;hash", 9000);
     build.stack(100, 100, "app", "main;serve;_i_parse;memchr@libc.so.6", 1);
     let snapshot = Arc::new(build.snapshot());
-    app.take(Arc::clone(&snapshot));
+    app.receive(Arc::clone(&snapshot));
     assert_eq!(first_function(&app), "memchr");
     press(&mut app, "f");
     assert_eq!(first_function(&app), "hash");
