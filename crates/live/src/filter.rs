@@ -1,14 +1,14 @@
 //! The filter that is typed after `/`.
 //!
-//! Words are separated by spaces and must all hold. `comm:`, `pid:`, `tid:` and `container:` choose samples (`container:host` those outside of any); `func:` and `mod:` and
-//! words without a prefix choose rows (and highlight frames of the flame graph). Texts match fuzzily: all letters, in
-//! their order, lower case standing for either.
+//! Words are separated by spaces and must all match. `comm:`, `pid:`, `tid:` and `container:` choose samples (`container:host` chooses
+//! those outside of any container). `func:`, `mod:` and words without a prefix choose rows, and highlight frames of the flame graph.
+//! A text matches if it has all letters of the word in their order; a lower-case letter also matches its upper case.
 
 use profile::HOST;
 
 use crate::snapshot::{Function, Task};
 
-/// A filter, taken apart.
+/// A parsed filter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
     comms: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Understands any text: what is not yet a number after `pid:` chooses nothing.
+    /// Parses a filter. Every text is one: a prefix without a valid value is ignored, as while it is being typed.
     pub fn parse(text: &str) -> Self {
         let mut filter = Self::default();
         for word in text.split_whitespace() {
@@ -29,13 +29,13 @@ impl Filter {
             let text = || value.to_owned();
             let number = || value.parse::<i32>().ok();
             match key {
-                // A C++ or Rust path is no prefix.
+                // `std::vec` is a path, not a prefix with a value.
                 _ if value.starts_with(':') => filter.words.push(word.to_owned()),
                 _ if value.is_empty() => {}
                 "comm" => filter.comms.push(text()),
                 "pid" => filter.pids.extend(number()),
                 "tid" => filter.tids.extend(number()),
-                // Their names have colons, too.
+                // The value may hold colons, as the names of containers do.
                 "container" => filter.containers.push(text()),
                 "func" => filter.functions.push(text()),
                 "mod" => filter.modules.push(text()),
@@ -53,7 +53,7 @@ impl Filter {
             && self.containers.iter().all(|text| matches(text, task.container.as_deref().unwrap_or(HOST)))
     }
 
-    /// Returns true if rows of functions are chosen at all.
+    /// Returns true if the filter restricts the rows of functions.
     pub fn chooses_functions(&self) -> bool {
         !(self.functions.is_empty() && self.modules.is_empty() && self.words.is_empty())
     }

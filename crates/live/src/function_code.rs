@@ -1,4 +1,4 @@
-//! The code of a function with the samples of a snapshot, instruction by instruction.
+//! The instructions of a function, each with the samples of a snapshot.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use profile::code::CodeRange;
 use crate::snapshot::{Function, Snapshot};
 use crate::views::Scope;
 
-/// Processes that a file is looked for in, per place.
-const MOST_PIDS: usize = 8;
+/// Maximum number of processes, per address, through which its file is looked for.
+const MAX_PIDS: usize = 8;
 
-/// A function whose code is asked for, with the samples taken in it. Plain data: another thread answers.
+/// A query for the code of a function, with the samples taken in it. Plain data, which another thread answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodeQuery {
     /// The function.
     pub function: Function,
-    /// The weight of everything that counts.
+    /// The weight of all stacks in the scope.
     pub total: u64,
-    addresses: HashMap<StackEntry, SampledPlace>,
+    addresses: HashMap<StackEntry, SampledAddress>,
 }
 
-/// A place that samples were taken at.
+/// An address with samples.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct SampledPlace {
+struct SampledAddress {
     space: Arc<Space>,
     pids: Vec<Pid>,
     weight: u64,
 }
 
 impl CodeQuery {
-    /// Gathers the samples that were taken in a function, or in what was inlined into it. Pieces that the compiler put
-    /// elsewhere (`.cold`) belong to it.
+    /// Collects the samples whose innermost address lies in a function, in a call inlined into it, or in a part of it that the
+    /// compiler has moved away (`.cold`).
     pub fn new(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Self {
         let mut query = Self { function: function.clone(), total: 0, addresses: HashMap::new() };
         let wanted: HashSet<u32> = (0..)
@@ -52,25 +52,25 @@ impl CodeQuery {
             .collect();
         for stack in scope.stacks(snapshot) {
             query.total = query.total.saturating_add(stack.weight);
-            // The frames of the innermost place: those that were inlined, and the one they were inlined into.
+            // The frames of the innermost address: inlined calls, and the function that they were inlined into.
             let mut ended = false;
-            let mut of_place = stack.frames().take_while(|frame| {
-                let is_of_place = !ended;
+            let mut at_innermost = stack.frames().take_while(|frame| {
+                let is_at_innermost = !ended;
                 ended = frame.kind != FrameKind::Inlined;
-                is_of_place
+                is_at_innermost
             });
-            if !of_place.any(|frame| wanted.contains(&frame.function)) {
+            if !at_innermost.any(|frame| wanted.contains(&frame.function)) {
                 continue;
             }
             let Some(place) = stack.addresses().next() else { continue };
-            let sampled = query.addresses.entry(place.entry).or_insert_with(|| SampledPlace {
+            let sampled = query.addresses.entry(place.entry).or_insert_with(|| SampledAddress {
                 space: Arc::clone(&place.space),
                 pids: Vec::new(),
                 weight: 0,
             });
             sampled.weight = sampled.weight.saturating_add(stack.weight);
             let pid = Pid(stack.task.pid);
-            if sampled.pids.len() < MOST_PIDS && !sampled.pids.contains(&pid) {
+            if sampled.pids.len() < MAX_PIDS && !sampled.pids.contains(&pid) {
                 sampled.pids.push(pid);
             }
         }
@@ -83,13 +83,13 @@ impl CodeQuery {
     }
 }
 
-/// The key of a piece of a function: spaces get other numbers with each query.
-type Piece = (Space, u64, Arc<str>);
+/// The key of a piece of a function: its space, offset and name. Space ids would not do, as they differ from query to query.
+type PieceKey = (Space, u64, Arc<str>);
 
-/// Answers queries for code. Keeps the code of the last answer: while the same function is looked at, only weights change.
+/// Answers queries for code. Keeps the disassembly of the last answer: while the same function is shown, only weights change.
 pub struct LiveCode {
     reader: CodeReader,
-    known: HashMap<Piece, CodeRange>,
+    known: HashMap<PieceKey, CodeRange>,
 }
 
 impl Default for LiveCode {
@@ -101,7 +101,7 @@ impl Default for LiveCode {
 }
 
 impl LiveCode {
-    /// Annotates the function of a query; `None` where no function of that name has code at its samples.
+    /// Annotates the function of a query. Reads files. Returns `None` where no function of that name has code at the samples.
     pub fn annotate(&mut self, query: &CodeQuery) -> Option<AnnotatedFunction> {
         let mut spaces = SpaceTable::default();
         let mut pids: HashMap<_, Vec<Pid>> = HashMap::new();
@@ -139,7 +139,7 @@ impl LiveCode {
     }
 }
 
-/// Finds the function that the screen calls so.
+/// Finds the function with the name that the screen shows.
 fn choose(functions: Vec<Whole>, wanted: &Function) -> Option<Chosen> {
     let is_whole = |(name, _): &&Whole| safe_label(name) == name_of_whole(&wanted.name);
     if let Some(whole) = functions.iter().find(is_whole) {

@@ -1,4 +1,4 @@
-//! What the user has chosen, and what is listed because of it.
+//! The state of the screen: what the user has chosen, and the rows that follow from it and from the snapshot.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -49,13 +49,13 @@ impl View {
 /// The order of functions in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FunctionOrder {
-    /// By their own weight.
+    /// By self weight.
     SelfWeight,
-    /// By their weight with all they called.
+    /// By total weight, with callees.
     TotalWeight,
     /// By name.
     Name,
-    /// By module, then by own weight.
+    /// By module, then by self weight.
     Module,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Prompt {
     pub(crate) purpose: Purpose,
     /// The text so far.
     pub(crate) text: String,
-    /// The filter before, for those who think better of it.
+    /// The filter before, which Esc restores.
     pub(crate) before: String,
 }
 
@@ -92,11 +92,11 @@ pub(crate) enum ClickTarget {
     Column(FunctionOrder),
 }
 
-/// All of it.
+/// The state of the screen.
 pub(crate) struct App {
     /// The snapshot that is shown.
     pub(crate) snapshot: Arc<Snapshot>,
-    /// The newest, while an older one is shown.
+    /// The newest snapshot, while the screen is paused and shows an older one.
     newest: Option<Arc<Snapshot>>,
     /// The view that is shown.
     pub(crate) view: View,
@@ -104,11 +104,11 @@ pub(crate) struct App {
     pub(crate) scope: Scope,
     /// The filter as typed.
     pub(crate) filter_text: String,
-    /// True if the screen stands still.
+    /// True if the screen is paused.
     pub(crate) paused: bool,
     /// True if rows keep their places.
     pub(crate) frozen: bool,
-    /// Window or since the start, as asked for.
+    /// The span that the user has chosen. Snapshots of another span may still arrive.
     pub(crate) span: Span,
     /// The order of functions.
     pub(crate) function_order: FunctionOrder,
@@ -116,9 +116,9 @@ pub(crate) struct App {
     pub(crate) task_order: TaskOrder,
     /// The prompt, while something is typed.
     pub(crate) prompt: Option<Prompt>,
-    /// True if help is shown, and from which line on.
+    /// The first line of the help on the screen, while the help is shown.
     pub(crate) help: Option<usize>,
-    /// The code of a function, in place of the view.
+    /// The code of a function, while it is shown instead of the view.
     pub(crate) code: Option<CodeView>,
     /// A short message, until the next key.
     pub(crate) message: Option<String>,
@@ -130,7 +130,7 @@ pub(crate) struct App {
     pub(crate) tasks: Vec<TaskRow>,
     /// The cursor among them.
     pub(crate) task_cursor: ListCursor<TaskChoice>,
-    /// The function whose callers and callees are shown, and those before it.
+    /// The functions whose callers and callees were shown. The last one is shown now; Esc goes back to the one before.
     pub(crate) focus: Vec<Function>,
     /// The callers and callees.
     pub(crate) callers_and_callees: Option<CallersAndCallees>,
@@ -146,7 +146,7 @@ pub(crate) struct App {
     pub(crate) flame_zoom: PathKey,
     /// The frame under the cursor.
     pub(crate) flame_cursor: PathKey,
-    /// The weight of everything that counts.
+    /// The weight of all stacks in the scope.
     pub(crate) total: u64,
     /// The share of idle CPUs in all samples, in per cent.
     pub(crate) idle_share: f64,
@@ -159,7 +159,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// Shows the functions of nothing yet.
+    /// Shows an empty list of functions.
     pub(crate) fn new(scope: Scope, span: Span) -> Self {
         Self {
             snapshot: Arc::default(),
@@ -196,10 +196,10 @@ impl App {
         }
     }
 
-    /// Takes a new snapshot. It is shown at once, unless paused.
-    pub(crate) fn take(&mut self, snapshot: Arc<Snapshot>) {
+    /// Receives a new snapshot. Shows it, unless the screen is paused.
+    pub(crate) fn receive(&mut self, snapshot: Arc<Snapshot>) {
         if self.paused {
-            // What stands still is its samples: names go on to come.
+            // A paused screen keeps its samples; names that become known still appear.
             if Arc::make_mut(&mut self.snapshot).update_names(&snapshot) {
                 self.list();
             }
@@ -231,7 +231,7 @@ impl App {
         self.list();
     }
 
-    /// Stands still, or goes on with the newest.
+    /// Pauses the screen, or shows the newest snapshot again.
     pub(crate) fn toggle_pause(&mut self) {
         self.paused = !self.paused;
         if let (false, Some(newest)) = (self.paused, self.newest.take()) {
@@ -239,14 +239,14 @@ impl App {
         }
     }
 
-    /// Uses the filter text.
+    /// Applies a filter.
     pub(crate) fn set_filter(&mut self, text: &str) {
         self.filter_text = text.to_owned();
         self.scope.filter = Filter::parse(text);
         self.list();
     }
 
-    /// Makes the lists of the current view anew.
+    /// Makes the rows of the current view from the snapshot and the user's choices.
     pub(crate) fn list(&mut self) {
         self.total = self.scope.total(&self.snapshot);
         self.idle_share = self.scope.idle_share(&self.snapshot);
@@ -267,7 +267,7 @@ impl App {
 
     fn list_functions(&mut self) {
         let mut rows = functions(&self.snapshot, &self.scope);
-        // Of equal weights, what came first: to compare the names of ten thousand takes longer than all the rest.
+        // Equal weights are ordered by function number: comparing the names of ten thousand functions takes longer than all the rest.
         match self.function_order {
             FunctionOrder::SelfWeight => {
                 rows.sort_unstable_by_key(|row| (Reverse((row.self_weight, row.total)), row.function));
@@ -287,7 +287,7 @@ impl App {
         self.functions = reorder(rows, &order);
     }
 
-    /// Rows in an order that their functions have a say in.
+    /// Sorts rows by a key of the row and its function.
     fn by_function<'a, K: Ord>(
         &'a self,
         rows: Vec<FunctionRow>,
@@ -315,18 +315,18 @@ impl App {
         self.callers_and_callees = self
             .focus
             .last()
-            .and_then(|function| CallersAndCallees::of(&self.snapshot, &self.scope, function));
+            .and_then(|function| CallersAndCallees::new(&self.snapshot, &self.scope, function));
         let rows = self.callers_and_callees.as_ref().map_or_else(Vec::new, |n| n.rows(&self.expanded));
         let keys: Vec<_> = rows.iter().map(|row| (row.side, row.path)).collect();
         if self.call_cursor.is_at_start() {
             self.call_cursor.select(&(None, PathKey::default()));
         }
-        // The tree's shape says where rows belong: their places cannot be frozen.
+        // The tree decides where rows belong, so that they cannot be frozen.
         self.call_cursor.update(keys, false);
         self.call_rows = rows;
     }
 
-    /// The function under the cursor of the functions view; listed now if it wasn't yet.
+    /// Returns the function under the cursor of the functions view. Makes the list first if it was never shown.
     pub(crate) fn selected_function(&mut self) -> Option<Function> {
         if self.functions.is_empty() {
             self.list_functions();
@@ -336,7 +336,7 @@ impl App {
     }
 
     /// Shows callers and callees of `function`.
-    pub(crate) fn look_at(&mut self, function: Function) {
+    pub(crate) fn show_callers(&mut self, function: Function) {
         if self.focus.last() != Some(&function) {
             self.focus.push(function);
         }

@@ -289,7 +289,7 @@ fn take(
     match message {
         Message::Started => {}
         Message::Snapshot(snapshot) => {
-            app.take(snapshot);
+            app.receive(snapshot);
             app.ask_for_code().into_iter().for_each(|request| asking.code(request));
         }
         Message::Code(answer) => app.take_code(answer),

@@ -241,7 +241,7 @@ impl App {
                 if row.side.is_none() {
                     return self.open_code(function).map(Request::Code);
                 }
-                self.look_at(function);
+                self.show_callers(function);
             }
             View::Flame => {
                 self.flame_zoom = self.flame_cursor;

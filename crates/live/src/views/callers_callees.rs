@@ -15,24 +15,24 @@ use crate::snapshot::{Frame, FrameNode, Function, Snapshot};
 /// Callers or callees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
-    /// Those that lead to the function.
+    /// Functions that lead to the function.
     Callers,
-    /// Those that it leads to.
+    /// Functions that it leads to.
     Callees,
 }
 
 /// A row of the view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallRow {
-    /// Above or below the function; `None` for the function itself.
+    /// The side of the function on which the row lies; `None` for the function itself.
     pub side: Option<Side>,
-    /// The node, by its way from the function.
+    /// The path from the function to the row.
     pub path: PathKey,
-    /// The distance from the function in calls, from 0.
+    /// The number of calls between the function and the row, from 0.
     pub depth: usize,
     /// The function of the row.
     pub function: u32,
-    /// The weight of the function's stacks that take this way.
+    /// The weight of those of the function's stacks that lead along this path.
     pub weight: u64,
     /// True if its children are shown; `None` where there are none.
     pub open: Option<bool>,
@@ -46,7 +46,7 @@ pub struct CallersAndCallees {
     callees: Calls,
 }
 
-/// Calls from a function on, outwards or inwards.
+/// The tree of a function's callers, or of its callees.
 #[derive(Clone, Debug)]
 struct Calls {
     tree: CallTree<Label>,
@@ -71,11 +71,11 @@ impl Calls {
 pub type ExpandedRows = HashMap<(Side, PathKey), bool, FxBuildHasher>;
 
 impl CallersAndCallees {
-    /// Looks at the outermost call of the function in each stack, so that no stack counts twice.
-    /// `None` where there is no such function now.
-    pub fn of(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Option<Self> {
+    /// Builds both trees from the outermost call of the function in each stack, so that no stack counts twice. Returns `None` where the
+    /// snapshot does not have the function.
+    pub fn new(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Option<Self> {
         let number = snapshot.functions.iter().position(|known| known == function)? as u32;
-        // It is one, whether it was inlined or not.
+        // Inlined calls of the function and other ones are merged.
         let one = Frame { function: number, ..FrameNode::ROOT.frame };
         let same = |frame: Frame| if frame.function == number { one } else { frame };
         let ScopeTree { calls, .. } = ScopeTree::merged(snapshot, scope, same);
@@ -88,18 +88,18 @@ impl CallersAndCallees {
         })
     }
 
-    /// The weight of all stacks with the function.
+    /// Returns the weight of all stacks with the function.
     pub fn total(&self) -> u64 {
         self.callees.weight(self.callees.function)
     }
 
-    /// The weight of the stacks that end in it (as its outermost call).
+    /// Returns the weight of the stacks that end in the function, without those that end in a recursive call of it.
     pub fn self_weight(&self) -> u64 {
         self.callees.tree.self_weights(self.callees.function).first().copied().unwrap_or(0)
     }
 
-    /// The rows, top to bottom: callers (nearest last), the function, callees. The hot path, every heaviest child with
-    /// at least half of its parent's weight, is open unless closed by hand.
+    /// Returns the rows from top to bottom: callers (the direct ones last), the function, callees. The hot path is open unless the user
+    /// has closed it: the heaviest child, if it has at least half of its parent's weight, and so on.
     pub fn rows(&self, expanded: &ExpandedRows) -> Vec<CallRow> {
         let mut rows = Vec::new();
         walk(&self.callers, Side::Callers, (self.callers.function, 0), true, expanded, &mut rows);
@@ -117,10 +117,10 @@ impl CallersAndCallees {
     }
 }
 
-/// Deeper than any stack that the kernel hands out, and than one can indent.
-const DEEPEST: usize = 1024;
+/// Maximum depth of rows: no screen is wide enough to indent more.
+const MAX_DEPTH: usize = 1024;
 
-/// Appends the rows of what lies beyond a node at a depth.
+/// Appends the rows of the children of a node, and of theirs where they are open.
 fn walk(
     calls: &Calls,
     side: Side,
@@ -138,7 +138,7 @@ fn walk(
         let Some(frame) = label.and_then(|label| label.frame()) else { continue };
         let (path, weight) = (paths.of(child), calls.weight(child));
         let is_hot = hot && heaviest == Some(child) && weight.saturating_mul(2) >= calls.weight(node);
-        let has_children = tree.children(child).next().is_some() && depth < DEEPEST;
+        let has_children = tree.children(child).next().is_some() && depth < MAX_DEPTH;
         let open = has_children.then(|| expanded.get(&(side, path)).copied().unwrap_or(is_hot));
         rows.push(CallRow { side: Some(side), path, depth, function: frame.function, weight, open });
         if open == Some(true) {
@@ -170,7 +170,7 @@ mod tests {
             .stack(1, 1, "a", "main;idle", 9);
         let snapshot = build.snapshot();
         let work = snapshot.functions.iter().find(|f| &*f.name == "work").unwrap().clone();
-        let neighbours = CallersAndCallees::of(&snapshot, &Scope::default(), &work).unwrap();
+        let neighbours = CallersAndCallees::new(&snapshot, &Scope::default(), &work).unwrap();
         let rows = neighbours.rows(&ExpandedRows::default());
         let expected = ["other 1", " main 9", "run 9", "work 10", "hash 6", " mix 6", "copy 3"];
         assert_eq!(texts(&snapshot, &rows), expected);

@@ -1,4 +1,4 @@
-//! The flame graph in cells of a screen.
+//! The flame graph, laid out in the columns and rows of a screen.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,32 +15,31 @@ use crate::snapshot::{Frame, Snapshot, StateKind};
 /// A flame graph: `all`, then threads' names, then frames, outermost first.
 #[derive(Clone, Debug)]
 pub struct FlameTree {
-    /// Columns: the weight of a frame with all above it, as its self weights those of the stacks that end there, and the time
-    /// off the CPU.
+    /// Three columns of weights: all stacks; the stacks that end in the frame itself; the time off the CPU.
     calls: CallTree<Label>,
     paths: Paths,
     comms: Vec<Arc<str>>,
-    /// True if the filter highlights a function, by its number; `None` where it highlights none.
+    /// By function number: true if the filter highlights the function. `None` where the filter chooses no functions.
     found: Option<Vec<bool>>,
     /// The weight of all stacks with a highlighted frame.
     found_weight: u64,
 }
 
-/// A frame that is not one in so many parts of the picture is too narrow for any screen, and for any zoom that can be
-/// clicked from there.
-const FINEST: u64 = 1 << 14;
+/// Frames that are narrower than one part in this many of the picture are left out: no screen shows them, nor any zoom that can be
+/// clicked on a screen.
+const MAX_PARTS: u64 = 1 << 14;
 
 /// All frames of one height, from left to right.
 pub(crate) type FlameRow = Vec<Tile>;
 
-/// A frame as it is drawn.
+/// A frame of the flame graph on the screen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tile {
-    /// Its columns.
+    /// The columns of the screen that it covers.
     pub columns: Range<u16>,
     /// The path of the frame.
     pub path: PathKey,
-    /// The text on it: with the suffixes that the SVG has (`_[k]`, `_[i]`, `_[j]`).
+    /// The text on it, with the same suffixes for the kind of code as in the SVG (`_[k]`, `_[i]`, `_[j]`).
     pub text: String,
     /// True if it lies below the frame that was zoomed into.
     pub ancestor: bool,
@@ -48,7 +47,7 @@ pub struct Tile {
     pub found: bool,
     /// Its weight.
     pub weight: u64,
-    /// The activity of threads, where it is the name of that.
+    /// Set where the frame is the state of a thread.
     pub state: Option<StateKind>,
     /// True if nearly all of its time is off the CPU.
     pub is_off_cpu: bool,
@@ -63,26 +62,26 @@ pub struct Details {
     pub module: String,
     /// Its weight.
     pub weight: u64,
-    /// The weight of stacks that end there.
+    /// The weight of the stacks that end in it.
     pub self_weight: u64,
 }
 
 /// A direction in which to go from a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// To the heaviest frame that it called.
+    /// To its heaviest callee.
     Up,
-    /// To the caller.
+    /// To its caller.
     Down,
-    /// To the neighbour with the same caller.
+    /// To the neighbour on the left that has the same caller.
     Left,
-    /// The other one.
+    /// To the neighbour on the right that has the same caller.
     Right,
 }
 
 impl FlameTree {
-    /// Draws nothing yet, only counts. Frames that can be seen where one of the weight `whole` is as wide as the screen are
-    /// told apart.
+    /// Builds the tree of a scope. Leaves out frames that cannot be seen where the screen is as wide as the weight `whole`; their
+    /// callers keep the weight.
     pub fn new(snapshot: &Snapshot, scope: &Scope, whole: u64) -> Self {
         let ScopeTree { calls: merged, nodes } = ScopeTree::new(snapshot, scope);
         let shows = || snapshot.functions.iter().map(|function| scope.filter.shows(function)).collect();
@@ -91,12 +90,12 @@ impl FlameTree {
             let is_found = |frame: FrameId| is_found(found, merged.frames()[frame.index()]);
             merged.totals_with(is_found).first().copied().unwrap_or(0)
         });
-        let wide = at_least(whole / FINEST, &merged);
+        let wide = nearest_wide(whole / MAX_PARTS, &merged);
         let mut labels = merged.frames().to_vec();
         let mut comms = Comms::default();
         let mut builder = CallTreeBuilder::new(3);
-        // What stacks of threads of one name have in common is looked up once: the node of each merged one, and of which name
-        // it is.
+        // By node of the merged tree: the node of this tree that was found for it last, and the thread name that it lies above. Stacks
+        // of threads of one name share callers, which are looked up once.
         let mut known = vec![(NodeId::ROOT, NodeId::ROOT); merged.nodes().len()];
         let mut unknown = Vec::new();
         for (comm, stacks) in comms.stacks(snapshot, scope) {
@@ -130,12 +129,12 @@ impl FlameTree {
         Self { calls, paths, comms: comms.names, found, found_weight }
     }
 
-    /// The weight of a frame, if there is one now.
+    /// Returns the weight of the frame at a path, if the frame exists in this tree.
     pub fn weight(&self, path: PathKey) -> Option<u64> {
         self.find(path).map(|node| self.weight_of(node))
     }
 
-    /// Like the SVG, by name, so that they stay where they are while their weights change.
+    /// The children of a node by name, as in the SVG: so they keep their places while their weights change.
     fn children(&self, snapshot: &Snapshot, node: NodeId) -> Vec<NodeId> {
         let mut children: Vec<NodeId> = self.calls.children(node).collect();
         children.sort_by_cached_key(|&child| self.text(snapshot, child));
@@ -169,12 +168,12 @@ impl FlameTree {
         }
     }
 
-    /// The weight of everything.
+    /// Returns the weight of all stacks.
     pub fn total(&self) -> u64 {
         self.weight_of(NodeId::ROOT)
     }
 
-    /// The rows from `all` upwards, with `zoom` as wide as the screen.
+    /// Returns the rows from `all` upwards, with the frame `zoom` as wide as the screen, which has `width` columns.
     pub fn rows(&self, snapshot: &Snapshot, zoom: PathKey, width: u16) -> Vec<FlameRow> {
         let zoomed = self.find(zoom).unwrap_or(NodeId::ROOT);
         let mut ancestors = Vec::new();
@@ -186,7 +185,7 @@ impl FlameTree {
         let mut rows: Vec<FlameRow> =
             ancestors.iter().rev().map(|&node| vec![self.tile(snapshot, node, 0..width, true)]).collect();
 
-        // Breadth first, row by row, in parts of the zoomed frame's weight.
+        // Row by row; a position is a weight from the left edge of the zoomed frame.
         let whole = u128::from(self.weight_of(zoomed).max(1));
         let column = |position: u64| (u128::from(position) * u128::from(width) / whole) as u16;
         let mut row = vec![(zoomed, 0_u64)];
@@ -205,7 +204,7 @@ impl FlameTree {
                 let mut start = start;
                 for child in self.children(snapshot, node) {
                     let weight = self.weight_of(child);
-                    // A frame without a column of its own has nothing above it that could be seen.
+                    // Above a frame that covers no column, nothing can be seen.
                     if column(start) != column(start.saturating_add(weight)) {
                         above.push((child, start));
                     }
@@ -217,19 +216,19 @@ impl FlameTree {
         rows
     }
 
-    /// The weight of all stacks with a highlighted frame, each counted once; `None` where nothing is looked for.
+    /// Returns the weight of all stacks with a highlighted frame, each counted once; `None` where the filter highlights nothing.
     pub fn found(&self) -> Option<u64> {
         self.found.as_ref().map(|_| self.found_weight)
     }
 
-    /// The next frame in a direction; the same one where there is none.
+    /// Returns the next frame in a direction, or the same one at the edge.
     pub fn step(&self, snapshot: &Snapshot, from: PathKey, step: Direction) -> PathKey {
         let Some(node) = self.find(from) else { return PathKey::default() };
         let parent = self.calls.parent(node);
         let beside = |by: isize| {
-            let brothers = self.children(snapshot, parent);
-            let place = brothers.iter().position(|&brother| brother == node)?;
-            brothers.get(place.checked_add_signed(by)?).copied()
+            let siblings = self.children(snapshot, parent);
+            let position = siblings.iter().position(|&sibling| sibling == node)?;
+            siblings.get(position.checked_add_signed(by)?).copied()
         };
         let next = match step {
             Direction::Up => self.calls.heaviest_child(node),
@@ -240,7 +239,7 @@ impl FlameTree {
         self.paths.of(next.unwrap_or(node))
     }
 
-    /// Returns the details of a frame; `None` where it is gone.
+    /// Returns the details of a frame; `None` where it does not exist in this tree.
     pub fn details(&self, snapshot: &Snapshot, path: PathKey) -> Option<Details> {
         let node = self.find(path)?;
         let frame = self.label(node).and_then(Label::frame);
@@ -253,7 +252,7 @@ impl FlameTree {
         })
     }
 
-    /// The row, counted from `all`, that a frame lies in; 0 where it is gone.
+    /// Returns the row of a frame, counted from `all`; 0 where it does not exist in this tree.
     pub fn height(&self, path: PathKey) -> usize {
         let mut node = self.find(path).unwrap_or(NodeId::ROOT);
         let mut height = 0;
@@ -281,13 +280,13 @@ impl FlameTree {
     }
 }
 
-/// Returns true if the label is a frame of a function that was found.
+/// Returns true if the label is a frame of a highlighted function.
 fn is_found(found: &[bool], label: Label) -> bool {
     label.frame().is_some_and(|frame| found.get(frame.function as usize) == Some(&true))
 }
 
-/// For each node, by number, itself or the innermost of its callers that weighs at least so much; the root for none.
-fn at_least(least: u64, calls: &CallTree<Label>) -> Vec<NodeId> {
+/// For each node, by number: the node itself if it weighs at least `least`, else its nearest caller that does, else the root.
+fn nearest_wide(least: u64, calls: &CallTree<Label>) -> Vec<NodeId> {
     let mut wide: Vec<NodeId> = Vec::with_capacity(calls.nodes().len());
     for node in calls.nodes() {
         let is_wide = calls.totals(node).first().is_some_and(|&total| total >= least);
@@ -305,7 +304,7 @@ struct Comms {
 }
 
 impl Comms {
-    /// The frame_nodes and weights of the stacks of a scope, by the name of their threads.
+    /// Returns the frame nodes and weights of the stacks of a scope, grouped by the name of their threads.
     fn stacks(&mut self, snapshot: &Snapshot, scope: &Scope) -> impl Iterator<Item = (u32, Vec<(u32, u64)>)> {
         let mut stacks: Vec<Vec<(u32, u64)>> = Vec::new();
         let mut of_tasks: Vec<Option<u32>> = vec![None; snapshot.tasks.len()];
@@ -326,7 +325,7 @@ impl Comms {
     }
 }
 
-/// The suffix of a name, by which readers of folded stacks tell the kind of code.
+/// The suffix of a name for the kind of code, as in folded stacks.
 fn suffix(kind: FrameKind) -> &'static str {
     match kind {
         FrameKind::User => "",
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn widths_are_shares_and_brothers_stand_by_name() {
+    fn widths_are_shares_and_siblings_stand_by_name() {
         let snapshot = snapshot();
         let tree = FlameTree::new(&snapshot, &Scope::default(), 100);
         let rows = tree.rows(&snapshot, PathKey::default(), 100);

@@ -1,4 +1,4 @@
-//! Functions with what they took themselves, and with all they called.
+//! The list of functions: self weight, and total weight with callees.
 
 use profile::FrameId;
 use profile::queries::{FunctionTable, RowKeys};
@@ -14,20 +14,20 @@ pub struct FunctionRow {
     pub function: u32,
     /// The weight of stacks whose innermost frame it is.
     pub self_weight: u64,
-    /// The weight of stacks that it is on, each counted once.
+    /// The weight of the stacks that it is on; recursion counts once.
     pub total: u64,
     /// True if it runs in the kernel.
     pub in_kernel: bool,
-    /// The activity of threads, where it is no function but the name of that.
+    /// Set where this is no function but the state of a thread.
     pub state: Option<StateKind>,
 }
 
-/// A row for each function, whether it was inlined or not.
+/// Gives inlined and other frames of a function one row.
 struct ByFunction<'a> {
     labels: &'a [Label],
     /// By function: true if a frame of it runs in the kernel.
     in_kernel: Vec<bool>,
-    /// By function: what it says that threads did.
+    /// By function: the state of threads that it stands for.
     states: Vec<Option<StateKind>>,
 }
 
@@ -49,7 +49,7 @@ impl RowKeys for ByFunction<'_> {
     }
 }
 
-/// The functions that the scope shows, in no order.
+/// Returns the functions that the scope shows, in no particular order.
 pub fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
     let ScopeTree { calls, .. } = ScopeTree::new(snapshot, scope);
     let count = snapshot.functions.len();

@@ -1,4 +1,4 @@
-//! Snapshots turned into what the views list: pure functions of a snapshot and of what was asked for.
+//! Views: pure functions that turn a snapshot and a [`Scope`] into rows, or into the frames of a flame graph.
 
 mod callers_callees;
 mod flame;
@@ -17,10 +17,10 @@ use super::filter::Filter;
 
 use crate::snapshot::{Frame, LookupAddress, Snapshot, StateKind, Task};
 
-/// The samples and frames that count, in all views.
+/// The samples and frames that all views take into account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
-    /// The event, by its position.
+    /// The event; a position in [`crate::snapshot::Status::events`].
     pub event: u32,
     /// True if kernel frames count.
     pub kernel: bool,
@@ -28,13 +28,13 @@ pub struct Scope {
     pub user: bool,
     /// True if idle CPUs count.
     pub idle: bool,
-    /// True if threads at rest count, where time does.
+    /// True if threads at rest count, in a view of time.
     pub at_rest: bool,
-    /// The part of time that counts, where time does.
+    /// The part of time that counts, in a view of time.
     pub part: TimePart,
-    /// The typed filter.
+    /// The filter that the user has typed.
     pub filter: Filter,
-    /// The process, or thread, that was zoomed into.
+    /// The only process or thread that counts, if the user has chosen one.
     pub task: Option<TaskChoice>,
 }
 
@@ -58,7 +58,7 @@ impl Default for Scope {
 pub struct TaskChoice {
     /// The process.
     pub pid: i32,
-    /// The thread; all of them for `None`.
+    /// The thread; `None` for all threads of the process.
     pub tid: Option<i32>,
 }
 
@@ -71,29 +71,29 @@ impl TaskChoice {
 /// A stack within the scope.
 #[derive(Clone, Copy)]
 pub struct ScopedStack<'a> {
-    /// The task that it is of.
+    /// The thread that it was sampled in.
     pub task: &'a Task,
-    /// The position of the task in [`Snapshot::tasks`].
+    /// The position of the thread in [`Snapshot::tasks`].
     pub task_number: u32,
-    /// Its frames without the innermost ones that are hidden, by number in [`Snapshot::frame_nodes`].
+    /// The frame node of its innermost frame that is not hidden; a position in [`Snapshot::frame_nodes`].
     pub frame_node: u32,
     stack: u32,
     snapshot: &'a Snapshot,
     scope: &'a Scope,
-    /// The number of samples that it stands for.
+    /// Number of samples with this stack.
     pub samples: u64,
     /// The weight of these samples.
     pub weight: u64,
 }
 
 impl<'a> ScopedStack<'a> {
-    /// The frames that are not hidden, innermost first.
+    /// Iterates over the frames that are not hidden, innermost first.
     pub fn frames(&self) -> impl Iterator<Item = Frame> + use<'a> {
         let (snapshot, scope) = (self.snapshot, self.scope);
         snapshot.frames_of(self.frame_node).filter(|frame| scope.shows(*frame))
     }
 
-    /// The addresses that are not hidden, innermost first.
+    /// Iterates over the addresses that are not hidden, innermost first.
     pub fn addresses(&self) -> impl Iterator<Item = &'a LookupAddress> + use<'a> {
         let (snapshot, scope) = (self.snapshot, self.scope);
         let numbers = snapshot.addresses_of(self.stack);
@@ -103,7 +103,7 @@ impl<'a> ScopedStack<'a> {
 }
 
 impl Scope {
-    /// The stacks that count, and only those with a frame left.
+    /// Iterates over the stacks that count and have at least one frame that is not hidden.
     pub fn stacks<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = ScopedStack<'a>> {
         let admitted: Vec<bool> = snapshot.tasks.iter().map(|task| self.admits(task)).collect();
         let shown = self.shown(snapshot);
@@ -126,7 +126,7 @@ impl Scope {
         })
     }
 
-    /// The frame_node without the innermost frames that are hidden, by number; `None` where none are.
+    /// By frame node: the nearest node towards the root whose frame is not hidden. `None` where no frames are hidden.
     fn shown(&self, snapshot: &Snapshot) -> Option<Vec<u32>> {
         if self.shows_all() {
             return None;
@@ -150,12 +150,12 @@ impl Scope {
         frame.state.is_some() || if frame.in_kernel { self.kernel } else { self.user }
     }
 
-    /// The weight of all stacks that count.
+    /// Returns the weight of all stacks that count.
     pub fn total(&self, snapshot: &Snapshot) -> u64 {
         self.stacks(snapshot).map(|stack| stack.weight).sum()
     }
 
-    /// The share of the event's samples that idle CPUs are, in per cent.
+    /// Returns the share of idle CPUs in the weight of the event, in per cent.
     pub fn idle_share(&self, snapshot: &Snapshot) -> f64 {
         let mut idle = 0;
         let mut all = 0;
@@ -231,7 +231,7 @@ mod tests {
             );
             for (&function, &(_, total)) in &expected {
                 let known = &snapshot.functions[function as usize];
-                let neighbours = CallersAndCallees::of(&snapshot, &scope, known).unwrap();
+                let neighbours = CallersAndCallees::new(&snapshot, &scope, known).unwrap();
                 // Of the outermost call, as a recursive one is its own callee.
                 let own = stacks.iter().filter(|(frames, _)| {
                     frames[0] == function && frames.iter().filter(|other| **other == function).count() == 1

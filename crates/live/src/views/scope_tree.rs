@@ -1,4 +1,4 @@
-//! The stacks of a scope as trees of calls, which all views but that of tasks ask.
+//! The stacks of a scope as a call tree, from which the views of functions, callers and the flame graph are made.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::snapshot::{Frame, FrameNode, Snapshot};
 /// The meaning of a node of a call tree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Label {
-    /// Threads of one name, by its position among the names.
+    /// All threads of one name, given by its position in a list of names.
     Comm(u32),
     /// A frame.
     Frame(Frame),
@@ -34,15 +34,15 @@ impl Label {
         }
     }
 
-    /// Returns true if it is a frame of this function.
+    /// Returns true if this is a frame of the function, given by its number.
     pub(crate) fn is_of(self, function: u32) -> bool {
         self.frame().is_some_and(|frame| frame.function == function)
     }
 }
 
-/// All stacks of a scope, whichever thread ran them.
+/// The call tree of a scope, without regard to threads.
 pub(crate) struct ScopeTree {
-    /// Their calls, with their weights as its only column.
+    /// The tree, with one column of weights.
     pub(crate) calls: CallTree<Label>,
     /// The node that a frame_node ends in, by the frame_node's number.
     pub(crate) nodes: Vec<NodeId>,
@@ -56,7 +56,7 @@ impl ScopeTree {
         }
         let weights = BranchWeights::new(snapshot, scope);
         let mut frames = FrameNumbers::default();
-        // The root's.
+        // The first self weight is the root's.
         let (mut calls, mut self_weights) = (Vec::new(), vec![0]);
         let mut nodes = vec![NodeId::ROOT; snapshot.frame_nodes.len()];
         for (number, frame_node, weight) in weights.iter() {
@@ -67,7 +67,7 @@ impl ScopeTree {
         Self { calls: CallTree::from_nodes(frames.labels, 1, calls.into_iter(), self_weights), nodes }
     }
 
-    /// The same, where frames that `same` makes equal are one.
+    /// Builds the tree after `same` has been applied to each frame; frames that are equal then become one.
     pub(crate) fn merged(snapshot: &Snapshot, scope: &Scope, same: impl Fn(Frame) -> Frame) -> Self {
         let weights = BranchWeights::new(snapshot, scope);
         let mut frames = FrameNumbers::default();
@@ -83,7 +83,7 @@ impl ScopeTree {
     }
 }
 
-/// The frame_nodes with stacks of a scope.
+/// The frame nodes that stacks of a scope end in or pass through, with weights.
 struct BranchWeights<'a> {
     snapshot: &'a Snapshot,
     /// By frame_node: of the stacks that end there.
@@ -114,7 +114,8 @@ impl<'a> BranchWeights<'a> {
         Self { snapshot, weights, is_reached }
     }
 
-    /// Iterates over the frame_nodes that stacks lead to, callers first: the number, the frame_node, the weight of the stacks that end there.
+    /// Iterates over the frame nodes on stacks of the scope, callers first: the number, the node, and the weight of the stacks that
+    /// end in it.
     fn iter(&self) -> impl Iterator<Item = (usize, &'a FrameNode, u64)> {
         let all =
             self.snapshot.frame_nodes.iter().zip(&self.weights).zip(&self.is_reached).enumerate().skip(1);
@@ -123,7 +124,7 @@ impl<'a> BranchWeights<'a> {
     }
 }
 
-/// Numbers for the frames that occur.
+/// Gives frames numbers in the order in which they first occur.
 #[derive(Default)]
 struct FrameNumbers {
     /// By [`Frame::key`].
@@ -144,23 +145,23 @@ impl FrameNumbers {
     }
 }
 
-/// The way from the root to a node, by names: it stays the same from snapshot to snapshot.
+/// A hash of the path from the root to a node, by names. It stays the same from snapshot to snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathKey(u64);
 
-/// The ways to the nodes of a tree.
+/// The paths to the nodes of a tree, by node number.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths(Vec<PathKey>);
 
 impl Paths {
-    /// The ways from `start`, which is the root or its only child. `comms` are the names of threads.
+    /// Computes the paths from `start`, which must be the root or its only child. `comms` are the names of threads.
     pub(crate) fn new(
         calls: &CallTree<Label>,
         start: NodeId,
         snapshot: &Snapshot,
         comms: &[Arc<str>],
     ) -> Self {
-        // Numbers change from snapshot to snapshot, names do not.
+        // Names are hashed, since the numbers of functions may differ in the next snapshot.
         let hash = |label: &Label| match *label {
             Label::Comm(comm) => FxBuildHasher.hash_one(comms.get(comm as usize)),
             Label::Frame(frame) => {
@@ -181,12 +182,12 @@ impl Paths {
         Self(paths)
     }
 
-    /// The way to a node.
+    /// Returns the path to a node.
     pub(crate) fn of(&self, node: NodeId) -> PathKey {
         self.0[node.index()]
     }
 
-    /// The node of a way, if there is one now.
+    /// Returns the node at a path, if the tree has it.
     pub(crate) fn find(&self, calls: &CallTree<Label>, path: PathKey) -> Option<NodeId> {
         calls.nodes().find(|node| self.of(*node) == path)
     }

@@ -17,17 +17,17 @@ pub struct TaskRow {
     pub container: Option<Arc<str>>,
     /// The weight of its samples.
     pub weight: u64,
-    /// The number of threads that had samples; 0 in the row of a thread.
+    /// Number of threads with samples; 0 in the row of a thread.
     pub threads: usize,
 }
 
 #[derive(Default)]
 struct Process {
-    /// The name, whether the main thread has it, and what weighs so.
+    /// The name, whether it is the main thread's, and the weight of samples under it.
     comm: Option<(Arc<str>, bool, u64)>,
     container: Option<Arc<str>>,
     weight: u64,
-    /// With the name that weighs most of those that it had, and what that weighs.
+    /// By tid: the thread's heaviest name, the weight of all samples, and the weight under that name.
     threads: BTreeMap<i32, (Arc<str>, u64, u64)>,
 }
 
@@ -42,7 +42,7 @@ pub enum TaskOrder {
     Comm,
 }
 
-/// Processes in order, each followed by its threads where it has several.
+/// Returns the processes in an order, each followed by its threads if it has several.
 pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRow> {
     let mut weights = vec![0_u64; snapshot.tasks.len()];
     for stack in scope.stacks(snapshot) {
