@@ -138,7 +138,7 @@ pub(crate) struct App {
     pub(crate) call_rows: Vec<CallRow>,
     /// The cursor among them.
     pub(crate) call_cursor: ListCursor<(Option<live::views::Side>, PathKey)>,
-    /// Rows expanded and closed by hand.
+    /// Rows of callers and callees that the user has opened or closed.
     pub(crate) expanded: ExpandedRows,
     /// The flame graph.
     pub(crate) flame: Option<FlameTree>,

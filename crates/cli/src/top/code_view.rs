@@ -1,4 +1,4 @@
-//! The code of a function on the screen: asked for, worked out on a thread of its own, scrolled.
+//! The code of a function on the screen. A thread of its own reads and annotates it.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -14,12 +14,12 @@ use live::snapshot::Function;
 use super::app::App;
 use crate::source_files::SourceFiles;
 
-/// A file system that does not answer is waited for this long.
+/// The longest time to wait for files of a function, as file systems may not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Rows of a listing: nobody scrolls further, and each snapshot makes them anew.
-const MOST_ROWS: usize = 20_000;
-/// Columns that a key moves to the side.
-const SIDE_STEP: usize = 8;
+/// Maximum number of rows of a listing. All of them are made again for each snapshot.
+const MAX_ROWS: usize = 20_000;
+/// Columns by which the left and right keys scroll.
+const COLUMN_STEP: usize = 8;
 
 /// The code of a function, as far as it is known.
 #[derive(Clone, Debug)]
@@ -30,24 +30,24 @@ pub(crate) struct CodeView {
     pub(crate) rows: Option<Result<Vec<ListingRow>, String>>,
     /// The first row on the screen.
     pub(crate) first: usize,
-    /// Columns that are out of sight on the left.
+    /// Number of columns that are scrolled out on the left.
     pub(crate) shift: usize,
     /// True if the function has no samples in the window any more.
     pub(crate) is_stale: bool,
-    /// True while an answer is under way.
+    /// True while a request has not been answered.
     is_asked: bool,
 }
 
 /// An answer to a query: rows, or why there are none.
 #[derive(Debug)]
 pub(crate) struct CodeAnswer {
-    /// Of which function.
+    /// The function.
     pub(crate) function: Function,
     /// Its rows, or why there are none.
     pub(crate) rows: Result<Vec<ListingRow>, String>,
 }
 
-/// A query, with the words that a listing has for the event.
+/// A query for code, with the name and unit of the event for the listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CodeRequest {
     query: CodeQuery,
@@ -57,8 +57,8 @@ pub(crate) struct CodeRequest {
 }
 
 impl App {
-    /// Opens the code of a function; returns what has to be asked. Where the function itself has no samples, its callers
-    /// and callees are shown instead, with a message.
+    /// Opens the code of a function and returns the request for it. Where no sample lies in the function itself, shows its callers and
+    /// callees instead, with a message.
     pub(crate) fn open_code(&mut self, function: Function) -> Option<CodeRequest> {
         if !HAS_DISASSEMBLY {
             self.message =
@@ -79,8 +79,8 @@ impl App {
         Some(self.request(query))
     }
 
-    /// Returns the query to ask again for the code that is shown, now that there is another snapshot.
-    pub(crate) fn ask_for_code(&mut self) -> Option<CodeRequest> {
+    /// Returns the request for the code that is shown, with the samples of a new snapshot.
+    pub(crate) fn refresh_code(&mut self) -> Option<CodeRequest> {
         let function = self.code.as_ref().filter(|code| !code.is_asked && !self.paused)?.function.clone();
         let query = CodeQuery::new(&self.snapshot, &self.scope, &function);
         let code = self.code.as_mut()?;
@@ -97,8 +97,8 @@ impl App {
         CodeRequest { query, event: event.name, unit, lost: status.loss.samples }
     }
 
-    /// Takes an answer, if it is still wanted. The row at the top stays there.
-    pub(crate) fn take_code(&mut self, answer: CodeAnswer) {
+    /// Shows an answer, if its function is still the one on the screen. The row at the top stays there.
+    pub(crate) fn receive_code(&mut self, answer: CodeAnswer) {
         let Some(code) = self.code.as_mut().filter(|code| code.function == answer.function) else { return };
         code.is_asked = false;
         let address = |rows: &Vec<ListingRow>| rows.get(code.first..)?.iter().find_map(|row| row.address);
@@ -111,7 +111,7 @@ impl App {
         code.rows = Some(answer.rows);
     }
 
-    /// A key while code is shown; returns false for those that mean what they always mean.
+    /// Handles a key while code is shown. Returns false for keys that do the same as in other views.
     pub(crate) fn code_key(&mut self, key: KeyCode) -> bool {
         let page = self.page;
         let Some(code) = &mut self.code else { return false };
@@ -123,8 +123,8 @@ impl App {
             KeyCode::PageDown => code.scroll(isize::try_from(page).unwrap_or(2) - 1, page),
             KeyCode::Home => code.first = 0,
             KeyCode::End => code.scroll(isize::MAX, page),
-            KeyCode::Left => code.shift = code.shift.saturating_sub(SIDE_STEP),
-            KeyCode::Right => code.shift = (code.shift + SIDE_STEP).min(usize::from(u16::MAX)),
+            KeyCode::Left => code.shift = code.shift.saturating_sub(COLUMN_STEP),
+            KeyCode::Right => code.shift = (code.shift + COLUMN_STEP).min(usize::from(u16::MAX)),
             KeyCode::Tab => code.next_hot(page),
             KeyCode::Enter => {}
             // Keys that choose samples or views, or stop the screen.
@@ -140,13 +140,13 @@ impl CodeView {
         self.rows.as_ref().and_then(|rows| rows.as_ref().ok()).map_or(0, Vec::len)
     }
 
-    /// Moves by rows, as far as there are any.
+    /// Scrolls by rows, within the listing.
     pub(crate) fn scroll(&mut self, by: isize, page: usize) {
         let last = self.len().saturating_sub(page);
         self.first = self.first.saturating_add_signed(by).min(last);
     }
 
-    /// Brings the next hot row behind the middle of the screen there; the first one after the last.
+    /// Scrolls so that the next hot row below the middle of the screen is in the middle; starts again from the top after the last.
     fn next_hot(&mut self, page: usize) {
         let Some(Ok(rows)) = &self.rows else { return };
         let middle = self.first + page / 2;
@@ -229,10 +229,10 @@ fn listed(
     let mut listed = Vec::new();
     let cut = rows(&listing, std::slice::from_ref(annotated), &mut |row| {
         listed.push(row);
-        if listed.len() < MOST_ROWS { Ok(()) } else { Err(()) }
+        if listed.len() < MAX_ROWS { Ok(()) } else { Err(()) }
     });
     if cut.is_err() {
-        let text = format!("… only {MOST_ROWS} rows are shown; try: prof annotate");
+        let text = format!("… only {MAX_ROWS} rows are shown; try: prof annotate");
         listed.push(ListingRow { text, heat: Heat::None, address: None });
     }
     listed

@@ -1,4 +1,4 @@
-//! The screen's loop: what the terminal, signals and the engine tell, to the state; the state to the screen.
+//! The loop of the screen: receives keys, signals and snapshots, changes the state by them, and draws it.
 
 use std::io;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use super::screen::Screen;
 use super::theme::Theme;
 use crate::console::Console;
 
-/// What the loop is told.
+/// A message to the loop.
 enum Message {
     Started,
     Snapshot(Arc<Snapshot>),
@@ -37,15 +37,15 @@ enum Message {
     Input(Event),
     /// The code of a function.
     Code(CodeAnswer),
-    /// What became of a file that was to be saved.
+    /// A file was saved, or why it was not, in words.
     Saved(String),
     /// There is no terminal to read from any more.
     InputEnded(io::Error),
     Signal(i32),
 }
 
-/// Snapshots beyond so many waiting messages are dropped: the screen has not drawn the last ones yet.
-const BACKLOG: usize = 4;
+/// Number of waiting messages beyond which snapshots are dropped: the screen has not drawn the earlier ones yet.
+const MAX_BACKLOG: usize = 4;
 
 /// Shows the live view until the user leaves.
 ///
@@ -57,36 +57,36 @@ pub(crate) fn run(
     scope: Scope,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
-    // Before any thread is started, so that all of them hold the signals back.
+    // Before any thread is started: threads inherit the mask that blocks these signals.
     let signals =
         SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).context("cannot wait for signals")?;
     let (sender, messages) = unbounded();
-    let (orders, ordered) = unbounded();
+    let (commands, command_receiver) = unbounded();
     let control = Control::without_signals(&signals).context("cannot make the recording stoppable")?;
-    let recording = start(options, settings, control.clone(), ordered, sender.clone())?;
+    let recording = start(options, settings, control.clone(), command_receiver, sender.clone())?;
     let result = match wait_for_start(&messages, console) {
         Ok(notices) => {
             listen(signals, sender.clone())?;
             let answers = sender.clone();
             let tell = move |answer| {
-                // Nobody listens any more when the screen has been left.
+                // Sending fails when the screen has been left.
                 let _ = answers.send(Message::Code(answer));
             };
             let code = code_view::start(tell).context("cannot start a thread")?;
             let mut saving = Saving { told: sender, running: Vec::new() };
-            let asking = Asking { orders: orders.clone(), code };
+            let channels = Channels { commands: commands.clone(), code };
             let mut app = App::new(scope, Span::Window);
             let wanted = notices.iter().filter(|notice| is_wanted(notice, console.verbosity()));
             app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
-            let shown = show(&messages, &asking, &mut app, &mut saving);
+            let shown = show(&messages, &channels, &mut app, &mut saving);
             saving.finish(console);
-            // The screen had no room for all of them.
+            // The screen shows only the first remark.
             app.snapshot.status.remarks.iter().for_each(|remark| console.warn(remark));
             shown
         }
         Err(error) => Err(error),
     };
-    drop(orders);
+    drop(commands);
     control.stop();
     if recording.join().is_err() {
         return Err(anyhow!(
@@ -101,20 +101,20 @@ fn start(
     options: Options,
     settings: EngineSettings,
     control: Control,
-    orders: Receiver<EngineCommand>,
+    commands: Receiver<EngineCommand>,
     messages: Sender<Message>,
 ) -> anyhow::Result<thread::JoinHandle<()>> {
-    let news = messages.clone();
-    let tell = move |item| {
+    let sender = messages.clone();
+    let send = move |item| {
         let message = match item {
             EngineEvent::Started => Message::Started,
-            EngineEvent::Snapshot(_) if news.len() > BACKLOG => return,
+            EngineEvent::Snapshot(_) if sender.len() > MAX_BACKLOG => return,
             EngineEvent::Snapshot(snapshot) => Message::Snapshot(snapshot),
         };
-        // Nobody listens any more when the screen has been left.
-        let _ = news.send(message);
+        // Sending fails when the screen has been left.
+        let _ = sender.send(message);
     };
-    let mut engine = Engine::new(settings, orders, tell).context("cannot start a thread")?;
+    let mut engine = Engine::new(settings, commands, send).context("cannot start a thread")?;
     let record = move || {
         let mut notices = |notice| {
             let _ = messages.send(Message::Notice(notice));
@@ -125,7 +125,7 @@ fn start(
     thread::Builder::new().name("recording".to_owned()).spawn(record).context("cannot start a thread")
 }
 
-/// Waits until samples are taken, so that what forbids it is said on an ordinary terminal.
+/// Waits until samples are taken, before the screen takes the terminal over: an error is printed on an ordinary terminal.
 fn wait_for_start(messages: &Receiver<Message>, console: &Console) -> anyhow::Result<Vec<Notice>> {
     let mut notices = Vec::new();
     loop {
@@ -151,7 +151,7 @@ fn is_wanted(notice: &Notice, verbosity: u8) -> bool {
     }
 }
 
-/// Starts to read the terminal and the signals. Both threads end with the process.
+/// Starts a thread that reads the terminal and one that reads signals. Both run until the process ends.
 fn listen(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
     let keys = sender.clone();
     let read_terminal = move || {
@@ -189,21 +189,20 @@ fn listen(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Files that are being saved, each by a thread of its own: the screen goes on, and drawing a picture is nothing that has to
-/// be done before what others do.
+/// Files that are being saved, each by a thread of its own with ordinary priority, so that the screen goes on meanwhile.
 struct Saving {
     told: Sender<Message>,
     running: Vec<thread::JoinHandle<String>>,
 }
 
 impl Saving {
-    /// Begins to save what is shown; the message says what becomes of it.
+    /// Starts to save what is shown. A message on the screen says how it ended.
     fn begin(&mut self, name: String, app: &mut App) {
         let (snapshot, scope, told) = (Arc::clone(&app.snapshot), app.scope.clone(), self.told.clone());
         app.message = Some(format!("saving {} …", Name::from(name.as_str())));
         let save = move || {
             let text = save::save(&name, &snapshot, &scope).unwrap_or_else(|error| format!("{error:#}"));
-            // Who has left the screen is told behind it.
+            // Sending fails when the screen has been left; then `finish` prints the text.
             let _ = told.send(Message::Saved(text.clone()));
             text
         };
@@ -214,7 +213,7 @@ impl Saving {
         }
     }
 
-    /// Waits for what is not finished, and tells of it.
+    /// Waits for files that are still being saved, and prints how each ended.
     fn finish(self, console: &Console) {
         for thread in self.running.into_iter().filter(|thread| !thread.is_finished()) {
             if let Ok(text) = thread.join() {
@@ -224,25 +223,25 @@ impl Saving {
     }
 }
 
-/// The ways to ask others.
-struct Asking {
-    orders: Sender<EngineCommand>,
+/// The channels to the engine and to the thread that reads code.
+struct Channels {
+    commands: Sender<EngineCommand>,
     code: std::sync::mpsc::Sender<CodeRequest>,
 }
 
-impl Asking {
-    /// A recording that has ended takes no orders.
-    fn order(&self, order: EngineCommand) {
-        let _ = self.orders.send(order);
+impl Channels {
+    /// Sends a command to the engine. Without effect where the recording has ended.
+    fn command(&self, command: EngineCommand) {
+        let _ = self.commands.send(command);
     }
 
     /// Asks for code; the thread that answers lives as long as we do.
-    fn code(&self, request: CodeRequest) {
+    fn request_code(&self, request: CodeRequest) {
         let _ = self.code.send(request);
     }
 }
 
-/// What a message led to.
+/// What the loop does after a message.
 enum Next {
     Draw,
     Leave(ExitCode),
@@ -250,28 +249,28 @@ enum Next {
 
 fn show(
     messages: &Receiver<Message>,
-    asking: &Asking,
+    channels: &Channels,
     app: &mut App,
     saving: &mut Saving,
 ) -> anyhow::Result<ExitCode> {
-    // Whoever looks at a machine that is too busy wants an answer from this one thread. It works little.
+    // The user of a busy machine waits for this thread, which needs little CPU time.
     let _urgent = PriorityGuard::acquire();
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
     let mut screen = Screen::enter().context("cannot use the terminal")?;
     let mut dirty = true;
-    // Other sessions' compilers have as much right to a CPU as all of ours together, however urgent one thread is.
-    let mut turn = None;
+    // A high priority counts within our session alone (sched(7), autogroups); a realtime policy also counts beside other sessions.
+    let mut realtime = None;
     loop {
         if dirty {
             screen.draw(|frame| draw(frame, app, &theme)).context("cannot draw")?;
         }
-        drop(turn.take());
-        // What came in the meantime is drawn at once, not piece by piece.
+        drop(realtime.take());
+        // All messages that have arrived are handled before the next drawing.
         let first = messages.recv_timeout(Duration::from_secs(3600)).ok();
         dirty = first.is_some();
-        turn = dirty.then(RealtimeGuard::acquire);
+        realtime = dirty.then(RealtimeGuard::acquire);
         for message in first.into_iter().chain(messages.try_iter()) {
-            match take(message, app, &mut screen, asking, saving)? {
+            match handle(message, app, &mut screen, channels, saving)? {
                 Next::Draw => {}
                 Next::Leave(code) => return Ok(code),
             }
@@ -279,20 +278,20 @@ fn show(
     }
 }
 
-fn take(
+fn handle(
     message: Message,
     app: &mut App,
     screen: &mut Screen,
-    asking: &Asking,
+    channels: &Channels,
     saving: &mut Saving,
 ) -> anyhow::Result<Next> {
     match message {
         Message::Started => {}
         Message::Snapshot(snapshot) => {
             app.receive(snapshot);
-            app.ask_for_code().into_iter().for_each(|request| asking.code(request));
+            app.refresh_code().into_iter().for_each(|request| channels.request_code(request));
         }
-        Message::Code(answer) => app.take_code(answer),
+        Message::Code(answer) => app.receive_code(answer),
         Message::Notice(notice) => {
             if is_wanted(&notice, 0) {
                 app.message = Some(notice.to_string());
@@ -313,9 +312,9 @@ fn take(
             Some(Request::Quit) => return Ok(Next::Leave(ExitCode::SUCCESS)),
             Some(Request::Suspend) => screen.suspend().context("cannot use the terminal")?,
             Some(Request::Redraw) => screen.clear().context("cannot use the terminal")?,
-            Some(Request::Reset) => asking.order(EngineCommand::Reset),
-            Some(Request::Span(span)) => asking.order(EngineCommand::Span(span)),
-            Some(Request::Code(request)) => asking.code(request),
+            Some(Request::Reset) => channels.command(EngineCommand::Reset),
+            Some(Request::Span(span)) => channels.command(EngineCommand::Span(span)),
+            Some(Request::Code(request)) => channels.request_code(request),
             Some(Request::Save(name)) => saving.begin(name, app),
         },
     }

@@ -1,4 +1,4 @@
-//! Keys and clicks: what they do to the state, and what they ask of the engine.
+//! Keys and clicks: how they change the state of the screen, and which requests to the outside they lead to.
 
 use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
@@ -10,18 +10,18 @@ use super::code_view::CodeRequest;
 use live::snapshot::Span;
 use live::views::{Direction, TaskOrder};
 
-/// A request to the outside, which the state cannot fulfil itself.
+/// A request that the state cannot fulfil itself, as it needs the terminal, the engine or a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
     /// Leave.
     Quit,
-    /// Stop until the shell lets us go on.
+    /// Stop the process, as ctrl-z does in a shell.
     Suspend,
-    /// Draw everything anew.
+    /// Draw the whole screen again.
     Redraw,
     /// Forget all samples.
     Reset,
-    /// Show these samples.
+    /// Show the samples of this span.
     Span(Span),
     /// Write what is shown into a file of this name.
     Save(String),
@@ -29,7 +29,7 @@ pub(crate) enum Request {
     Code(CodeRequest),
 }
 
-/// Every key with what it does: the help, and what a test goes through.
+/// The help: every key and what it does. A test presses each of them.
 pub(crate) const HELP: &[(&str, &str)] = &[
     ("1 2 3 4", "functions · processes and threads · callers and callees · flame graph"),
     ("tab", "the next view (shift-tab: the one before)"),
@@ -59,7 +59,7 @@ pub(crate) const HELP: &[(&str, &str)] = &[
 ];
 
 impl App {
-    /// Takes what came from the terminal.
+    /// Handles an event of the terminal. Returns a request that the caller has to fulfil.
     pub(crate) fn input(&mut self, event: &Event) -> Option<Request> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
@@ -144,7 +144,7 @@ impl App {
                 return Some(Request::Span(self.span));
             }
             KeyCode::Char('z') => {
-                // What stands still does so until the user lets it go on.
+                // A paused screen keeps its samples until the user continues.
                 if !self.paused {
                     self.clear();
                 }
@@ -237,7 +237,7 @@ impl App {
             View::Callers => {
                 let row = self.call_rows.get(self.call_cursor.index())?;
                 let function = self.snapshot.functions.get(row.function as usize).cloned()?;
-                // Itself, between its callers and callees.
+                // The row of the function itself.
                 if row.side.is_none() {
                     return self.open_code(function).map(Request::Code);
                 }
@@ -364,7 +364,7 @@ impl App {
         None
     }
 
-    /// The filter works while it is typed.
+    /// Applies the filter while it is typed.
     fn prompt_changed(&mut self) {
         if let Some(Prompt { purpose: Purpose::Filter, text, .. }) = &self.prompt {
             let text = text.clone();

@@ -1,4 +1,4 @@
-//! A cursor in a list that moves beneath it.
+//! The cursor of a list: it stays with the selected row while rows move.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use std::hash::Hash;
 pub(crate) struct ListCursor<K> {
     keys: Vec<K>,
     index: usize,
-    /// What is selected; `None` for "the first row, whatever it is".
+    /// The key of the selected row; `None` for the first row, whichever that is.
     selected: Option<K>,
     /// The first row on the screen.
     first: usize,
@@ -21,8 +21,8 @@ impl<K> Default for ListCursor<K> {
 }
 
 impl<K: Clone + Eq + Hash> ListCursor<K> {
-    /// Takes the new rows. Returns their order on the screen, as positions in `keys`: as given, or, if frozen, those
-    /// known stay in their places and new ones follow.
+    /// Replaces the rows. Returns their order on the screen, as positions in `keys`: the given order or, if `frozen`, known rows in
+    /// their earlier order and new rows behind them.
     pub(crate) fn update(&mut self, keys: Vec<K>, frozen: bool) -> Vec<usize> {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         if frozen {
@@ -38,7 +38,7 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
         order
     }
 
-    /// Rows are called otherwise from now on.
+    /// Replaces the keys of all rows, because rows have got other keys.
     pub(crate) fn renumber(&mut self, name: impl Fn(K) -> K) {
         self.keys = std::mem::take(&mut self.keys).into_iter().map(&name).collect();
         self.selected = self.selected.take().map(name);
@@ -54,7 +54,7 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
         self.selected.is_none()
     }
 
-    /// Selects by what it is.
+    /// Selects the row with this key.
     pub(crate) fn select(&mut self, key: &K) {
         self.selected = Some(key.clone());
         self.find();
@@ -72,12 +72,12 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
         self.selected = None;
     }
 
-    /// Moves by so many rows.
+    /// Moves by a number of rows.
     pub(crate) fn step(&mut self, by: isize) {
         self.go_to(self.index.saturating_add_signed(by));
     }
 
-    /// Selects the row at `index`; says whether it was selected already.
+    /// Selects the row at `index`. Returns true if it was selected already.
     pub(crate) fn click(&mut self, index: usize) -> bool {
         let again = self.selected.is_some() && self.index == index;
         self.go_to(index);
@@ -98,7 +98,7 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
         self.index = match (found, &self.selected) {
             (Some(index), _) => index,
             (None, None) => 0,
-            // It is gone for now: stay in its place, and go with it when it comes back.
+            // The row is not in the list now. The cursor keeps its position, and follows the row when it comes back.
             (None, Some(_)) => self.index.min(self.keys.len().saturating_sub(1)),
         };
     }

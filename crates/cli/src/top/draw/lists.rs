@@ -17,23 +17,23 @@ use live::views::{Side, TaskOrder};
 const PERCENT: usize = 7;
 /// Columns of a bar, where there is room for one.
 const BAR: usize = 12;
-/// From this width on there are bars.
+/// Minimum width of a screen with bars, in columns.
 const WIDE: u16 = 100;
 
-/// Splits off the head of the columns; notes how many rows fit below.
+/// Splits an area into the head and the rows; stores the number of rows in [`App::page`].
 fn split(app: &mut App, area: Rect) -> (Rect, Rect) {
     let [head, rows] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     app.page = usize::from(rows.height);
     (head, rows)
 }
 
-/// The place of a row.
+/// Returns the area of a row.
 fn row_area(rows: Rect, place: usize) -> Rect {
     let y = rows.y.saturating_add(u16::try_from(place).unwrap_or(u16::MAX));
     Rect { y, height: 1, ..rows }.intersection(rows)
 }
 
-/// Draws one row, and notes that it can be clicked.
+/// Draws one row, which can be clicked.
 fn row(
     frame: &mut Frame<'_>,
     app: &mut App,

@@ -1,4 +1,4 @@
-//! The screen: a pure function of the state, the size and what the terminal can show.
+//! Draws the screen: a pure function of the state, the size, and the colours and characters that the terminal can show.
 
 mod code_view;
 mod flame_graph;
@@ -14,7 +14,7 @@ use super::app::{App, Purpose, View};
 use super::theme::Theme;
 use live::snapshot::share;
 
-/// Draws all of it, and notes what can be clicked.
+/// Draws the whole screen; stores the areas that can be clicked in [`App::click_areas`].
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme) {
     app.click_areas.clear();
     let has_remarks = !app.snapshot.status.remarks.is_empty();

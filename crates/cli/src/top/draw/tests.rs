@@ -188,9 +188,9 @@ fn code_of_a_function() {
         .map(|number| row((number, if number % 40 == 39 { Heat::Hot } else { Heat::None })))
         .collect();
     let other = Function { name: "late".into(), ..function.clone() };
-    app.take_code(CodeAnswer { function: other, rows: Err("of another function".to_owned()) });
+    app.receive_code(CodeAnswer { function: other, rows: Err("of another function".to_owned()) });
     assert!(screen(&mut app, &PLAIN, 80, 24).contains("reading it"));
-    app.take_code(CodeAnswer { function: function.clone(), rows: Ok(rows.clone()) });
+    app.receive_code(CodeAnswer { function: function.clone(), rows: Ok(rows.clone()) });
     insta::assert_snapshot!("code_80x24", screen(&mut app, &PLAIN, 80, 24));
     press(&mut app, "\t");
     assert!(
@@ -199,7 +199,7 @@ fn code_of_a_function() {
     // New rows above move nothing.
     let first = app.code.as_ref().unwrap().first;
     let more = [row((1000, Heat::None))].into_iter().chain(rows);
-    app.take_code(CodeAnswer { function, rows: Ok(more.collect()) });
+    app.receive_code(CodeAnswer { function, rows: Ok(more.collect()) });
     assert_eq!(app.code.as_ref().unwrap().first, first + 1);
     press(&mut app, "\x1b");
     assert!(app.code.is_none() && app.view == View::Functions);
