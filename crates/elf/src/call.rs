@@ -1,4 +1,4 @@
-//! What a call looks like in code: nothing but a call is followed by a return address.
+//! Recognizes call instructions. A return address always follows one.
 
 use crate::Machine;
 

@@ -20,11 +20,11 @@ use crate::{ElfError, Section};
 const ELFCOMPRESS_ZLIB: u32 = 1;
 const ELFCOMPRESS_ZSTD: u32 = 2;
 
-/// No section is unpacked to more than so many times its size in the file: debug sections of large programs come to 8 times,
-/// small ones to 14 (zlib and zstd, of gcc and rustc).
+/// The maximum ratio of the unpacked size of a section to its size in the file. Debug sections of large programs have a ratio of 8, small
+/// ones of 14 (zlib and zstd, of gcc and rustc).
 const MAX_RATIO: u64 = 32;
 
-/// A section that is no larger than this unpacked, in bytes, is unpacked whatever the ratio.
+/// The unpacked size up to which a section is unpacked whatever the ratio.
 const ALWAYS_UNPACKED_BYTES: u64 = 1 << 20;
 
 /// Unpacked in steps of this many bytes.
@@ -44,7 +44,7 @@ pub(crate) fn is_packed(section: &Section) -> bool {
     section.is_compressed() || section.name.starts_with(b".zdebug_")
 }
 
-/// A section that is not unpacked for its size.
+/// Returns the error of a section that is not unpacked because of its size.
 pub(crate) fn too_large(section: &Section, unpacked: u64, limit: UnpackLimit) -> ElfError {
     let name = String::from_utf8_lossy(&section.name).into_owned();
     ElfError::UnpackedSize { name, offset: section.file_offset.0, unpacked, limit }

@@ -12,7 +12,7 @@ const DT_SYMTAB: u64 = 6;
 const DT_STRSZ: u64 = 10;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 
-/// The dynamic linker has to find its way in fewer, and a hash table may be as large as the file.
+/// The maximum number of symbols. A hash table of a hostile file may be as large as the file.
 const MAX_SYMBOLS: usize = 1 << 22;
 
 /// The bytes of the symbols and of their names.

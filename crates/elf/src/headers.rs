@@ -1,4 +1,4 @@
-//! From the headers of any class and byte order to plain tables.
+//! Parses headers of any class and byte order into plain tables.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -10,14 +10,14 @@ use object::{Endianness, ReadRef};
 use crate::read_at::{Pieces, ReadAt};
 use crate::{ElfError, Machine, Section, Segment, note};
 
-/// Further sections are left out: no linked program has a thousand, a relocatable object some ten thousand.
+/// The maximum number of sections; further ones are left out. No linked program has a thousand, a relocatable object some ten thousand.
 const MAX_SECTIONS: usize = 1 << 16;
 
-/// Names of sections are cut there, in bytes: none that is asked for is longer, and all may be the ends of one that is as long as
-/// the file.
+/// The maximum length of a section name; longer ones are cut. No name that is looked up is longer, and the names of a hostile file may all
+/// be parts of one as long as the file.
 const MAX_SECTION_NAME_BYTES: usize = 64;
 
-/// Further loaded segments are left out: programs have fewer than ten.
+/// The maximum number of loaded segments; further ones are left out. Programs have fewer than ten.
 const MAX_SEGMENTS: usize = 1 << 10;
 
 /// The parsed headers, from which all other answers are made.

@@ -7,7 +7,7 @@ use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
 /// The owner and type of a build id's note: `NT_GNU_BUILD_ID`.
 const OWNER: &[u8] = b"GNU";
 
-/// So many notes are looked at: programs have a few. Those of all sections may be the same long list.
+/// The maximum number of notes that are read. Programs have a few; sections of a hostile file may all be the same long list.
 const MAX_NOTES: usize = 1 << 12;
 
 /// The build id. Sections are asked before program headers: in a separate debug file the program headers still

@@ -13,7 +13,7 @@ use crate::{
 };
 use crate::{relocation, symbol};
 
-/// An object file: its bytes, and where in them things are.
+/// An object file: its bytes and its parsed headers.
 ///
 /// Parsing reads the headers only. `D` owns or borrows the bytes: `&[u8]`, `Vec<u8>`, a mapped file.
 pub struct Object<D> {
@@ -23,7 +23,7 @@ pub struct Object<D> {
 }
 
 impl<D> Object<D> {
-    /// Lets its compressed sections take as much memory as a budget has, which may be that of other objects, too.
+    /// Sets the memory budget of its compressed sections, which other objects may share.
     #[must_use]
     pub fn with_unpack_budget(self, budget: &UnpackBudget) -> Self {
         Self { unpack_budget: budget.for_object(), ..self }
@@ -175,7 +175,7 @@ impl<D: ReadAt> Object<D> {
             return Ok(None);
         }
         let (start, packed) = (section.file_offset.0, self.unpack_budget.reserve(section.size));
-        // What is packed takes memory, too, for a while.
+        // The packed bytes take memory, too, while they are unpacked.
         let _packed = packed.map_err(|limit| compression::too_large(section, section.size, limit))?;
         let bytes = self.data.copy(start..start.saturating_add(section.size));
         let (is_64, endian) = (self.headers.is_64, self.headers.endian);

@@ -6,17 +6,17 @@ use core::ops::Range;
 
 use object::ReadRef;
 
-/// Bytes that are copied when they are needed: a file that may change meanwhile is read so, where a slice of it would promise
-/// more than there is.
+/// Bytes that are copied when they are needed. A file that may change or shrink must be read so: a slice of it would promise that its
+/// bytes stay.
 pub trait ReadAt {
     /// The length in bytes.
     fn size(&self) -> u64;
 
-    /// Copies what lies at `offset` and further on, and returns how many bytes that were: fewer than there is room for at the
-    /// end, or where they cannot be read.
+    /// Copies bytes from `offset` on into `into`. Returns the number of bytes copied: fewer than there is room for at the end, or where they
+    /// cannot be read.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> usize;
 
-    /// The bytes at `offset`; `None` where there are fewer.
+    /// Returns the bytes at `offset`; `None` where there are fewer.
     fn array<const LENGTH: usize>(&self, offset: u64) -> Option<[u8; LENGTH]>
     where
         Self: Sized,
@@ -25,7 +25,7 @@ pub trait ReadAt {
         (self.read_at(offset, &mut bytes) == LENGTH).then_some(bytes)
     }
 
-    /// The bytes of a range, as far as there are any; none where memory has no room for so many.
+    /// Returns the bytes of a range as far as they exist; none where memory has no room for them.
     fn copy(&self, range: Range<u64>) -> Vec<u8> {
         let end = range.end.min(self.size());
         let length = usize::try_from(end.saturating_sub(range.start)).unwrap_or(0);
@@ -56,10 +56,11 @@ impl<D: AsRef<[u8]>> ReadAt for D {
     }
 }
 
-/// The pieces of a file that its headers are in, found by reading these again and again: what is missing is remembered.
+/// The pieces of a file that hold its headers. The headers are parsed again and again; each time the first piece that was missing is
+/// read.
 pub(crate) struct Pieces {
     size: u64,
-    /// The range that was wanted, and its bytes as far as there are any.
+    /// The range of each piece, and its bytes as far as they exist.
     pieces: Vec<(Range<u64>, Vec<u8>)>,
     missing: Cell<Option<Range<u64>>>,
 }
@@ -70,14 +71,14 @@ const MAX_PIECE_BYTES: u64 = 4 << 20;
 const MAX_PIECES: usize = 32;
 
 impl Pieces {
-    /// The beginning of a file, where linkers put the headers of segments and the build id.
+    /// Reads the start of a file, where linkers put the headers of segments and the build id.
     pub(crate) fn from_start(file: &impl ReadAt) -> Self {
         let mut pieces = Self { size: file.size(), pieces: Vec::new(), missing: Cell::default() };
         pieces.add(file, 0..4096);
         pieces
     }
 
-    /// Reads what was missing; false where nothing was, or it is not to be had.
+    /// Reads the piece that was missing. Returns false where none was, or it cannot be read.
     pub(crate) fn complete(&mut self, file: &impl ReadAt) -> bool {
         let missing = self.missing.take();
         let Some(range) = missing.filter(|range| range.end - range.start <= MAX_PIECE_BYTES) else {

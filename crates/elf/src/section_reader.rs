@@ -5,8 +5,8 @@ use model::FileOffset;
 
 use crate::{ElfError, Object, ReadAt, Unpacked};
 
-/// The bytes of a section, or of another part of an object's file: read when they are needed, or unpacked before where the section
-/// is compressed.
+/// Reads the bytes of a section, or of another part of an object's file, when they are needed. A compressed section is unpacked when it
+/// is opened.
 #[derive(Debug)]
 pub struct SectionReader<D>(Bytes<D>);
 
@@ -37,7 +37,7 @@ impl<D: ReadAt> SectionReader<D> {
         Some(Self(Bytes::InFile(Arc::clone(object), range)))
     }
 
-    /// Takes bytes that are of no file.
+    /// Reads bytes in memory that belong to no file.
     pub fn from_bytes(bytes: Arc<[u8]>) -> Self {
         Self(Bytes::InMemory(bytes))
     }

@@ -1,4 +1,4 @@
-//! The contents of sections, and how much memory those may take that have to be unpacked.
+//! The contents of sections, and the budget of memory for unpacked ones.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ pub enum Contents<'a> {
     Unpacked(Unpacked),
 }
 
-/// Bytes that were unpacked. What they take of a [`UnpackBudget`] is given back when they are dropped.
+/// Bytes that were unpacked. Their share of an [`UnpackBudget`] is released when they are dropped.
 #[derive(Debug)]
 pub struct Unpacked {
     bytes: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct UnpackBudget {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum UnpackLimit {
-    /// So many times its size in the file.
+    /// This many times its size in the file.
     Ratio(u64),
     /// The bytes that are left for its object.
     Object(u64),
@@ -49,7 +49,7 @@ pub(crate) struct ObjectBudget {
     together: Arc<Counter>,
 }
 
-/// Bytes that are in use.
+/// Bytes that are reserved in a budget until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     bytes: u64,
@@ -74,17 +74,17 @@ impl UnpackBudget {
 }
 
 impl Default for UnpackBudget {
-    /// 64 MiB, for one object alone: for those who look at a section or two.
+    /// 64 MiB for one object alone, which is enough to read a section or two.
     fn default() -> Self {
         Self::new(64 << 20, 64 << 20)
     }
 }
 
 impl ObjectBudget {
-    /// Takes so many bytes.
+    /// Reserves bytes.
     ///
     /// # Errors
-    /// What they are more than.
+    /// The limit that they exceed.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Share, UnpackLimit> {
         self.own.reserve(bytes).map_err(UnpackLimit::Object)?;
         if let Err(left) = self.together.reserve(bytes) {
@@ -107,7 +107,7 @@ impl Counter {
         Self { limit, used: AtomicU64::new(0) }
     }
 
-    /// Adds to what is in use, or says how much is left.
+    /// Adds to the bytes in use, or returns the number of bytes left as an error.
     fn reserve(&self, bytes: u64) -> Result<(), u64> {
         let add = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
         let used = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);

@@ -1,4 +1,4 @@
-//! What runtimes write about the code that they generate.
+//! Parses the files in which runtimes describe the code that they generate.
 //!
 //! Two forms exist, both of perf: the perf map (`/tmp/perf-PID.map`, text, one function per line, without times) and
 //! jitdump (`jit-PID.dump`, binary, with times, lines, unwinding information and the code itself).

@@ -1,29 +1,29 @@
-//! `/tmp/perf-PID.map`: what a runtime says about the code that it generated, one `START SIZE name` per line, both
-//! numbers hexadecimal (tools/perf/Documentation/jit-interface.txt).
+//! Perf maps (`/tmp/perf-PID.map`), in which a runtime names the code that it generates: one `START SIZE name` per line, both numbers
+//! hexadecimal (tools/perf/Documentation/jit-interface.txt).
 //!
-//! A map is as long as its process likes, and has a thousand functions for each one that was sampled. So it is not kept: its
-//! lines go by a list of addresses, and leave the names of those that they cover.
+//! A map is as long as its process likes, and has a thousand functions for each one that was sampled. So it is not kept: each line is
+//! held against the sampled addresses, and only the names of these are kept.
 
 use std::ops::ControlFlow;
 
 use model::{Avma, Name};
 
-/// Names of all functions that were found together take no more than this, in bytes.
+/// The maximum size of the names of all functions that are found, in bytes.
 const MAX_NAMES_BYTES: usize = 32 << 20;
 
-/// Addresses whose functions are looked for in a perf map.
+/// Searches a perf map for the functions of a set of addresses.
 ///
-/// Code is freed and its memory used again; the map only grows. So the last line that covers an address names it: lines are
-/// taken from the last one on, and each address has its name at the first that fits. Memory grows with the addresses, time
-/// with the lines.
+/// Code is freed and its memory used again, while the map only grows. So the last line that covers an address names it. The caller pushes
+/// lines from the last one to the first, and the first that covers an address gives its name. Memory grows with the addresses, time with
+/// the lines.
 #[derive(Debug)]
 pub struct PerfMapSearch {
     /// Ascending, each once.
     addresses: Vec<u64>,
-    /// For each address the number of its function, plus one; 0 where there is none yet.
+    /// The number of each address's function, plus one; 0 where there is none yet.
     found: Vec<u32>,
-    /// For each address, and for the end, one at or behind it that has no function yet: paths to it get shorter as they are
-    /// walked.
+    /// For each address, and for the end, the index of one at or behind it that may have no function yet (a union-find forest: paths
+    /// get shorter as they are followed).
     next: Vec<usize>,
     unnamed: usize,
     functions: Vec<(String, u64)>,
@@ -33,7 +33,7 @@ pub struct PerfMapSearch {
 }
 
 impl PerfMapSearch {
-    /// Has seen no line yet.
+    /// Creates a search for these addresses.
     pub fn new(addresses: impl IntoIterator<Item = Avma>) -> Self {
         let mut addresses: Vec<u64> = addresses.into_iter().map(|address| address.0).collect();
         addresses.sort_unstable();
@@ -49,8 +49,8 @@ impl PerfMapSearch {
         }
     }
 
-    /// Takes the line before the one that was taken last; breaks when no address is left that it could name. What is no line of
-    /// a perf map says nothing; the last one may be cut short by a runtime that is writing it.
+    /// Applies a line of the map. Lines must come from the last one to the first. Breaks when no further line is needed. A malformed line is
+    /// ignored: a runtime may still be writing the last one.
     pub fn push_line(&mut self, line: &[u8]) -> ControlFlow<()> {
         if let Some((start, end, name)) = parse(line) {
             let first = self.addresses.partition_point(|&address| address < start);
@@ -72,7 +72,7 @@ impl PerfMapSearch {
         }
     }
 
-    /// The function of an address that is looked for, and where it starts.
+    /// Returns the function of one of the addresses, and where it starts.
     pub fn find(&self, address: Avma) -> Option<(&str, Avma)> {
         let index = self.addresses.binary_search(&address.0).ok()?;
         let number = self.found.get(index)?.checked_sub(1)?;
@@ -80,7 +80,7 @@ impl PerfMapSearch {
         Some((name, Avma(*start)))
     }
 
-    /// Names that were cut, because they are longer than [`Name::MAX_BYTES`].
+    /// Returns the number of names that were cut, because they are longer than [`Name::MAX_BYTES`].
     pub fn cut_names(&self) -> usize {
         self.cut_names
     }
@@ -105,7 +105,7 @@ impl PerfMapSearch {
         self.cut_names += usize::from(name.len() < text.len());
         self.bytes += name.len();
         self.functions.push((name.into_owned(), start));
-        // Each has an address of its own, and those do not fit into memory.
+        // There are no more functions than addresses, and 2³² of those would not fit into memory.
         self.functions.len() as u32
     }
 }

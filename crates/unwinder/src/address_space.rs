@@ -50,7 +50,7 @@ impl AddressSpace {
         if start >= end {
             return;
         }
-        /// In all spaces: each change gives its space an identity that no other has had.
+        /// Counts the changes of all spaces. Each change gives its space a new identity.
         static CHANGES: AtomicU64 = AtomicU64::new(0);
         self.identity = CHANGES.fetch_add(1, Ordering::Relaxed) + 1;
         let first = self.mappings.partition_point(|known| known.range.end <= start);

@@ -1,4 +1,4 @@
-//! What differs between processors: register numbers, who saves which register, trampolines, pointer bits.
+//! The differences between processors: register numbers, callee-saved registers, signal trampolines, pointer bits.
 
 use elf::Machine;
 
@@ -16,7 +16,7 @@ pub enum Architecture {
 /// number in `sample_regs_user` (`arch/x86/include/uapi/asm/perf_regs.h`).
 const X86_64_PERF_NUMBERS: [u8; 17] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8];
 
-/// No architecture has more in [`Architecture::callee_saved`].
+/// The maximum number of registers in [`Architecture::callee_saved`].
 pub(crate) const MAX_CALLEE_SAVED: usize = 11;
 
 impl Architecture {
@@ -56,7 +56,7 @@ impl Architecture {
             .fold(0, |mask, bit| mask | 1 << bit)
     }
 
-    /// The registers without which there is no stack.
+    /// The registers that unwinding needs at least.
     pub fn least_perf_mask(self) -> u64 {
         let least = [self.stack_pointer(), self.program_counter()];
         least
@@ -97,7 +97,7 @@ impl Architecture {
         }
     }
 
-    /// The registers that a function leaves as it found them. The frame pointer is among them.
+    /// The registers that a function preserves for its caller. The first is the frame pointer.
     pub const fn callee_saved(self) -> &'static [u8] {
         match self {
             Self::X86_64 => &[6, 3, 12, 13, 14, 15],

@@ -5,14 +5,15 @@ use crate::Architecture;
 /// One instruction of an epilogue; registers by their DWARF numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EpilogueInstruction {
-    /// A register comes from the top of the stack, which goes.
+    /// Pops a register.
     Pop(u8),
-    /// A register comes from so many bytes above the stack pointer.
+    /// Loads a register from this many bytes above the stack pointer.
     Load(u8, i64),
-    /// So many bytes of the stack go.
+    /// Adds this many bytes to the stack pointer.
     Drop(i64),
+    /// Returns.
     Return,
-    /// Something that the caller's frame does not depend on.
+    /// Does something that the caller's frame does not depend on.
     Other,
 }
 

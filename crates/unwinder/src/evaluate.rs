@@ -1,4 +1,4 @@
-//! Carrying out one row: from a frame's registers to its caller's.
+//! Applies a row: turns a frame's registers into its caller's.
 
 use gimli::{EndianSlice, EvaluationResult, Expression, LittleEndian, Location as Piece, Value};
 
@@ -6,16 +6,16 @@ use crate::memory::ReadMemory;
 use crate::registers::Registers;
 use crate::row::{CfaRule, Location, Row};
 
-/// The reason why a row could not be carried out.
+/// The reason why a row could not be applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// A word of the stack is not at hand (its Avma).
+    /// The word at this address (Avma) cannot be read.
     Unreadable(u64),
     /// The row needs a register that is not known, or its expression is wrong.
     Impossible,
 }
 
-/// More operations than any real expression has; what loops is stopped.
+/// The maximum number of operations of an expression, more than any real one has. It ends loops.
 const MAX_OPERATIONS: u32 = 256;
 
 /// Evaluates `row` with all registers of the frame. Yields the caller's registers, its program counter among them; `None`

@@ -1,4 +1,4 @@
-//! Where the unwinder reads stack words from.
+//! The memory that the unwinder reads stack words from.
 
 use crate::reuse::Steps;
 
@@ -45,7 +45,7 @@ impl StackCopy<'_> {
     }
 }
 
-/// A word further away than this from a copy's end is not on the same stack. `ulimit -s` is 8 MiB nearly everywhere.
+/// The maximum distance of a word of the same stack from the end of the copy. `ulimit -s` is 8 MiB nearly everywhere.
 const MAX_STACK_BYTES: u64 = 64 << 20;
 
 /// A word of the stack.
@@ -56,13 +56,13 @@ pub(crate) struct Word {
     pub(crate) value: u64,
 }
 
-/// The copy, with what lies beyond it.
+/// The copy of a stack, and the memory beyond it.
 pub(crate) struct StackMemory<'a, M> {
     pub(crate) copy: StackCopy<'a>,
     pub(crate) beyond: &'a mut M,
-    /// Words that came from beyond the copy.
+    /// The number of words that were read beyond the copy.
     pub(crate) words_beyond_copy: usize,
-    /// True if a word was wanted that the copy does not hold.
+    /// True if the current step has read a word, or tried to, that is not in the copy.
     pub(crate) left_copy: bool,
     pub(crate) steps: Steps,
 }

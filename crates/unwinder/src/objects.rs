@@ -8,24 +8,24 @@ use model::{Avma, FileOffset};
 use crate::address_space::ObjectNumber;
 use crate::tables::UnwindTables;
 
-/// A source of the tables of objects for the unwinder. Asked only for addresses whose rule is not known yet, and
-/// where the code itself must be looked at.
+/// Gives the unwinder the tables of objects. The unwinder asks only for code whose rule it has not cached, and where it must read the
+/// code itself.
 pub trait Objects {
     /// The holder of a section's bytes.
     type Bytes: ReadAt;
 
-    /// The tables of an object; `None` where its file cannot be had.
+    /// Returns the tables of an object; `None` where its file cannot be read.
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>>;
 
-    /// The object that describes the generated code at an address outside of all objects, and the offset in it. Asked for each
-    /// frame there, as code may be replaced at any time. `None` where nobody describes it.
+    /// Returns the object that describes the generated code at an address outside all objects, and the offset in it. The unwinder asks
+    /// for each such frame, as code may be replaced at any time. Returns `None` where no runtime describes the code.
     fn generated(&mut self, address: Avma) -> Option<(ObjectNumber, FileOffset)> {
         let _ = address;
         None
     }
 
-    /// A number that differs whenever an answer of [`Objects::generated`] may differ, between two stacks in the same
-    /// [`crate::AddressSpace`]. Whoever answers there must answer here, too: steps found by its answers are remembered with it.
+    /// Returns a number that changes whenever [`Objects::generated`] may return something else than for an earlier stack in the same
+    /// [`crate::AddressSpace`]. An implementation of the one must implement the other, as the unwinder keeps steps under this number.
     fn generated_version(&mut self) -> u64 {
         0
     }

@@ -13,7 +13,7 @@ pub struct Registers {
     architecture: Architecture,
 }
 
-/// The registers of a frame that goes on behind a call: those that the callee has kept for it.
+/// The registers of a frame that resumes behind a call: those that the callee has preserved.
 #[derive(Debug)]
 pub(crate) struct KeptRegisters {
     known: u64,
@@ -23,7 +23,7 @@ pub(crate) struct KeptRegisters {
 }
 
 impl KeptRegisters {
-    /// Returns true if they are the same, as far as they are in `needed`.
+    /// Returns true if both sets know the same registers, and those in `needed` have the same values.
     pub(crate) fn agree_with(&self, other: &Self, needed: RegisterSet) -> bool {
         let mut values = (0..).zip(self.values.iter().zip(&other.values));
         self.program_counter == other.program_counter
@@ -86,8 +86,7 @@ impl Registers {
         self.known &= mask;
     }
 
-    /// Returns the registers that are still known in a frame that goes on behind a call, but for the stack pointer;
-    /// `None` where more is known than that.
+    /// Returns the registers that a call preserves, without the stack pointer. Returns `None` where further registers are known.
     pub(crate) fn kept(&self) -> Option<KeptRegisters> {
         let architecture = self.architecture;
         let program_counter = self.program_counter()?;

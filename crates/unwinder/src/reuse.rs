@@ -1,11 +1,11 @@
-//! What an earlier stack of a thread says of the next one: from sample to sample, stacks change at their inner end.
+//! Takes over the outer frames of a thread's earlier stack: from sample to sample, stacks change at their inner end.
 //!
-//! A step by the tables, or by the frame pointer behind a call, is a function of the frame's registers, the words that it reads,
-//! and what code lies where ([`CodeVersion`]). Where all of them are what they were, so is the rest of the stack. To compare
-//! words is far cheaper than to walk: none of them has to wait for what the one before has led to.
+//! A step by the tables, or by the frame pointer behind a call, depends on the frame's registers, the words that it reads, and the code
+//! at each address ([`CodeVersion`]). Where all of these are unchanged, so is the rest of the stack. Comparing words is far cheaper than
+//! walking, as no word depends on the one before.
 //!
-//! Few of them matter. Functions save registers for their callers, which seldom find their own frames by one: what no frame
-//! further out is found by may be anything.
+//! Few registers and words matter. Functions save registers for their callers, and few callers need those to find their own frames.
+//! Registers and words that no step further out depends on are not compared.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ use crate::objects::Objects;
 use crate::registers::{KeptRegisters, Registers};
 use crate::stack::Frame;
 
-/// Identifies what lay at each address when a stack was found: the mappings, and the generated code that somebody describes.
+/// Identifies the code at each address when a stack was walked: the mappings, and the generated code that a runtime describes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct CodeVersion {
     /// [`AddressSpace::identity`].
@@ -26,49 +26,49 @@ pub(crate) struct CodeVersion {
 }
 
 impl CodeVersion {
-    /// The version of what `objects` answer now.
+    /// Returns the version of the code that `objects` describe now.
     pub(crate) fn of<O: Objects>(space: &AddressSpace, objects: &mut O) -> Self {
         Self { space: space.identity(), generated: objects.generated_version() }
     }
 }
 
-/// The steps by which a complete stack was found, from its outermost frame inwards: a later one changes the end. Of
-/// the frames, those from which all steps outwards depend on nothing else than what is here.
+/// A complete stack, from its outermost frame inwards, with the registers and words that its steps depend on. Only frames from which all
+/// steps outwards depend on nothing else are kept.
 #[derive(Default, Debug)]
 pub(crate) struct StackTrace {
     code: CodeVersion,
     frames: Vec<Frame>,
-    /// Of each frame.
+    /// The state at each frame.
     states: Vec<FrameState>,
-    /// Those that matter, of the outermost frame first.
+    /// The words that matter, those of the outermost frame first.
     words: Vec<Word>,
 }
 
 /// The registers and words that the steps from a frame outwards depend on.
 #[derive(Debug)]
 struct FrameState {
-    /// `None` where more is known than what calls keep, as in a frame that a signal interrupted.
+    /// `None` where more registers are known than calls preserve, as in a frame that a signal interrupted.
     registers: Option<KeptRegisters>,
     /// The set of registers that matter.
     needed: RegisterSet,
-    /// The number of words that were read from this frame on.
+    /// The number of words in the trace that the steps from this frame outwards have read.
     words: usize,
 }
 
-/// Registers by their places in [`Architecture::callee_saved`].
+/// A set of registers, by their positions in [`Architecture::callee_saved`].
 pub(crate) type RegisterSet = u16;
 
 const ALL: RegisterSet = RegisterSet::MAX;
 
-/// The first of them.
+/// The set with the frame pointer only, which is the first callee-saved register.
 pub(crate) const FRAME_POINTER: RegisterSet = 1;
 
 /// The words that a step reads: the return address, if that is on the stack, then the caller's registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepReads {
-    /// By which register (DWARF number) it finds them.
+    /// The register (DWARF number) whose value gives their address.
     pub(crate) base: u8,
-    /// The registers that were on the stack, a word each, in their order.
+    /// The registers that were restored from the stack, one word each, in their order.
     pub(crate) restored: RegisterSet,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct StepReads {
 struct WalkedFrame {
     registers: Option<KeptRegisters>,
     reads: Option<StepReads>,
-    /// The number of words that were read before.
+    /// The number of words that were read before this step.
     words: usize,
 }
 
@@ -86,33 +86,33 @@ struct WalkedFrame {
 pub(crate) struct Steps {
     frames: Vec<WalkedFrame>,
     words: Vec<Word>,
-    /// The first frame from which no step depends on anything else.
+    /// The index of the first frame from which no step depends on anything that is not recorded here.
     usable_from: usize,
 }
 
-/// Longer stacks are not kept.
+/// The maximum length of a stack that is kept, in frames.
 const MAX_TRACE_FRAMES: usize = 1024;
 
 impl Steps {
-    /// Clears the steps of the last stack.
+    /// Clears all steps; keeps the allocations.
     pub(crate) fn clear(&mut self) {
         self.frames.clear();
         self.words.clear();
         self.usable_from = 0;
     }
 
-    /// A frame was found, whose registers these are.
+    /// Adds a frame with its registers.
     pub(crate) fn push(&mut self, registers: &Registers) {
         self.frames.push(WalkedFrame { registers: registers.kept(), reads: None, words: self.words.len() });
     }
 
-    /// A word was read.
+    /// Adds a word that the current step has read.
     #[inline]
     pub(crate) fn push_word(&mut self, word: Word) {
         self.words.push(word);
     }
 
-    /// The step from the newest frame has read this. Where it is not said, all that is known there matters.
+    /// Records what the step from the newest frame has read. Without this call all registers that are known there matter.
     #[inline]
     pub(crate) fn record_reads(&mut self, reads: StepReads) {
         if let Some(newest) = self.frames.last_mut() {
@@ -120,15 +120,15 @@ impl Steps {
         }
     }
 
-    /// The step from the newest frame depends on more than is kept here.
+    /// Excludes the newest frame and those further in: the step from it depends on more than is recorded here.
     pub(crate) fn exclude_step(&mut self) {
         self.usable_from = self.frames.len();
     }
 }
 
 impl StackTrace {
-    /// A walk through `code` has led to a complete stack of these frames, innermost first. The outermost `kept` of them are
-    /// those of this trace: there it has met the earlier stack. The others were found by `steps`.
+    /// Records a complete stack, innermost frame first, that was walked through `code`. The outermost `kept` frames are those of this
+    /// trace already. The others were found by `steps`.
     pub(crate) fn record(
         &mut self,
         architecture: Architecture,
@@ -145,7 +145,7 @@ impl StackTrace {
         self.code = code;
         self.frames.truncate(kept);
         self.states.truncate(kept);
-        // A frame pointer of zero may have said that there is no caller.
+        // The walk may have ended because the frame pointer is zero.
         let outermost = self.states.last();
         let (mut needed, words_kept) =
             outermost.map_or((FRAME_POINTER, 0), |state| (state.needed, state.words));
@@ -170,7 +170,7 @@ impl StackTrace {
         }
     }
 
-    /// Keeps those words of a step that matter, where the caller needs the registers `needed`; returns those that its frame needs.
+    /// Adds those words of a step that matter if its caller needs the registers `needed`. Returns the registers that its own frame needs.
     fn push_needed_words(
         &mut self,
         architecture: Architecture,
@@ -185,7 +185,7 @@ impl StackTrace {
         self.words.extend(first.iter().chain(matters.map(|(_, word)| word)));
         let base = match registers.iter().position(|register| *register == base) {
             Some(place) => 1 << place,
-            // It belongs to the frame.
+            // Equal frames have equal stack pointers.
             None if base == architecture.stack_pointer() => 0,
             None => ALL,
         };
@@ -193,27 +193,27 @@ impl StackTrace {
     }
 }
 
-/// An earlier stack, beside the walk of a new one.
+/// Compares an earlier stack with a new one while that is walked.
 pub(crate) struct TraceReuse<'t> {
     trace: &'t StackTrace,
-    /// Frames from this one inwards are below the newest frame of the walk.
+    /// The number of frames of the trace that are not below the newest frame of the walk.
     next: usize,
-    /// So many words are unchanged; found when it is needed.
+    /// The number of outer words that are unchanged; computed when it is needed.
     unchanged: Option<usize>,
 }
 
 impl<'t> TraceReuse<'t> {
-    /// Nothing is taken over from a trace through other code.
+    /// Starts a comparison. Nothing is taken over from a trace through other code.
     pub(crate) fn new(trace: &'t StackTrace, code: CodeVersion) -> Self {
         let next = if trace.code == code { trace.frames.len() } else { 0 };
         Self { trace, next, unchanged: None }
     }
 
-    /// The frames from the newest one of a walk on, outermost first, if they are what they were, and no more than `most`.
+    /// Returns the frames from the newest one of the walk outwards, outermost first, if they are unchanged and at most `max_frames`.
     pub(crate) fn outer_frames(
         &mut self,
         frame: &Frame,
-        most: usize,
+        max_frames: usize,
         copy: &StackCopy<'_>,
         steps: &Steps,
     ) -> Option<&'t [Frame]> {
@@ -223,7 +223,7 @@ impl<'t> TraceReuse<'t> {
         let place = self.next.checked_sub(1)?;
         let state = (trace.frames.get(place)? == frame).then(|| trace.states.get(place))??;
         let registers = steps.frames.last()?.registers.as_ref()?;
-        if self.next > most || !registers.agree_with(state.registers.as_ref()?, state.needed) {
+        if self.next > max_frames || !registers.agree_with(state.registers.as_ref()?, state.needed) {
             return None;
         }
         let unchanged = *self.unchanged.get_or_insert_with(|| {

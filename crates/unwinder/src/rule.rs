@@ -1,4 +1,4 @@
-//! What is remembered of an address: the row in a form that costs a few loads to carry out, or the row itself.
+//! Unwind rules in the form that is cached: a row that takes a few loads to apply, or the row itself.
 
 use alloc::sync::Arc;
 
@@ -19,19 +19,19 @@ pub(crate) enum Rule {
     Row(Arc<Row>),
     /// By the instructions that come next: no FDE covers the address, and they restore registers and return.
     Epilogue(CompactRule),
-    /// By what the kernel saved when it delivered a signal: the frame of a trampoline known by its instructions.
+    /// By the registers that the kernel saved when it delivered a signal. The trampoline is known by its instructions.
     SignalTrampoline,
     /// By the frame pointer: no FDE covers the address.
     FramePointer,
-    /// The same; where the function does not keep the frame pointer, by one of the epilogues next to the address. These have been
-    /// looked for, since one was needed.
+    /// By the frame pointer or, where the function does not keep it, by one of these epilogues next to the address. They are searched
+    /// when a walk needs them first.
     NearEpilogue(Arc<[CompactRule]>),
     /// By the frame pointer and, at the innermost frame, the row (if any): Go's tables say nothing of the saved frame
     /// pointer.
     Go(Option<CompactRule>),
     /// There is no caller: this is the thread's first frame.
     Outermost,
-    /// Not at all: there is an FDE, but it is malformed.
+    /// There is an FDE, but it is malformed.
     Malformed,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct CompactRule {
     saved: [i16; MAX_CALLEE_SAVED],
 }
 
-/// An epilogue restores six registers at most, drops what lies between, and sets its result.
+/// The maximum number of instructions of an epilogue. It restores six registers at most, drops the frame, and sets the result.
 const MAX_EPILOGUE_INSTRUCTIONS: u32 = 10;
 
 impl CompactRule {

@@ -1,11 +1,11 @@
-//! Rules by location, for all processes at once.
+//! Caches unwind rules by code location, for all processes.
 //!
-//! A rule is a fact of the object, not of the process that maps it: keyed by (object, file offset), it needs no
-//! invalidation when mappings change, and the hundredth process of a build finds everything known already.
+//! A rule is a property of the object, not of the process that maps it. The keys are (object, file offset), so that mappings may change
+//! without invalidating rules, and the hundredth process of a build finds all rules cached.
 //!
-//! Threads are sampled at ever new instructions of the same functions. What holds for a stretch of code is remembered as
-//! such: to find the stretch is cheaper than to read the tables again, and cheaper still by the block of code that the place
-//! is in. Of stretches, blocks and places there are many, of different rules there are few.
+//! Threads are sampled at ever new instructions of the same functions. A rule that holds for a range of code (a stretch) is cached for
+//! all of it. Finding the stretch is cheaper than reading the tables again; finding it by the aligned block of code around the location
+//! is cheaper still. Stretches, blocks and locations are many, different rules are few.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -20,7 +20,7 @@ use model::FileOffset;
 use crate::address_space::ObjectNumber;
 use crate::rule::Rule;
 
-/// The code that a rule is for.
+/// A byte of code in an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodeLocation {
     pub(crate) object: ObjectNumber,
@@ -31,7 +31,7 @@ pub(crate) struct CodeLocation {
 }
 
 impl CodeLocation {
-    /// In one word, where that is enough: no file is as large as that. The remaining bits are the object's.
+    /// Packs the location into one word. Returns `None` where its numbers are too large, as those of no real file are.
     fn key(self) -> Option<u64> {
         const OFFSET_BITS: u32 = 40;
         let Self { object: ObjectNumber(object), offset: FileOffset(offset), is_call } = self;
@@ -39,7 +39,7 @@ impl CodeLocation {
         fits.then_some(u64::from(object) << (OFFSET_BITS + 1) | offset << 1 | u64::from(is_call))
     }
 
-    /// The block that it lies in, by its first byte, and how far in.
+    /// Returns the first byte of the block that holds the location, and the offset in the block.
     fn in_block(self) -> (Self, u8) {
         let within = self.offset.0 % BLOCK_BYTES;
         let first = FileOffset(self.offset.0 - within);
@@ -47,27 +47,29 @@ impl CodeLocation {
     }
 }
 
-/// Beyond this many places (about 30 MB) all are forgotten; the few thousand that are in use come back at once.
+/// The maximum number of locations and stretches, which take about 30 MB. Beyond it all are dropped; the few thousand in use come back at
+/// once.
 const MAX_LOCATIONS: usize = 1 << 20;
 
-/// Bytes of code that are looked up as one, a power of two.
+/// The size of a block of code; a power of two.
 const BLOCK_BYTES: u64 = 32;
 
-/// The part of a block that was met last, of those that one stretch covers.
+/// The part of a block that one stretch covers.
 #[derive(Clone, Copy, Debug)]
 struct BlockPart {
-    /// From the block's beginning: the first byte, and the one behind the last.
+    /// The first byte of the part, counted from the block's beginning.
     start: u8,
+    /// The byte behind the last one.
     end: u8,
     rule: Index,
 }
 
-/// The blocks met last, by [`CodeLocation::key`] of their first bytes. Each has one place that it can be in: a table this small stays in
-/// a core's cache, which one that holds all blocks of a compiler does not.
+/// The newest part of each block, by [`CodeLocation::key`] of the block's first byte. Each block has one slot, which others share: a table
+/// this small stays in a core's cache, where one with all blocks of a compiler would not.
 #[derive(Default, Debug)]
 struct Blocks(Vec<(u64, BlockPart)>);
 
-/// Half a megabyte.
+/// The binary logarithm of the number of slots, which take half a megabyte.
 const BLOCK_SLOTS_BITS: u32 = 15;
 
 impl Blocks {
@@ -94,7 +96,7 @@ impl Blocks {
 #[derive(Clone, Debug)]
 pub(crate) struct FoundRule {
     pub(crate) rule: Rule,
-    /// Other bytes of the file that it is the rule for, whether as instructions or before return addresses.
+    /// The range of the file for which the rule holds, for instructions and for bytes before return addresses.
     pub(crate) holds_in: Option<Range<FileOffset>>,
 }
 
@@ -106,15 +108,15 @@ pub(crate) struct RuleCache {
     /// The different rules.
     rules: Vec<Rule>,
     indices: HashMap<Rule, Index, FxBuildHasher>,
-    /// By [`CodeLocation::key`]: those that lie in no stretch.
+    /// Rules of locations outside stretches, by [`CodeLocation::key`].
     locations: HashMap<u64, Index, FxBuildHasher>,
     blocks: Blocks,
-    /// By object and first byte: the byte behind the last, and the rule.
+    /// Stretches by object and first byte: the byte behind the last one, and the rule.
     stretches: BTreeMap<(ObjectNumber, FileOffset), (FileOffset, Index)>,
 }
 
 impl RuleCache {
-    /// The rule for a place; `find` finds one that is not known, or nothing that is worth keeping.
+    /// Returns the rule for a location. Calls `find` for one that is not cached; nothing is cached where that returns `None`.
     #[inline]
     pub(crate) fn get_or_find(
         &mut self,
@@ -133,7 +135,7 @@ impl RuleCache {
 
     fn find(&mut self, location: CodeLocation, find: impl FnOnce() -> Option<FoundRule>) -> Option<Rule> {
         let CodeLocation { object, offset, .. } = location;
-        // One bound is half as dear as two.
+        // A range with one bound takes half as long as one with two.
         let before = self.stretches.range(..=(object, offset)).next_back();
         let known = before.filter(|((its, _), (end, _))| *its == object && offset < *end);
         let known = known.map(|((_, start), (end, index))| (*start..*end, *index));
@@ -167,7 +169,7 @@ impl RuleCache {
         self.rules.get(index as usize).cloned()
     }
 
-    /// More was found out about a place that lies in no stretch.
+    /// Replaces the rule of a location outside stretches.
     pub(crate) fn replace(&mut self, location: CodeLocation, rule: Rule) {
         let index = self.index_of(rule);
         self.set(location, index);
@@ -186,7 +188,7 @@ impl RuleCache {
         index
     }
 
-    /// Returns the number of known places and stretches.
+    /// Returns the number of cached locations and stretches.
     pub(crate) fn len(&self) -> usize {
         self.locations.len() + self.stretches.len()
     }

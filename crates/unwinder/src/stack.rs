@@ -1,4 +1,4 @@
-//! What unwinding yields.
+//! Unwound stacks.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use model::{Avma, FrameAddress, TruncationReason};
 /// One frame of an unwound stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The address at which it executes, or will go on.
+    /// The address at which the frame executes, or will resume.
     pub address: FrameAddress<Avma>,
     /// The stack pointer in this frame (for a caller: the canonical frame address of the frame below).
     pub stack_pointer: u64,
@@ -18,13 +18,13 @@ pub struct Frame {
 pub enum StackEnd {
     /// At the thread's first frame: the tables say so, or a zero frame pointer (and return address) where there are none.
     Complete,
-    /// Before it, because…
+    /// Before the thread's first frame, for this reason.
     Truncated(TruncationReason),
     /// At the caller's limit of frames.
     FrameLimit,
 }
 
-/// An unwound stack. Kept and filled again from sample to sample.
+/// An unwound stack. Reuse it from sample to sample to save allocations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct UnwoundStack {
@@ -34,10 +34,10 @@ pub struct UnwoundStack {
     pub end: StackEnd,
     /// The number of the first frames that were found in the copy alone; the others needed memory read later.
     pub frames_from_copy: usize,
-    /// The sampled instruction or a return address that a row gave, where no executable mapping is known.
+    /// The sampled instruction, or a return address that a row gave, that lies in no known executable mapping.
     pub unmapped: Option<Avma>,
-    /// The frame pointer (Avma) of an outermost frame whose code keeps frame pointers without fail, where it leads to memory that
-    /// is not at hand. A walk over frame pointers that came by it has gone the right way on.
+    /// The frame pointer (Avma) of the outermost frame, if its code always keeps frame pointers and this one points outside the copy.
+    /// Another walk over frame pointers that passed this one can continue the stack.
     pub frame_pointer_beyond_copy: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Walking a stack, frame by frame.
+//! Walks a stack, frame by frame.
 
 mod generated_code;
 mod lost_frame_pointer;
@@ -32,16 +32,16 @@ pub struct Innermost<'a> {
     pub registers: &'a Registers,
     /// The copy of its stack.
     pub stack: StackCopy<'a>,
-    /// The thread: its stacks are alike, and a walk is shorter where the one before is known.
+    /// The thread. Its stacks are alike, so that a walk can take over the outer frames of an earlier one.
     pub thread: Tid,
 }
 
-/// Unwinds stacks of one architecture. Keeps the rule of each address it has met, for all processes, and how it found
-/// the last stacks of some threads; one per thread that unwinds.
+/// Unwinds stacks of one architecture. Caches the rule of each address it has met, for all processes, and the last stacks of some
+/// threads. Each thread that unwinds needs its own.
 #[derive(Debug)]
 pub struct Unwinder {
     rules: RuleCache,
-    /// By the number of the thread, as far as it goes.
+    /// The last stacks of threads, in slots by thread id modulo their number.
     traces: [StackTrace; TRACE_SLOTS],
     steps: Steps,
     context: UnwindContext<usize>,
@@ -50,11 +50,11 @@ pub struct Unwinder {
     code_without_tables: bool,
 }
 
-/// Steps to another stack (signal stacks, coroutines) that one unwinding may make. A cyclic stack has to step down once
-/// per round, so this ends it.
+/// The maximum number of steps to another stack (signal stacks, coroutines) in one walk. It ends walks over cyclic stacks, which have to
+/// step down once per cycle.
 const MAX_STACK_SWITCHES: u32 = 16;
 
-/// Of how many threads the last stacks are kept.
+/// The number of threads whose last stacks are kept.
 const TRACE_SLOTS: usize = 32;
 
 impl Default for Unwinder {
@@ -64,10 +64,10 @@ impl Default for Unwinder {
 }
 
 impl Unwinder {
-    /// As many addresses as fit into one sample record.
+    /// The default limit of frames: as many addresses as fit into one sample record.
     pub const FRAME_LIMIT: usize = 8_000;
 
-    /// An unwinder that ends stacks at `frame_limit` frames.
+    /// Creates an unwinder that ends stacks at `frame_limit` frames.
     pub fn new(frame_limit: usize) -> Self {
         Self {
             rules: RuleCache::default(),
@@ -80,20 +80,20 @@ impl Unwinder {
         }
     }
 
-    /// The same, which takes over the outer part of a stack from the thread's earlier one, or walks each stack whole.
+    /// Chooses whether the outer part of a stack is taken over from the thread's earlier one (the default), or each stack is walked whole.
     #[must_use]
     pub fn with_earlier_stacks(self, earlier_stacks: bool) -> Self {
         Self { earlier_stacks, ..self }
     }
 
-    /// The same, which goes through code without unwind tables (by the frame pointer, and by what the code itself says), or
-    /// ends stacks there.
+    /// Chooses whether code without unwind tables is unwound by the frame pointer and by its instructions (the default), or stacks end
+    /// there.
     #[must_use]
     pub fn with_code_without_tables(self, code_without_tables: bool) -> Self {
         Self { code_without_tables, ..self }
     }
 
-    /// Returns the number of places, and stretches of code around them, whose rules are cached.
+    /// Returns the number of code locations and ranges whose rules are cached.
     pub fn cached_rules(&self) -> usize {
         self.rules.len()
     }
@@ -146,7 +146,7 @@ impl Unwinder {
         self.steps = steps;
     }
 
-    /// Returns true if nobody calls the function that a return address lies in: threads begin there. `None` where no code can run
+    /// Returns true if a return address lies in the first function of a thread, which nobody calls. Returns `None` where no code can run
     /// right before the address.
     pub fn is_outermost<O: Objects>(
         &mut self,
@@ -158,7 +158,7 @@ impl Unwinder {
         Some(matches!(self.rule(objects, position), Rule::Outermost))
     }
 
-    /// The rule for a position, from the cache or the tables.
+    /// Returns the rule for a position, from the cache or the tables.
     fn rule<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
         let Some(location) = position.location() else { return self.rule_of_generated(objects, position) };
         self.rule_at(objects, location)
@@ -171,7 +171,7 @@ impl Unwinder {
     }
 }
 
-/// A frame's address as the walk needs it.
+/// The address of a frame, and its mapping.
 #[derive(Clone, Copy)]
 struct Position<'s> {
     address: FrameAddress<Avma>,
@@ -181,7 +181,7 @@ struct Position<'s> {
 }
 
 impl Position<'_> {
-    /// The code there, where it is a file's.
+    /// Returns the location in the mapped file; `None` in generated code.
     fn location(self) -> Option<CodeLocation> {
         let mapping = self.mapping?;
         let (object, offset) = (mapping.object?, mapping.file_offset_of(self.lookup.0)?);
@@ -189,10 +189,10 @@ impl Position<'_> {
     }
 }
 
-/// The way in which the caller was found, for judging what was found.
+/// The way in which a caller was found. It decides how the caller is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// By a row; `false`: the caller may be on another stack.
+    /// By a row. `stays_on_stack` is false if the caller may be on another stack.
     Row { stays_on_stack: bool },
     /// By a row or frame that the kernel made: the address above is an instruction pointer.
     SignalFrame,
@@ -215,12 +215,13 @@ struct Walk<'w, 's, O, M> {
     unmapped: Option<Avma>,
     /// See [`UnwoundStack::frame_pointer_beyond_copy`].
     frame_pointer_beyond_copy: Option<u64>,
-    /// The caller about to be found is one that a search has found on the stack.
+    /// True if the caller about to be found comes from a search of the stack.
     searched: bool,
-    /// The number of outermost frames that are those of the stack before, with the one in which the two have met.
+    /// The number of outermost frames that were taken over from an earlier stack, with the one that both stacks have in common.
     taken_over: usize,
-    /// The step under way, or the last one, goes by the frame pointer; and the one before did.
+    /// True if the current or last step goes by the frame pointer.
     led_by_frame_pointer: bool,
+    /// True if the step before that one went by the frame pointer.
     came_by_frame_pointer: bool,
 }
 
@@ -236,7 +237,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         if position.mapping.is_none_or(|mapping| !mapping.executable) {
             self.unmapped = Some(Avma(pc));
         }
-        // How many frames there were before a search found one.
+        // The number of frames before the first one that a search has found.
         let mut sure = None;
         loop {
             if stack.frames.len() >= self.unwinder.frame_limit {
@@ -247,7 +248,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 Err(StackEnd::Truncated(TruncationReason::RuleFailed | TruncationReason::MappingUnknown))
                     if let Some(sure) = sure =>
                 {
-                    // What leads nowhere was a trace of an earlier call.
+                    // The search has found the remains of an earlier call, as they lead nowhere.
                     stack.frames.truncate(sure);
                     stack.frames_from_copy = stack.frames_from_copy.min(sure);
                     self.unmapped = None;
@@ -276,7 +277,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
-    /// Steps to the caller, and checks what was found.
+    /// Steps to the caller and checks it.
     fn caller(&mut self, position: Position<'s>) -> Result<Position<'s>, StackEnd> {
         let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
         self.memory.left_copy = false;
@@ -304,7 +305,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             _ => TruncationReason::MappingUnknown,
         };
         if pc == 0 && self.registers.frame_pointer() == Some(0) && step != Step::GoFramePointer {
-            // Whoever set this stack up put zeroes above its first frame. (Go does not; it clears memory that stacks have left.)
+            // Runtimes put zeroes above the first frame of a stack. Go does not, and clears memory that stacks have left.
             return Err(StackEnd::Complete);
         }
         let Some(caller) = self.return_address(pc) else {
@@ -363,7 +364,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 }
             },
             Rule::Epilogue(rule) => {
-                // What follows a call that does not return is no epilogue, whatever it looks like.
+                // Code behind a call that does not return may look like an epilogue, but is none.
                 self.apply(&rule).map(|_| Step::Guess)
             }
             Rule::SignalTrampoline => self.step_over_signal_frame(),
@@ -383,13 +384,14 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         Ok(Step::Row { stays_on_stack: rule.stays_on_stack(self.registers.architecture()) })
     }
 
-    /// That there is no caller depends on the place alone.
+    /// Records that the step reads nothing: that there is no caller depends on the location alone.
     fn record_outermost(&mut self) {
         let base = self.registers.architecture().stack_pointer();
         self.memory.steps.record_reads(StepReads { base, restored: 0 });
     }
 
-    /// A caller's frame lies above its callee's. What does not grow must have changed stacks, and may so only so often.
+    /// Checks that the caller's frame lies above its callee's. Otherwise the step must have changed stacks, which a walk may do
+    /// [`MAX_STACK_SWITCHES`] times.
     fn check_growth(
         &mut self,
         position: Position<'s>,
@@ -440,7 +442,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         Some(architecture.ends_in_call(&word.to_le_bytes()))
     }
 
-    /// The tables of the object that holds a return address, and the address's offset in the file.
+    /// Returns the tables of the object that holds a return address, and the address's offset in the file.
     fn tables_and_offset(
         &mut self,
         caller: Position<'s>,
@@ -456,7 +458,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         Position { address: FrameAddress::InstructionPointer(lookup), lookup, mapping: self.mapping(lookup) }
     }
 
-    /// The position of a return address, if code can run right before it.
+    /// Returns the position of a return address, if code can run right before it.
     fn return_address(&self, pc: u64) -> Option<Position<'s>> {
         return_address_in(self.mapping(Avma(pc.checked_sub(1)?)), Avma(pc))
     }
@@ -471,7 +473,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     }
 }
 
-/// The position of a return address, given the mapping of the byte before it, if code can run there.
+/// Returns the position of a return address, given the mapping of the byte before it, if code can run there.
 fn return_address_in(mapping: Option<&Mapping>, address: Avma) -> Option<Position<'_>> {
     let mapping = mapping.filter(|mapping| mapping.executable)?;
     let lookup = Avma(address.0.checked_sub(1)?);
@@ -482,7 +484,7 @@ fn truncated(reason: TruncationReason) -> StackEnd {
     StackEnd::Truncated(reason)
 }
 
-/// Makes the rule for a place from the tables, in the form to be remembered.
+/// Makes the rule for a location from the tables, in the form that is cached.
 fn rule_from_tables<D: ReadAt>(
     tables: &UnwindTables<D>,
     location: CodeLocation,
@@ -496,15 +498,15 @@ fn rule_from_tables<D: ReadAt>(
         }
         _ => None,
     };
-    // To look at the code costs a page fault, mostly.
+    // Reading the code mostly costs a page fault.
     let may_be_trampoline = holds_in.is_none();
     FoundRule { rule: rule_from_lookup(tables, location, lookup, may_be_trampoline), holds_in }
 }
 
-/// The bytes around `place` that a row holds for whatever their instructions are: those of a function that is longer than a
-/// signal trampoline, and has more than the byte to look up.
+/// Returns the bytes around a location for which a row holds whatever their instructions are. Returns `None` for a function that is short
+/// enough to be a signal trampoline.
 fn ordinary_code(extent: &Extent, address: Svma, location: CodeLocation) -> Option<Range<FileOffset>> {
-    /// C libraries begin the FDE of theirs a byte early.
+    /// The maximum size of an FDE of a signal trampoline. C libraries begin it a byte early.
     const MAX_TRAMPOLINE_BYTES: u64 = 32;
     let last = extent.function.end.checked_sub(1)?;
     let end = extent.row.end.min(last);
@@ -554,7 +556,8 @@ fn rule_from_lookup<D: ReadAt>(
     }
 }
 
-/// Returns true if code whose tables don't say so is where a thread began: by the program's entry point, or by what it does after the call.
+/// Returns true if a return address is in the first function of a thread though no table says so: it lies right behind the program's entry
+/// point, or the code behind the call ends the thread.
 fn is_outermost<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> bool {
     let Some(return_address) = location.offset.checked_add(1).filter(|_| location.is_call) else {
         return false;
@@ -564,18 +567,18 @@ fn is_outermost<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> 
     })
 }
 
-/// The rule of code that is about to return.
+/// Returns the rule of code that is about to return.
 fn epilogue<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> Option<CompactRule> {
     CompactRule::from_epilogue(tables.architecture(), &tables.code_from(resume_offset(location)?))
 }
 
-/// The offset at which a frame goes on.
+/// Returns the offset at which a frame will resume.
 fn resume_offset(location: CodeLocation) -> Option<FileOffset> {
     if location.is_call { location.offset.checked_add(1) } else { Some(location.offset) }
 }
 
-/// Returns true if Go's runtime has put this return address above the first function of a goroutine. Not all versions of its tables
-/// say so.
+/// Returns true if Go's runtime has put this return address above the first function of a goroutine. The tables of some versions of Go
+/// do not mark it.
 fn begins_goroutine<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> bool {
     let Some(return_address) = location.offset.checked_add(1).filter(|_| location.is_call && tables.is_go())
     else {

@@ -1,4 +1,4 @@
-//! Many small pieces of bytes in one.
+//! Stores many small pieces of bytes in one allocation.
 
 use rustc_hash::FxHashMap;
 
@@ -9,8 +9,8 @@ pub(super) struct Span {
     length: usize,
 }
 
-/// The memory that holds all pieces. Equal ones that come one after the other, as unwinding information of like
-/// functions does, are one.
+/// The memory that holds all pieces. A piece that equals the last one of its length is stored once, as unwinding information of like
+/// functions is.
 #[derive(Default, Debug)]
 pub(super) struct Arena {
     bytes: Vec<u8>,

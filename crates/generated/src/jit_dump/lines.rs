@@ -8,7 +8,7 @@ use model::Name;
 use super::OBJECT_HEADER_BYTES;
 use super::record::{Endian, Fields};
 
-/// Stands for the file of the entry before.
+/// Names the file of the entry before.
 const SAME_FILE: &[u8] = &[0xff];
 
 /// A source line.
@@ -31,7 +31,7 @@ pub(super) struct Lines {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// An address; from the function's first byte, when that is known.
+    /// The address; once the function is loaded, the offset from its first byte.
     address: u64,
     line: u32,
     column: u32,
@@ -43,13 +43,13 @@ struct Entry {
 pub(super) struct LineTable {
     entries: Vec<Entry>,
     files: Vec<String>,
-    /// Chosen by those who are profiled: with a key of its own.
+    /// The numbers of files. The profiled process chooses the names, so the map has a random hash key.
     numbers: HashMap<String, u32>,
     file_bytes: usize,
 }
 
 impl LineTable {
-    /// Takes the body of a record: the address of the function that it is about, and its lines.
+    /// Parses the body of a record. Returns the address of the function that it is about, and its lines.
     pub(super) fn parse(&mut self, bytes: &[u8], endian: Endian) -> Option<(u64, Lines)> {
         let mut fields = Fields::new(bytes, endian);
         let (code, mut left) = (fields.u64()?, fields.u64()?);

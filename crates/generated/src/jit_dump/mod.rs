@@ -2,8 +2,8 @@
 //! (tools/perf/Documentation/jitdump-specification.txt).
 //!
 //! # Offsets
-//! A dump holds the bytes of the code. So "where in the dump its bytes are" names a function for good, whatever address it
-//! has at which time: a [`Placement`] maps addresses to offsets in the dump, from a moment on, as a mapping does with a file.
+//! A dump holds the bytes of the code. The offset of these bytes identifies a function, while its address may change and be used again. A
+//! [`Placement`] maps addresses to offsets in the dump, from a time on, as a mapping does with a file.
 
 mod arena;
 mod lines;
@@ -19,15 +19,15 @@ pub use lines::Line;
 use lines::{LineTable, Lines};
 use record::{Endian, Header, Kind, Load, Move, Prefix, Unwinding};
 
-/// Records that are looked at: each function takes some 100 bytes.
+/// The maximum number of records that are read. Each function takes some 100 bytes.
 const MAX_RECORDS: usize = 4 << 20;
-/// Bytes of names, lines and unwinding information together.
+/// The maximum size of names, lines and unwinding information together.
 const MAX_KEPT_BYTES: usize = 256 << 20;
-/// A record's head with its name: what comes behind is code.
+/// The maximum size of the fields and the name of a record; the code follows them.
 const MAX_HEAD_BYTES: usize = record::LOAD_BYTES + Name::MAX_BYTES + 1;
-/// Longer debug information of one function is left out.
+/// The maximum size of the debug information of one function; larger one is left out.
 const MAX_LINES_BYTES: u32 = 16 << 20;
-/// Longer unwinding information of one function is left out.
+/// The maximum size of the unwinding information of one function; larger one is left out.
 const MAX_UNWINDING_BYTES: u32 = 1 << 20;
 /// The text that perf's tools put before the code in an object, and some runtimes (V8) add to the addresses of lines.
 const OBJECT_HEADER_BYTES: u64 = 0x40;
@@ -102,14 +102,14 @@ pub struct UnwindingInfo<'a> {
 pub struct JitDump {
     limits: Limits,
     header: Option<Header>,
-    /// Behind the last record that was read.
+    /// The offset behind the last record that was read.
     position: u64,
     /// In the order of the file, so by offset.
     functions: Vec<KnownFunction>,
     placements: Vec<Placement>,
     /// The functions by the runtime's own number: the latest one.
     numbers: FxHashMap<u64, usize>,
-    /// Lines that came before the function that they are of, by its address.
+    /// Lines whose function has not been loaded yet, by its address.
     lines_ahead: FxHashMap<u64, Lines>,
     unwinding_ahead: Option<(Span, usize)>,
     arena: Arena,
@@ -122,13 +122,13 @@ pub struct JitDump {
     full: bool,
 }
 
-/// What is kept of a dump, at most.
+/// The limits on what is read and kept of a dump.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     records: usize,
     placements: usize,
     kept_bytes: usize,
-    /// False where nobody will ask for names and lines.
+    /// True if names and lines are kept.
     names: bool,
 }
 
@@ -138,12 +138,12 @@ struct KnownFunction {
     size: u64,
     name: Span,
     lines: Lines,
-    /// With the length of the `.eh_frame_hdr` at its end.
+    /// The unwinding information, and the length of the `.eh_frame_hdr` at its end.
     unwinding: Option<(Span, usize)>,
 }
 
 impl JitDump {
-    /// Has read nothing yet.
+    /// Creates a dump of which nothing has been read.
     pub fn new() -> Self {
         Self::with_limits(Limits {
             records: MAX_RECORDS,
@@ -153,8 +153,8 @@ impl JitDump {
         })
     }
 
-    /// The same for one who asks only where code lies and how to unwind it: keeps no names and no lines. Takes up to `placements`
-    /// loads and moves, and as many bytes of unwinding information (beyond the bound by no more than one record).
+    /// Creates a dump that keeps no names and no lines, for unwinding. Reads up to `placements` loads and moves, and `kept_bytes` of
+    /// unwinding information (and at most one record more).
     pub fn for_unwinding(placements: usize, kept_bytes: usize) -> Self {
         Self::with_limits(Limits { records: MAX_RECORDS, placements, kept_bytes, names: false })
     }
@@ -179,8 +179,8 @@ impl JitDump {
         }
     }
 
-    /// Reads what a file has beyond what was read of it: a runtime goes on writing, and the last record may not be whole. Code
-    /// is passed over. Memory grows with the functions, up to a bound ([`JitDump::is_cut`]).
+    /// Reads the records that a file has gained since the last call. The runtime may still be writing the last record, which is left for the
+    /// next call then. The code itself is skipped. Memory grows with the functions, up to a bound ([`JitDump::is_cut`]).
     ///
     /// # Errors
     /// A file that is no jitdump; a record behind which no other can be found; those of the file. What was read before stays.
@@ -230,7 +230,7 @@ impl JitDump {
         Ok(())
     }
 
-    /// Takes a record. False where it makes no sense.
+    /// Reads a record. Returns false where it is malformed.
     fn read_record<R: Read + Seek>(
         &mut self,
         prefix: &Prefix,
@@ -259,7 +259,7 @@ impl JitDump {
             Kind::DebugInfo => {
                 let bytes = file.at_most(body as usize)?;
                 let Some((address, lines)) = self.lines.parse(&bytes, endian) else { return Ok(false) };
-                // Those of functions that never came are few, and bounded as all lines are.
+                // Lines of functions that never follow are bounded as all lines are.
                 self.lines_ahead.insert(address, lines);
                 Ok(true)
             }
@@ -384,7 +384,7 @@ fn is_range(start: u64, size: u64) -> bool {
     size.checked_sub(1).and_then(|last| start.checked_add(last)).is_some()
 }
 
-/// A file, and where in it we are.
+/// A file with the current offset in it.
 struct Cursor<R> {
     file: BufReader<R>,
     position: u64,
@@ -398,7 +398,7 @@ impl<R: Read + Seek> Cursor<R> {
         Ok(bytes)
     }
 
-    /// So many bytes, which the record has.
+    /// Reads up to `count` bytes.
     fn at_most(&mut self, count: usize) -> Result<Vec<u8>, JitDumpError> {
         let mut bytes = Vec::new();
         let read = (&mut self.file).take(count as u64).read_to_end(&mut bytes);

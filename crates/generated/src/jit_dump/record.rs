@@ -26,7 +26,7 @@ pub(super) enum Endian {
     Big,
 }
 
-/// Takes numbers off the front of bytes.
+/// Reads fields from the front of bytes.
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
     endian: Endian,
@@ -78,7 +78,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads it; `None` where the file has not so many bytes yet.
+    /// Reads the header. Returns `None` where the file does not have all of it yet.
     pub(super) fn read<R: Read + Seek>(
         file: &mut Cursor<R>,
         length: u64,
@@ -158,7 +158,7 @@ pub(super) struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// A name that is longer than `bytes` is cut there.
+    /// Parses the record. A name that is longer than `bytes` is cut there.
     pub(super) fn parse(bytes: &'a [u8], endian: Endian) -> Option<Self> {
         let mut fields = Fields::new(bytes, endian);
         let _pid_and_tid = fields.u64()?;

@@ -4,7 +4,7 @@ use core::ops::Deref;
 
 use elf::ReadAt;
 
-/// As many bytes as the longest epilogue has, and then some.
+/// The number of bytes that are copied: more than the longest epilogue has.
 const CODE_BYTES: usize = 128;
 
 /// A few bytes of code, copied.

@@ -1,4 +1,4 @@
-//! One FDE, taken out of its section together with its CIE: all that is read of the section to find a row.
+//! One FDE and its CIE, copied from their section to find a row.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) address: u64,
 }
 
-/// An FDE or CIE longer than this is malformed: its program would be run anew for each address in it. The longest of real
+/// The maximum size of an FDE or CIE; longer ones count as malformed. Its program is run anew for each address in it. The longest of real
 /// programs have a few kilobytes.
 const MAX_ENTRY_BYTES: u64 = 1 << 20;
 

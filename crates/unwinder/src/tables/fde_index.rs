@@ -1,10 +1,10 @@
-//! A sorted index of FDEs, for sections that the linker made none for.
+//! A sorted index of FDEs, for sections without a search table of the linker.
 
 use alloc::vec::Vec;
 
 use gimli::{BaseAddresses, CieOrFde, EndianSlice, LittleEndian, UnwindOffset, UnwindSection};
 
-/// Further FDEs are left out: programs of which the linker made no table have some ten thousand.
+/// The maximum number of FDEs; further ones are left out. Programs without a search table have some ten thousand.
 const MAX_FDES: usize = 1 << 20;
 
 /// The FDEs of one section, sorted by their first address.

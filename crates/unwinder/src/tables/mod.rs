@@ -73,13 +73,13 @@ impl Lookup {
     }
 }
 
-/// A larger section is not indexed, in bytes: it has to be read as a whole. `.debug_frame` of large programs in Go has 5 MB.
+/// The maximum size of a section that is indexed, since it has to be read as a whole. `.debug_frame` of large programs in Go has 5 MB.
 const MAX_INDEXED_BYTES: u64 = 32 << 20;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 impl<S: ReadAt> UnwindTables<S> {
-    /// Takes an object's sections, and builds the index of those that the linker made none for.
+    /// Takes the sections of an object, and indexes those without a search table of the linker.
     pub fn new(sections: ObjectSections<S>) -> Self {
         let table = sections.eh_frame_hdr.and_then(|header| Some((SearchTable::parse(&header)?, header)));
         // A table for another `.eh_frame` than this one would lead astray.
@@ -127,7 +127,7 @@ impl<S: ReadAt> UnwindTables<S> {
         self.architecture
     }
 
-    /// Sections with tables that are there and are not read, and why.
+    /// Returns the errors of sections with tables that exist and could not be read.
     pub fn refused(&self) -> &[ElfError] {
         &self.refused
     }
@@ -216,7 +216,7 @@ impl<S: ReadAt> UnwindTables<S> {
             return from_eh_frame;
         }
         let from_debug_frame = match self.debug_frame_index.find(address.0) {
-            // Somewhere within the function `.eh_frame` may have its say.
+            // `.eh_frame` may have an FDE for other addresses in the function.
             Some((offset, _)) => {
                 let only_there = address.0..address.0.saturating_add(1);
                 self.row(SectionKind::DebugFrame, offset as u64, address, context).holding_in(only_there)

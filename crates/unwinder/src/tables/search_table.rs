@@ -22,7 +22,7 @@ pub(super) struct SearchTable {
     eh_frame: u64,
 }
 
-/// This many entries are read at once, when so many are left to choose from.
+/// The number of entries that are read at once, at the end of the search.
 const CHUNK_ENTRIES: u64 = 64;
 
 impl SearchTable {

@@ -1,4 +1,4 @@
-//! Code that a runtime generates, where somebody describes it.
+//! Rules of generated code that a runtime describes.
 
 use model::FrameAddress;
 
@@ -7,7 +7,7 @@ use crate::rule::Rule;
 use crate::rule_cache::CodeLocation;
 
 impl Unwinder {
-    /// The rule for a position in no object. Tables that make no sense count as none: a runtime's code can be walked without.
+    /// Returns the rule for a position outside all objects. Malformed tables count as none, as the code may keep frame pointers.
     pub(super) fn rule_of_generated<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
         let is_code = position.mapping.is_some_and(|mapping| mapping.executable);
         let found = if is_code { objects.generated(position.lookup) } else { None };

@@ -1,11 +1,11 @@
-//! The frame pointer where nobody has it: of a thread that is looked at from outside, `/proc/PID/task/TID/syscall` has the
-//! stack pointer and the instruction only.
+//! Recovers the frame pointer where the sample does not have it: for a thread that is read from outside,
+//! `/proc/PID/task/TID/syscall` has only the stack pointer and the instruction pointer.
 
 use super::{Objects, Position, Walk};
 use crate::memory::ReadMemory;
 use crate::rule::CompactRule;
 
-/// The number of words that are looked through for a return address.
+/// The maximum number of words that are searched for a return address.
 const MAX_SEARCHED_WORDS: u64 = 4096;
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {

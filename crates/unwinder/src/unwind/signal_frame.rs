@@ -1,4 +1,4 @@
-//! Steps over what the kernel puts on a stack to deliver a signal.
+//! Steps over the frame that the kernel puts on a stack to deliver a signal.
 
 use super::{Objects, Step, Walk};
 use crate::memory::ReadMemory;
@@ -6,7 +6,7 @@ use crate::registers::Registers;
 use crate::stack::StackEnd;
 
 impl<O: Objects, M: ReadMemory> Walk<'_, '_, O, M> {
-    /// Everything comes back from where the kernel saved it.
+    /// Restores all registers from where the kernel saved them.
     pub(super) fn step_over_signal_frame(&mut self) -> Result<Step, StackEnd> {
         self.memory.steps.exclude_step();
         let architecture = self.registers.architecture();

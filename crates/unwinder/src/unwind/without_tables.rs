@@ -1,4 +1,4 @@
-//! Steps where no row says how: by the frame pointer, and by what lies on the stack.
+//! Steps through code without a row of an unwind table: by the frame pointer, or by return addresses found on the stack.
 
 use alloc::sync::Arc;
 
@@ -13,25 +13,25 @@ use crate::rule_cache::CodeLocation;
 use crate::stack::StackEnd;
 use crate::tables::UnwindTables;
 
-/// The number of words that a procedure linkage table may have pushed above the return address.
+/// The maximum number of words that a stub of a procedure linkage table has pushed on top of the return address.
 const MAX_WORDS_PUSHED_BY_STUB: u64 = 2;
 
-/// The number of words that a function may have pushed for the function that it calls.
-const MOST_PUSHED_ARGUMENTS: u64 = 6;
+/// The maximum number of words that a function has pushed as arguments of the function that it calls.
+const MAX_PUSHED_ARGUMENTS: u64 = 6;
 
-/// Without an FDE, a function is taken to be no longer than this, bytes.
+/// The maximum size of a function without an FDE.
 const MAX_FUNCTION_BYTES: u64 = 64 << 10;
 
-/// A frame of generated code is taken to be no larger, bytes: no more is copied of a stack.
+/// The maximum size of a frame of generated code. The kernel copies no more of a stack.
 const MAX_GENERATED_FRAME_BYTES: u64 = 64 << 10;
 
-/// The number of words of a frame without tables that are looked through for a return address.
+/// The maximum number of words of a frame without tables that are searched for a return address.
 const MAX_SEARCHED_FRAME_WORDS: u64 = 128;
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
-    /// The trampoline of a return probe, if the return address is one: the first instruction of a mapping without code before it,
-    /// which no call leaves behind. The kernel has put it in place of the address of the caller, which is nowhere in the process's
-    /// memory. Those above the caller are found as above code without tables.
+    /// Returns the position in the trampoline of a return probe (uretprobe), if the return address leads there: to the first instruction of
+    /// a mapping without code before it, which no call leaves behind. The kernel has put it in place of the caller's address, which is
+    /// nowhere in the process's memory. The frames above that caller are found as above code without tables.
     pub(super) fn trampoline_of_return_probe(&self, pc: u64) -> Option<Position<'s>> {
         let position = self.instruction_pointer(pc);
         let begins_there = position.mapping.is_some_and(|mapping| {
@@ -40,10 +40,10 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         begins_there.then_some(position)
     }
 
-    /// Code without an FDE: assembler, stubs, generated code.
+    /// Steps to the caller of code without an FDE: assembler, stubs, generated code.
     ///
-    /// `saves_frame_pointer`: each function with a frame keeps its caller's frame pointer below the return address. `epilogues`
-    /// are those next to the address, where they have been looked for.
+    /// Set `saves_frame_pointer` if each function with a frame keeps its caller's frame pointer below the return address. `epilogues`
+    /// are the ones next to the address, if they have been searched.
     pub(super) fn step_without_tables(
         &mut self,
         position: Position<'s>,
@@ -69,7 +69,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Err(StackEnd::Complete);
         }
         if !at_call && let Some(leaf) = self.return_address_of_leaf(position) {
-            let epilogues = epilogues.unwrap_or_else(|| self.look_for_epilogues(position));
+            let epilogues = epilogues.unwrap_or_else(|| self.find_epilogues(position));
             self.step_from_leaf(position, leaf, saves_frame_pointer, &epilogues)?;
             return Ok(Step::Guess);
         }
@@ -83,7 +83,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
-        let epilogues = epilogues.unwrap_or_else(|| self.look_for_epilogues(position));
+        let epilogues = epilogues.unwrap_or_else(|| self.find_epilogues(position));
         if self.step_by_near_epilogue(position, &epilogues)? {
             return Ok(Step::Guess);
         }
@@ -109,8 +109,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
-    /// Steps from the innermost frame, with a return address (and the stack pointer above it) on top of the stack that may be its
-    /// own: unless an epilogue nearby, or the frame pointer, tells of a nearer one.
+    /// Steps from the innermost frame to the return address on top of the stack (with the stack pointer above it), unless an epilogue
+    /// nearby or the frame pointer shows that another return address is that of this function.
     fn step_from_leaf(
         &mut self,
         position: Position<'s>,
@@ -140,7 +140,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
-    /// Steps to a return address (with the stack pointer above it) that a search has found.
+    /// Steps to a return address (with the stack pointer above it) that a search of the stack has found.
     fn step_to_found(&mut self, (return_address, stack_pointer): (u64, u64), saves_frame_pointer: bool) {
         self.searched = !saves_frame_pointer;
         let saved = stack_pointer.wrapping_sub(16);
@@ -154,8 +154,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
-    /// The epilogues next to the address, found in the code: most frames do without.
-    fn look_for_epilogues(&mut self, position: Position<'s>) -> Arc<[CompactRule]> {
+    /// Searches the code for the epilogues next to the address, and caches them. Most frames need none.
+    fn find_epilogues(&mut self, position: Position<'s>) -> Arc<[CompactRule]> {
         let tables_of = |place: CodeLocation| Some((place, self.objects.tables(place.object)?));
         let Some((place, tables)) = position.location().and_then(tables_of) else { return Arc::default() };
         let epilogues = near_epilogues(&*tables, place);
@@ -163,9 +163,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         epilogues
     }
 
-    /// By one of the epilogues next to the address. A function's own says how large its frame is; whose it is, the call tells
-    /// behind which it would return: a direct one of a function that begins shortly below, or at least one that may have led
-    /// here. False where there is no such call.
+    /// Steps by one of the epilogues next to the address: a function's own epilogue tells the size of its frame. An epilogue is taken to
+    /// be the function's own if the frame's return address follows a direct call of a function that begins shortly below, or at least a
+    /// call that may have led here. Returns false where there is none.
     fn step_by_near_epilogue(
         &mut self,
         position: Position<'s>,
@@ -178,7 +178,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 beyond |= self.memory.copy.ends_below(place);
                 continue;
             };
-            let pushed = (0..=MOST_PUSHED_ARGUMENTS).find(|pushed| {
+            let pushed = (0..=MAX_PUSHED_ARGUMENTS).find(|pushed| {
                 let word = self.memory.copy.word(place.wrapping_add(pushed * 8));
                 let function = word.and_then(|word| self.call_target(self.return_address(word)?));
                 function.is_some_and(|function| is_within_function(function, position.lookup.0))
@@ -191,7 +191,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             }
         }
         match possible {
-            // What a search would find instead are traces of earlier calls, in this very frame; unless a thread begins here.
+            // A search would find remains of earlier calls in this very frame, unless a thread begins here.
             _ if beyond && self.registers.frame_pointer() != Some(0) => {
                 Err(truncated(TruncationReason::CopyTooSmall))
             }
@@ -200,7 +200,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
-    /// The innermost frame in Go code without an FDE.
+    /// Steps to the caller of an innermost frame in Go code without an FDE.
     pub(super) fn step_into_go(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
         let frame_pointer = self.registers.frame_pointer();
         let step = self.step_without_tables(position, true, Some(Arc::default()));
@@ -210,7 +210,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         step
     }
 
-    /// A return address in Go code: its functions keep the frame pointer chain, also across the stacks of a thread.
+    /// Steps to the caller of a return address in Go code, whose functions keep the frame pointer chain also across the stacks of a thread.
     pub(super) fn step_in_go(&mut self, rule: Option<CompactRule>) -> Result<(), StackEnd> {
         let frame_pointer = self.registers.frame_pointer();
         let words_beyond_copy = self.memory.words_beyond_copy;
@@ -219,7 +219,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Ok(());
         }
         match end {
-            // Zeroes that were read later may be of memory that the stack has left.
+            // Zeroes that were read after the sample may be in memory that the stack has left.
             StackEnd::Complete if words_beyond_copy > 0 => Err(truncated(TruncationReason::NoUnwindData)),
             StackEnd::Truncated(_) => {
                 self.frame_pointer_beyond_copy = frame_pointer;
@@ -229,7 +229,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
-    /// The frame pointer points to the caller's frame pointer, which lies below the return address.
+    /// Steps by the frame pointer, which points to the caller's frame pointer below the return address. Set `may_switch` if the caller may
+    /// be on another stack.
     pub(super) fn step_by_frame_pointer(&mut self, may_switch: bool) -> Result<(), StackEnd> {
         let architecture = self.registers.architecture();
         let no_data = truncated(TruncationReason::NoUnwindData);
@@ -259,9 +260,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         Ok(())
     }
 
-    /// Steps to a goroutine's first frame where the frame pointer leads out of what was copied: a thread that Go's
-    /// runtime has made still holds its maker's.
-    /// The frame is the last but one of the thread if it was called by the code that ends the thread.
+    /// Steps to a goroutine's first frame where the frame pointer leads out of the copy: a thread that Go's runtime has created still has
+    /// the frame pointer of its creator. The frame is the last but one of the thread if the code that ends the thread has called it.
     pub(super) fn step_to_first_go_frame(&mut self, rule: Option<CompactRule>) -> Option<()> {
         let architecture = self.registers.architecture();
         let mut caller = self.registers.clone();
@@ -284,7 +284,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         if !is_first {
             return None;
         }
-        // What it holds belongs to another thread.
+        // The frame pointer is that of another thread.
         caller.set(architecture.frame_pointer(), 0);
         self.registers = caller;
         Some(())
@@ -297,8 +297,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.registers.set(architecture.program_counter(), return_address);
     }
 
-    /// The return address of an innermost function without tables that has no frame (yet), and the caller's stack
-    /// pointer: a word at the top of the stack (or the link register) that follows a direct call to just this function.
+    /// Finds the return address of an innermost function without tables that has no frame (yet), and the caller's stack pointer: a word
+    /// at the top of the stack, or the link register, that follows a direct call of this very function.
     fn return_address_of_leaf(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
         let architecture = self.registers.architecture();
         let stack_pointer = self.registers.stack_pointer()?;
@@ -314,8 +314,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         })
     }
 
-    /// Returns true if the word at `place`, the return address if the function has its frame, follows a call of a function that begins nearer below `position` than the one called before `return_address`, or of the same: that is a trace of an earlier
-    /// call, then.
+    /// Returns true if `return_address` is the remains of an earlier call. The word at `place` is the return address if the function has
+    /// its frame. It decides where it follows a call of a function that begins nearer below `position`, or of the same one.
     fn frame_is_of_nearer_function(
         &mut self,
         position: Position<'s>,
@@ -328,9 +328,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         (by_top..=position.lookup.0).contains(&by_frame)
     }
 
-    /// The return address of an innermost stub that its caller has reached by a jump (a tail call through the procedure
-    /// linkage table), and the caller's stack pointer: the word on top of the stack, where it follows a call that may have
-    /// led here.
+    /// Finds the return address of an innermost stub that was reached by a jump (a tail call through the procedure linkage table), and
+    /// the caller's stack pointer: the word on top of the stack, if it follows a call in the same mapping.
     fn return_address_of_stub(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
         let stack_pointer = self.registers.stack_pointer()?;
         let word = self.memory.copy.word(stack_pointer)?;
@@ -339,7 +338,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         follows.then_some((word, stack_pointer.checked_add(8)?))
     }
 
-    /// Returns true if no frame of generated code is as large as the frame pointer says.
+    /// Returns true if the frame pointer is further above the stack pointer than a frame of generated code is large.
     fn frame_pointer_is_far(&self) -> bool {
         let (Some(above), Some(below)) = (self.registers.frame_pointer(), self.registers.stack_pointer())
         else {
@@ -348,7 +347,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         above.checked_sub(below).is_some_and(|size| size > MAX_GENERATED_FRAME_BYTES)
     }
 
-    /// Returns true if nothing that was copied speaks for or against the frame pointer.
+    /// Returns true if the copy does not hold the return address above the frame pointer.
     fn frame_pointer_leads_beyond_copy(&self) -> bool {
         let place = self.registers.frame_pointer().and_then(|frame_pointer| frame_pointer.checked_add(8));
         place.is_some_and(|place| self.memory.copy.word(place).is_none())
@@ -366,7 +365,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             && matches!(self.rule(callee), Rule::FramePointer | Rule::NearEpilogue(_) | Rule::Go(None))
     }
 
-    /// The target of the direct call before a return address.
+    /// Returns the target of the direct call before a return address.
     pub(super) fn call_target(&mut self, caller: Position<'s>) -> Option<u64> {
         let architecture = self.registers.architecture();
         let (tables, offset) = self.tables_and_offset(caller)?;
@@ -374,8 +373,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         Some(caller.address.address().0.wrapping_add_signed(displacement))
     }
 
-    /// Looks for the return address of a function without tables and without a frame pointer, from the top of its stack
-    /// upwards: the first word that follows a call which may have led here. Yields the caller's stack pointer too.
+    /// Searches the stack upwards for the return address of a function without tables and without a frame pointer: the first word that
+    /// follows a call which may have led here. Returns it with the caller's stack pointer.
     fn search_return_address(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
         let architecture = self.registers.architecture();
         let stack_pointer = self.registers.stack_pointer()?;
@@ -393,8 +392,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         })
     }
 
-    /// The same where a large frame may hold traces of earlier calls: of all words that follow a direct call, the one whose
-    /// function begins nearest below. Of several, traces of the same call lie below the frame's end.
+    /// Searches as [`Self::search_return_address`], where a large frame may hold the remains of earlier calls: takes the word that follows
+    /// a direct call of the function which begins nearest below `position`. Of several such words it takes the outermost one, since
+    /// remains of the same call lie further in.
     fn search_nearest_call(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
         let stack_pointer = self.registers.stack_pointer()?;
         let mut nearest = None;
@@ -452,7 +452,8 @@ fn is_within_function(start: u64, address: u64) -> bool {
     address.checked_sub(start).is_some_and(|distance| distance <= MAX_FUNCTION_BYTES)
 }
 
-/// The rules of the epilogue that comes next and of the one before: compilers put what is seldom run behind a function's end.
+/// Returns the rules of the next epilogue in the code and of the one before: compilers put code that seldom runs behind a function's
+/// end.
 fn near_epilogues<D: ReadAt>(tables: &UnwindTables<D>, place: CodeLocation) -> Arc<[CompactRule]> {
     /// Bytes.
     const MAX_EPILOGUE_DISTANCE_BYTES: u64 = 4 << 10;
