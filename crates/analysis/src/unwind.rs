@@ -167,7 +167,7 @@ impl SharedQueue {
                     machine.play(&batch, architecture, jobs);
                     return Some((batch, architecture, done));
                 }
-                // Nothing is to be done, and that at once.
+                // The recorded machine's stacks cannot be unwound here: the batch passes unchanged.
                 None => done.send(batch).ok()?,
             }
         }

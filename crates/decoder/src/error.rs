@@ -1,4 +1,4 @@
-//! What can be wrong with a record's bytes.
+//! The errors of decoding a record or an attr.
 
 use core::fmt;
 

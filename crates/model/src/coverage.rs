@@ -1,11 +1,11 @@
-//! What the samples of an event stand for, beside what the event has counted.
+//! Compares what an event's samples stand for with what the event itself counted.
 
 use alloc::string::String;
 
 /// Fewer missing samples than this are the last, unfinished periods of a few threads.
-const FEW_SAMPLES: u64 = 20;
+const MIN_MISSING_SAMPLES: u64 = 20;
 /// A smaller share than this of what is due is within what clocks and counters differ by.
-const SMALL_SHARE: f64 = 0.05;
+const MIN_MISSING_SHARE: f64 = 0.05;
 
 /// The number of events that the samples stand for, beside the number that the event has counted.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,8 +30,8 @@ impl Coverage {
         let period = self.sampled.checked_div(self.samples)?.max(1);
         let taken = self.sampled.saturating_add(period.saturating_mul(lost));
         let missing = counted.saturating_sub(taken);
-        let is_large = missing as f64 > SMALL_SHARE * counted as f64;
-        (is_large && missing / period > FEW_SAMPLES).then_some(missing / period)
+        let is_large = missing as f64 > MIN_MISSING_SHARE * counted as f64;
+        (is_large && missing / period > MIN_MISSING_SAMPLES).then_some(missing / period)
     }
 }
 

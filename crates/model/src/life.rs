@@ -1,8 +1,8 @@
-//! When a process lived, and as whom.
+//! The lifetime of a process, and the user that it ran as.
 
 use crate::Pid;
 
-/// The life of a process, as far as it is known.
+/// The lifetime of a process, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ProcessLifetime {
     /// The time at which it began, in nanoseconds since 1970; exact to a tick of the kernel (10 ms).

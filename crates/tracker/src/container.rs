@@ -5,10 +5,10 @@ use alloc::string::String;
 
 use model::Name;
 
-/// Letters that are shown of an id: `docker ps` and `podman ps` print as many.
-const SHORT: usize = 12;
-/// The number of letters that are shown of a pod's id.
-const SHORT_POD: usize = 8;
+/// The number of digits that are shown of a container id: as many as `docker ps` and `podman ps` print.
+const ID_DIGITS: usize = 12;
+/// The number of digits that are shown of a pod's uid.
+const POD_DIGITS: usize = 8;
 
 /// The text before a container's id in the name of its cgroup, and who puts it there. systemd's scopes have it; what is of
 /// the container's monitor (`libpod-conmon-…`) has no id right behind it.
@@ -68,7 +68,7 @@ fn kind_of_folder(parent: &str) -> &'static str {
 /// The beginning of an id: 64 hexadecimal digits.
 fn short_id(id: &str) -> Option<&str> {
     let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    id.get(..SHORT).filter(|_| is_id)
+    id.get(..ID_DIGITS).filter(|_| is_id)
 }
 
 /// The beginning of a pod's uid: `pod<uid>`, `kubepods-besteffort-pod<uid, with underscores>.slice`.
@@ -78,7 +78,7 @@ fn pod_of(part: &str) -> Option<&str> {
     let is_uid = (32..=36).contains(&uid.len())
         && uid.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'_'));
     let is_pod = before.is_empty() || before.ends_with('-');
-    uid.get(..SHORT_POD).filter(|_| is_uid && is_pod)
+    uid.get(..POD_DIGITS).filter(|_| is_uid && is_pod)
 }
 
 /// A name as it was before systemd made a unit of it: `\x2d` is a hyphen.

@@ -9,7 +9,7 @@ use model::Tid;
 
 /// The number of samples that may wait at a time. A thread takes few samples within one visit to the kernel, so more than this
 /// means that the records they wait for were lost.
-const WAITING: usize = 1 << 14;
+const MAX_WAITING_SAMPLES: usize = 1 << 14;
 
 /// Keeps what waits for the user part of its call chain.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl<T> Deferred<T> {
     /// user part is lost.
     pub fn wait(&mut self, tid: Tid, cookie: u64, item: T) -> Option<T> {
         self.waiting.push_back((tid, cookie, item));
-        if self.waiting.len() <= WAITING {
+        if self.waiting.len() <= MAX_WAITING_SAMPLES {
             return None;
         }
         self.unjoined = self.unjoined.saturating_add(1);
@@ -84,10 +84,10 @@ mod tests {
     #[test]
     fn what_waits_is_bounded() {
         let mut deferred = Deferred::default();
-        for item in 0..WAITING {
+        for item in 0..MAX_WAITING_SAMPLES {
             assert_eq!(deferred.wait(Tid(1), item as u64, item), None);
         }
-        assert_eq!(deferred.wait(Tid(1), 0, WAITING), Some(0));
+        assert_eq!(deferred.wait(Tid(1), 0, MAX_WAITING_SAMPLES), Some(0));
         assert_eq!(deferred.unjoined(), 1);
     }
 }

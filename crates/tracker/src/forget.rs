@@ -1,4 +1,4 @@
-//! What a tracker can forget that runs for days.
+//! Bounds a tracker's memory over days: forgets processes whose EXIT records were lost, and spaces that nobody uses.
 //!
 //! Threads and processes go by themselves, some time after their ends ([`crate::thread`], [`crate::process`]). What
 //! remains needs the caller: whether a process lives whose end was lost, and which spaces are still spoken of.

@@ -1,4 +1,4 @@
-//! Processes: their mappings, and how often they meant something else before.
+//! Processes: their mappings, and counters that tell apart the programs that ran under one pid.
 
 use alloc::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::process_mappings::ProcessMappings;
 
 /// The number of ended processes that keep their mappings, for records that come a little late: on a busy machine a process that
 /// has told of its end may wait for its last moment while hundreds of others come and go.
-const GRACE: usize = 1024;
+const MAX_ENDED: usize = 1024;
 
 /// All processes by their number: those that live, and those that ended lately.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Processes {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.waits_as = self.waited;
         }
-        if self.waiting.len() > GRACE
+        if self.waiting.len() > MAX_ENDED
             && let Some((oldest, number)) = self.waiting.pop_front()
             && let Some(process) = self.processes.get(&oldest)
             && process.threads == 0

@@ -1,5 +1,5 @@
-//! What a process sees at its addresses: the mappings that records tell of, and above them the functions that a runtime has
-//! told of. The latter change with each function that is compiled, thousands of times as often.
+//! The two layers of a process's mappings: those that records announce, and above them the generated functions that a jitdump
+//! announces. The upper layer changes with each compiled function, thousands of times as often.
 
 use model::{Avma, SpaceId};
 

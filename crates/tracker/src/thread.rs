@@ -20,7 +20,7 @@ pub(crate) struct Thread {
 }
 
 /// The number of ended threads that keep their names, for records that come a little late.
-const GRACE: usize = 4096;
+const MAX_ENDED: usize = 4096;
 
 /// All threads by their number: those that live, and those that ended lately.
 #[derive(Default, Debug)]
@@ -82,7 +82,7 @@ impl Threads {
     /// A thread has ended. The one that did so longest ago is forgotten, where there are too many.
     pub(crate) fn end(&mut self, tid: Tid) {
         self.ended.push_back(tid);
-        if self.ended.len() > GRACE
+        if self.ended.len() > MAX_ENDED
             && let Some(oldest) = self.ended.pop_front()
             && self.threads.get(&oldest).is_some_and(|thread| !thread.alive)
         {

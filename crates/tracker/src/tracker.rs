@@ -77,11 +77,11 @@ struct Cgroup {
     container: Option<Name>,
 }
 
-/// More cgroups are not remembered. No machine has as many.
-const MOST_CGROUPS: usize = 1 << 16;
+/// Maximum number of cgroups that are kept. No machine has as many.
+const MAX_CGROUPS: usize = 1 << 16;
 
 impl Tracker {
-    /// Knows nothing yet.
+    /// Creates a tracker without threads and mappings.
     pub fn new() -> Self {
         Self::default()
     }
@@ -99,7 +99,7 @@ impl Tracker {
             .or_insert(Some(build_id));
     }
 
-    /// Takes the next record. Those that say nothing about threads or mappings are ignored.
+    /// Applies the next record in time order. Records that do not concern threads, mappings or cgroups are ignored.
     pub fn apply(&mut self, record: &Record<'_>) {
         match record {
             Record::Mmap(mmap) => self.mmap(mmap),
@@ -107,7 +107,7 @@ impl Tracker {
             Record::Fork(task) => self.fork(task),
             Record::Exit(task) => self.exit(task),
             Record::Cgroup(cgroup)
-                if self.cgroups.len() < MOST_CGROUPS || self.cgroups.contains_key(&cgroup.id) =>
+                if self.cgroups.len() < MAX_CGROUPS || self.cgroups.contains_key(&cgroup.id) =>
             {
                 let (path, container) = (Name::new(cgroup.path), container_of(cgroup.path));
                 self.cgroups.insert(cgroup.id, Cgroup { path, container });
@@ -433,7 +433,7 @@ impl Tracker {
         }
     }
 
-    /// Learns of a thread from a record about it.
+    /// Registers the thread of a record, if it is new.
     fn see(&mut self, pid: Pid, tid: Tid) {
         let (_, seen) = self.threads.find(pid, tid);
         if seen != Seen::Known {

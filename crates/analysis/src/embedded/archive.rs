@@ -1,4 +1,4 @@
-//! Recordings that travel: the names of all addresses that were sampled, added to the recording.
+//! Archives: recordings with the names and code of all sampled addresses, which can be read on other machines.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

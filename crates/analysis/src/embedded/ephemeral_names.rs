@@ -1,4 +1,5 @@
-//! Names that will be gone soon, for a recording to carry: of the sampled addresses that need them, and of no others.
+//! Names that cannot be found any more some time after recording (of generated code, and of files that may be replaced), for the
+//! recorder to add to the recording. Only sampled addresses that need them are looked up.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::notices::Silent;
 use crate::replay::replay;
 use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
 
-/// Names of places that vanish.
+/// Names of sampled addresses that may not be found later, packed as sections of a recording.
 pub struct EphemeralNames {
     /// The section ([`perfdata::sections::id::NAMES`]); `None` where there are none.
     pub section: Option<Vec<u8>>,

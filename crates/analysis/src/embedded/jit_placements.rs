@@ -1,4 +1,5 @@
-//! Where generated functions lay, and when: a recording carries it for those that were sampled, as jitdumps are removed.
+//! The addresses and load times of sampled functions of jitdumps, as a section of a recording: the jitdumps may be deleted before
+//! the recording is read.
 //!
 //! The form, in bytes of little-endian numbers: for each dump its process, the process's generation, the length of the path and the
 //! number of placements (u32 each), the path, and the placements (time, first address, size, offset in the dump; u64 each).
@@ -15,7 +16,7 @@ use super::sections::{pack_fast, unpack_section};
 
 const PLACEMENT_BYTES: usize = 32;
 
-/// Placements of functions by the dumps that tell of them, as a recording carries them. Of one dump in the order of the dump.
+/// The placements that a recording has, by the space of their jitdump. Those of one dump are in the order of the dump.
 pub(crate) type EmbeddedPlacements = HashMap<Space, Vec<Placement>>;
 
 /// Packs placements of generated functions, by the jitdump that tells of them, into a section

@@ -1,4 +1,5 @@
-//! What a call chain has in common with the one before: from sample to sample, chains change at their inner end.
+//! The frames that a call chain shares with the previous sample's: consecutive chains mostly differ at their inner end, so the shared
+//! outer part need not be mapped again.
 
 use decoder::context;
 use model::Pid;

@@ -21,13 +21,13 @@ use tracker::Tracker;
 use crate::embedded::jit_placements::EmbeddedPlacements;
 use crate::input::process_lifetimes::ProcessLifetimes;
 
-/// The longest time to wait for all dumps of a recording together.
+/// Maximum time to wait for all dumps of a recording together.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest time to wait for them in a view that goes on.
+/// Maximum time to wait for one dump in a live view.
 const LIVE_READ_TIMEOUT: Duration = Duration::from_millis(200);
-/// Each dump takes memory: of a recording that was made to have more, the first ones are read.
+/// Maximum number of dumps that are read, because each takes memory. Later dumps of a recording are ignored.
 const MAX_DUMPS: usize = 4096;
-/// The interval at which a view that goes on looks whether dumps have grown.
+/// Minimum interval between checks whether dumps have grown, in a live view.
 const GROWTH_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The dumps of a recording, or of what runs now. Shared by whoever plays the records and whoever looks for names.
@@ -286,7 +286,7 @@ impl DumpPlayer {
         let embedded = self.dumps.embedded.get(tracker.spaces().get(space));
         let (dump, pending) = match (content, embedded) {
             (None | Some(Err(_)), Some(embedded)) => (None, latest_first(embedded.iter().copied())),
-            // It is gone.
+            // The dump was deleted, and the recording has no placements of it.
             (None, None) => return false,
             (Some(content), _) => (Some(Arc::new(Dump { pid, content })), Vec::new()),
         };
@@ -368,7 +368,7 @@ impl DumpPlayer {
         self.dumps.retain(keep);
     }
 
-    /// Looks whether dumps have grown, now and then: for processes that are watched while they run.
+    /// Reads what dumps have grown by, at most once per [`GROWTH_CHECK_INTERVAL`]: for processes that are watched while they run.
     pub fn check_growth(&mut self) {
         if self.checked.elapsed() < GROWTH_CHECK_INTERVAL || self.playing.is_empty() {
             return;
@@ -387,7 +387,7 @@ impl DumpPlayer {
         self.queue_new_placements();
     }
 
-    /// Takes what dumps say that they did not say before.
+    /// Queues the placements that dumps have gained since the last call.
     fn queue_new_placements(&mut self) {
         for playing in &mut self.playing {
             let Some(dump) = playing.dump.clone() else { continue };

@@ -1,4 +1,4 @@
-//! Which language runtime a process is, and what makes it say more about its code.
+//! Language runtimes: how to recognize one by its files, and which of its options make it write a perf map or keep frame pointers.
 
 use std::collections::HashMap;
 
@@ -126,7 +126,7 @@ impl Runtime {
     }
 }
 
-/// The runtimes that have an interpreter of which one knows what it is called.
+/// The runtimes whose interpreter loop is a known function.
 pub const INTERPRETED: [Runtime; 4] = [Runtime::Python, Runtime::Node, Runtime::Ruby, Runtime::Php];
 
 /// The runtimes of a recording's processes.

@@ -1,4 +1,4 @@
-//! When processes began and ended, on the wall clock, by what a recording tells of them.
+//! The wall-clock times at which a recording's processes began and ended, and the users that they ran as.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,13 @@ use perfdata::sections;
 use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
 
-/// The lives of a recording's processes. It fills while the recording is played, and may be asked meanwhile.
+/// The lifetimes of a recording's processes. Records add to it while the recording is read; other threads may query it meanwhile.
 #[derive(Default)]
 pub struct ProcessLifetimes {
     lifetimes: Mutex<HashMap<Pid, KnownLifetime, FxBuildHasher>>,
 }
 
-/// A number that several processes had one after the other stands for none of them: what holds for it holds for all.
+/// The lifetime of a pid. If several processes had the pid one after the other, the facts are those that hold for all of them.
 #[derive(Clone, Copy, Default)]
 struct KnownLifetime {
     /// The latest start.
@@ -32,7 +32,7 @@ struct KnownLifetime {
 }
 
 impl ProcessLifetimes {
-    /// Adds those that the recorder looked at. A stream tells of them at its end.
+    /// Adds the processes that the recorder listed in the PROCESSES section. In pipe form the section comes last.
     pub fn add_recorded(&self, features: &Features, endian: Endian) {
         if let Some(section) = features.section(sections::id::PROCESSES) {
             self.add(&sections::processes::from_section(section, endian));
@@ -49,7 +49,8 @@ impl ProcessLifetimes {
         }
     }
 
-    /// Takes a record that the tracker has taken. `clock` tells the wall time of its time.
+    /// Updates lifetimes by a FORK or EXIT record, after `tracker` has applied it. `clock` converts its time to wall time; without
+    /// it nothing is recorded.
     pub fn record(&self, record: &Record<'_>, tracker: &Tracker, clock: Option<ClockData>) {
         let wall_time = |time: Timestamp| {
             let clock = clock.filter(|_| time.0 > 0)?;

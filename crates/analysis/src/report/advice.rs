@@ -1,4 +1,4 @@
-//! What gives frames without a name one: for each cause what to type.
+//! Advice: the command to type for each reason why a frame has no name.
 
 use host::machine::{Distribution, distribution};
 use model::{ObjectIdentity, Reason, Space, SpaceTable};
@@ -6,7 +6,7 @@ use profile::Nameless;
 
 use crate::generated_code::runtimes::Runtime;
 
-/// Knows what to type on this machine.
+/// Chooses advice that fits this machine and this recording.
 pub struct Advisor {
     distribution: Distribution,
     /// True if the recording was made here: packages of this machine belong to its files.
@@ -31,13 +31,13 @@ const C_LIBRARY: [&str; 9] = [
 ];
 
 impl Advisor {
-    /// Finds out which distribution this is.
+    /// Reads which distribution this machine runs, by which commands that install packages differ.
     pub fn new(this_host: bool, asked_servers: bool, unwound: bool) -> Self {
         Self { distribution: distribution(), this_host, asked_servers, unwound }
     }
 
-    /// Returns the command to type against one cause; nothing where nothing helps. Generated code is that of
-    /// `runtime`.
+    /// Returns what to type against one cause, or `None` if nothing helps. `runtime` is the runtime that generated the code, for
+    /// causes in generated code.
     pub fn advice(
         &self,
         nameless: &Nameless,

@@ -1,4 +1,4 @@
-//! What a picture shows, in a line: what was recorded, on which host, when, for how long, how often.
+//! The caption of a profile in one line: the recorded command or target, the host, the date, the duration and the sampling rate.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use model::{Name, Pid, Timestamp};
 use perfdata::Event;
 use perfdata::features::Features;
 
-/// Letters of a command line. Longer ones would fill the header of the picture.
+/// Maximum length of a command line in a caption, in characters. A longer one would fill the header of the picture.
 const MAX_COMMAND_CHARS: usize = 80;
 
 /// The recording's header, target, time and filters, from which a caption is written.

@@ -1,5 +1,5 @@
-//! What keeps a profile from being whole, by weight, and what to type against it: decided here for standard error and for the
-//! picture.
+//! Hints: the largest causes of missing names and cut stacks in a profile, and the command that would help. Standard error and the
+//! picture show the same hints.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use rustc_hash::FxBuildHasher;
 use crate::generated_code::runtimes::{INTERPRETED, Runtime, Runtimes};
 use crate::report::advice::Advisor;
 
-/// Causes of less than this share are not worth a line.
+/// Minimum share of all samples for a cause to be shown.
 const MIN_SHARE: f64 = 0.01;
-/// The largest causes that are said.
+/// Maximum number of causes that standard error shows.
 const MAX_SENTENCES: usize = 5;
-/// The picture's subtitle has room for this many.
+/// Maximum number of causes that the picture's subtitle has room for.
 const MAX_IN_PICTURE: usize = 2;
 
-/// Causes that are weighed: the most frequent.
+/// Maximum number of causes that are weighed: those with the most frames.
 const MAX_WEIGHED_CAUSES: usize = 16;
 const _: () = assert!(MAX_WEIGHED_CAUSES + INTERPRETED.len() <= MOST_CLASSES);
 

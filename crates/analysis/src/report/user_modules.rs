@@ -1,4 +1,4 @@
-//! Which modules are code of whoever profiles, and not of the system.
+//! The modules that are the user's own code rather than the system's, judged by their folders.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ const SYSTEM_FOLDERS: [&[u8]; 8] =
 const SYSTEM_PROGRAM_FOLDERS: [&[u8]; 5] =
     [b"/usr/bin/", b"/usr/sbin/", b"/usr/local/bin/", b"/bin/", b"/sbin/"];
 
-/// The modules of a recording that are code of whoever profiles.
+/// The modules of a recording that are the user's own code.
 #[derive(Debug)]
 pub struct UserModules(HashSet<String>);
 

@@ -1,4 +1,4 @@
-//! CPU time that has no samples, and whose it was.
+//! CPU time that no sample stands for, and the threads or processes that used it.
 //!
 //! A READ record of a clock says what a task has used by its end (`inherit_stat`): `prof record` writes them, `perf record -s`
 //! too. What its samples do not stand for, in the clock's nanoseconds, was never sampled: the last, unfinished period of each
@@ -13,9 +13,9 @@ use rustc_hash::FxBuildHasher;
 
 /// The name that `prof record` gives its child before that becomes the command, and its time is counted.
 pub(crate) const PRE_EXEC_COMM: &[u8] = b"prof-exec";
-/// Names of one task that are shown: the first ones, and the last.
+/// Maximum number of names of one task that are shown: the first ones and the last.
 const MAX_NAMES: usize = 4;
-/// Tasks that ended and may still be told of: the READs of a task's other CPUs follow the first.
+/// Maximum number of ended tasks that are kept, because the READ records of a task's other CPUs follow the first one.
 const MAX_ENDED_TASKS: usize = 1024;
 
 /// CPU time without samples, by task names.
@@ -24,7 +24,7 @@ pub(crate) struct UnsampledTime {
     /// The choice of what is kept apart besides names.
     detail: Detail,
     lives: HashMap<Tid, TaskLife, FxBuildHasher>,
-    /// Those that ended, oldest first.
+    /// Tasks that ended, oldest first.
     ended: VecDeque<Tid>,
     /// CPU times of tasks that were attached to, as recordings tell them at their end, in nanoseconds.
     rest: HashMap<Tid, u64, FxBuildHasher>,
@@ -96,7 +96,7 @@ impl UnsampledTime {
         add(&mut life.sampled, place, period);
     }
 
-    /// Takes a record about threads and their names.
+    /// Updates the tasks by a COMM, FORK or EXIT record. Ignores other records.
     pub(crate) fn record(&mut self, record: &Record<'_>) {
         match record {
             Record::Comm(comm) => self.comm(comm),
@@ -229,7 +229,7 @@ impl UnsampledTime {
         let is_first = tid.0 == life.pid.0;
         let (pid, tid) = match () {
             () if threads => (life.pid, tid),
-            // Whos of one process that differ in digits alone become one; its first thread stays as it is.
+            // Threads of a pool (`worker-1`, `worker-2`) are summed per process. The first thread of a process is kept apart.
             () if processes || pools && is_numbered && !is_first => {
                 (life.pid, if is_first { tid } else { NO_THREAD })
             }

@@ -1,6 +1,6 @@
-//! What debuginfod servers have of the objects that a profile is hot in.
+//! Downloads debug files of a profile's hottest objects from debuginfod servers.
 //!
-//! Done before names are looked for: what comes lies in a cache, where the object store looks anyway.
+//! This happens before symbolization: files arrive in a cache folder that the object store searches anyway.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use profile::Profile;
 
 use crate::Notices;
 
-/// An object with fewer of all frames than one in this many is not worth a download.
+/// An object is downloaded only if it has at least one in this many of all frames.
 const MIN_SHARE_DIVISOR: u64 = 100;
 
 /// Fetches what is missing of hot objects, the hottest first, and says what came and what did not.

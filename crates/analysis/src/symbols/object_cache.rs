@@ -1,4 +1,4 @@
-//! What is kept of objects from one lot of places to the next.
+//! Caches objects, or the indexes made of them, between calls that resolve addresses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,7 +21,7 @@ pub(super) enum ObjectCache {
     Indexes(Mutex<Indexes>),
 }
 
-/// So many with their files.
+/// Maximum number of objects that are kept open with their files.
 const MAX_FILES: usize = 256;
 
 /// The index and the unpacked `.gnu_debugdata` of an object. They mean nothing without its files.

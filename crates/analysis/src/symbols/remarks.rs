@@ -1,4 +1,4 @@
-//! What was found of names and not used, or in part only.
+//! Remarks on files that were found and not used, or used in part only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
