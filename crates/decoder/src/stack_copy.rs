@@ -11,7 +11,7 @@ use crate::raw::HEADER_SIZE;
 /// Bytes of a word, in which the parts of a sample are counted.
 const WORD_BYTES: usize = 8;
 
-/// Where the samples of some events have their stack copy. All of them must have the same parts before it.
+/// The position at which the samples of some events have their stack copy. All of them must have the same parts before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackCopyLocator {
     /// Bytes of the record before the call chain.

@@ -27,26 +27,6 @@ const EXCEPTIONS: &[Exception] = &[
         reason: "a notice of the whole crate names the step at which reports of tasks failed",
     },
     Exception {
-        importer: "recorder/src/attr.rs",
-        imported: "recorder/src/open/hotplug.rs",
-        reason: "attrs of every event state the pulse of events that show when a CPU came online",
-    },
-    Exception {
-        importer: "recorder/src/event/mod.rs",
-        imported: "recorder/src/options.rs",
-        reason: "an event term may choose the call chain mode, which the options define",
-    },
-    Exception {
-        importer: "recorder/src/window/dump.rs",
-        imported: "recorder/src/description.rs",
-        reason: "a dump has the header of a recording, whose fields the consumer counts",
-    },
-    Exception {
-        importer: "recorder/src/counting/mod.rs",
-        imported: "recorder/src/summary.rs",
-        reason: "counting reports how its command ended, as recording does",
-    },
-    Exception {
         importer: "cli/src/commands/archive.rs",
         imported: "cli/src/reading.rs",
         reason: "archiving reads the recording that another command makes, and makes one itself",
