@@ -276,7 +276,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
         caveats: names.to_vec(),
         events: names
             .iter()
-            .map(|name| PageEvent { name: name.clone(), view: &view, is_clock: false })
+            .map(|name| PageEvent { name: name.clone(), view: &view, is_clock: false, is_time: false })
             .collect(),
         gaps: vec![(0, 2000, 7)],
         waits: Vec::new(),

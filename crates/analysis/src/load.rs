@@ -9,7 +9,7 @@ use host::debuginfod;
 use host::objects::RetainedFiles;
 use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
-use profile::{Profile, Shape, Show, View, Weight};
+use profile::{Detail, Profile, Shape, Show, View, Weight};
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
 use crate::gaps::Gap;
@@ -95,8 +95,10 @@ impl Analysis {
         let counted = match request.measure {
             Measure::Samples => count_samples(input, request, &symbolizing, false, notices)?,
             Measure::SamplesAndWaits => count_samples(input, request, &symbolizing, true, notices)?,
-            Measure::Time(weight) | Measure::TimeOfWork(weight) => {
-                count_time(input, request, weight, notices)?
+            Measure::Time(weight) => count_time(input, request, weight, request.detail, notices)?,
+            Measure::TimeOfWork(weight) => {
+                let detail = Detail { samples: None, ..request.detail };
+                count_time(input, request, weight, detail, notices)?
             }
         };
         let Counted { replayed, mut events, seen_in, times, gaps, waits } = counted;
@@ -246,6 +248,7 @@ fn count_time(
     input: Input,
     request: &Request<'_>,
     weight: TimeWeight,
+    detail: Detail,
     notices: &dyn Notices,
 ) -> Result<Counted, Error> {
     if !request.filter.cgroups.is_empty() {
@@ -270,20 +273,24 @@ fn count_time(
     if request.wakers && !switches.has_wakers() {
         return Err(Error::NoWakings);
     }
-    let mut sums = ThreadTimes::new(weight, switches, &request.filter, request.detail);
+    let mut sums = ThreadTimes::new(weight, switches, &request.filter, detail);
     if request.wakers {
         sums = sums.with_wakers();
     }
+    let shows_no_waits = matches!(weight, TimeWeight::Cpu | TimeWeight::Latency);
+    if detail.samples.is_some() && shows_no_waits {
+        sums = sums.with_spans();
+    }
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sums)?;
     let why_none = sums.why_none();
-    let (times, seen_in) = sums.finish(&mut replayed.tracker);
+    let (times, seen_in, waits) = sums.finish(&mut replayed.tracker);
     if times.is_empty() {
         return Err(why_none.map_or(Error::NoSamples, |why| Error::NothingAdmitted { why }));
     }
     let sampled = replayed.recording.event(EventIndex(index as u32)).cloned().ok_or(Error::NoSamples)?;
     let event = Event { name: Name::from(weight.in_words()), ..sampled };
     let events = vec![EventProfile { index, event, profile: Profile::default(), is_time: true }];
-    Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits: Vec::new() })
+    Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits })
 }
 
 /// Returns true if an event's stacks are the callers that unwinding found, then or now, and not frame pointers.

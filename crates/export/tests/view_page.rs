@@ -54,7 +54,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         title: comm.to_owned(),
         facts: vec![comm.to_owned()],
         caveats: names.to_vec(),
-        events: vec![PageEvent { name: comm.to_owned(), view: &view, is_clock: false }],
+        events: vec![PageEvent { name: comm.to_owned(), view: &view, is_clock: false, is_time: false }],
         gaps: vec![(0, 2000, 7)],
         waits: Vec::new(),
         is_own_code: &|_| true,

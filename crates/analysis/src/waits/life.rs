@@ -8,6 +8,7 @@ use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
 use super::add;
+use super::placed::Intervals;
 use super::state::{State, Wait};
 
 /// The activity of a thread, summed by stack.
@@ -23,6 +24,8 @@ pub(super) struct Life {
     pub(super) ran: BTreeMap<ThreadId, u64>,
     /// True if any sample is of it, so that it is one of those that were meant.
     pub(super) sampled: bool,
+    /// When it was in which state, where that is asked for.
+    pub(super) intervals: Intervals,
     /// The stretch before each of the kernel's counts, by the count's number.
     stretches: BTreeMap<usize, Stretch>,
     /// Of a life that is told in parts: what was seen in the last one in which anything was.
@@ -152,6 +155,7 @@ impl Life {
             samples: std::mem::take(&mut self.samples),
             ran: std::mem::take(&mut self.ran),
             sampled: self.sampled,
+            intervals: std::mem::take(&mut self.intervals),
             stretches: std::mem::take(&mut self.stretches),
             earlier: Earlier::default(),
         };

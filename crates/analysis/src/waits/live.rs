@@ -176,6 +176,7 @@ impl LiveTimes {
                 self.times.counted.insert(tid, counted);
             }
         }
+        self.times.count_latency();
         self.since = Some(time);
         self.forget_ended();
         let ran = self.times.profile.take_counts().into_iter();
@@ -195,7 +196,6 @@ impl LiveTimes {
         let over = times.gaps.saturating_sub(usize::from(times.in_gap));
         times.switches.sampling.gaps.drain(..over.min(times.switches.sampling.gaps.len()));
         times.gaps -= over;
-        times.parallel.retain(|_, running| *running > 0);
         let newest = self.since.map_or(0, |since| since.0);
         let lives = &times.lives;
         // One that nothing was told of yet has just begun.

@@ -5,8 +5,10 @@
 //! the time that it ran.
 
 mod causes;
+mod latency;
 mod life;
 mod live;
+mod placed;
 mod spans;
 mod state;
 mod switches;
@@ -31,8 +33,10 @@ use crate::aggregate::{Mapper, SeenIn, raw_chain};
 use crate::samples::explained_filter::ExplainedFilter;
 use crate::samples::unsampled_time::PRE_EXEC_COMM;
 
+use latency::{Latency, RunningSample};
 use life::Life;
 pub use live::{LiveTimes, TimeSlice, WatchedEvent};
+use placed::{Content, Parts, Piece};
 pub use spans::WaitSpan;
 use spans::is_ready;
 pub use state::CauseId;
@@ -64,8 +68,10 @@ pub(crate) struct ThreadTimes {
     lives: HashMap<Tid, Life, FxBuildHasher>,
     /// Threads that have ended, whose last intervals have not been counted yet.
     ended: Vec<Tid>,
-    /// The number of threads of each process that are on a CPU.
-    parallel: HashMap<Pid, u64, FxBuildHasher>,
+    /// Samples and runs of processes, for [`TimeWeight::Latency`].
+    latency: Latency,
+    /// The time of threads in pieces, where the profile keeps single samples.
+    pieces: Option<Vec<Piece>>,
     /// Time off the CPU, and running time without a sample.
     states: HashMap<State, Count, FxBuildHasher>,
     /// The thread that becomes the command.
@@ -97,7 +103,7 @@ impl ThreadTimes {
             switches,
             admission: ExplainedFilter::new(filter),
             range,
-            profile: Profile::new(Detail { samples: None, ..detail }),
+            profile: Profile::new(detail),
             cache: ChainCache::default(),
             mapper: Mapper::default(),
             timeline,
@@ -105,7 +111,8 @@ impl ThreadTimes {
             wakers: None,
             lives: HashMap::default(),
             ended: Vec::new(),
-            parallel: HashMap::default(),
+            latency: Latency::default(),
+            pieces: detail.samples.map(|_| Vec::new()),
             states: HashMap::default(),
             waiting_command: None,
             last: None,
@@ -142,8 +149,6 @@ impl ThreadTimes {
                     break;
                 }
                 self.timeline.resume(Timestamp(end));
-                // Who runs now, nobody has told.
-                self.parallel.clear();
                 self.in_gap = false;
             } else {
                 if time.0 < begin {
@@ -161,11 +166,27 @@ impl ThreadTimes {
         self.admission.why_none()
     }
 
-    /// Ends the time of all threads; returns what has been counted.
-    pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn) {
+    /// Ends the time of all threads; returns what has been counted, and the spans that [`Self::with_spans`] asks for.
+    pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn, Vec<WaitSpan>) {
         self.end_all(tracker);
-        let Self { profile, states, causes, wakers, mapper, .. } = self;
-        (Times { profile, states, causes, wakers: wakers.unwrap_or_default() }, mapper.seen_in)
+        self.count_latency();
+        let Self { profile, states, pieces, causes, wakers, mapper, spans, .. } = self;
+        let times = Times { profile, states, pieces, causes, wakers: wakers.unwrap_or_default() };
+        (times, mapper.seen_in, spans.unwrap_or_default())
+    }
+
+    /// Counts the samples whose weight is known now that the running time of their processes is.
+    fn count_latency(&mut self) {
+        for sample in self.latency.take_weighed(&self.switches.sampling.gaps) {
+            let RunningSample { thread, stack, time, period, cpu, .. } = sample;
+            match &mut self.pieces {
+                Some(pieces) => {
+                    let content = Content::Ran(stack);
+                    pieces.push(Piece { thread, content, start: time, end: time, weight: period, cpu });
+                }
+                None => self.profile.add_counts(thread, stack, Count { samples: 1, period }),
+            }
+        }
     }
 
     fn end_all(&mut self, tracker: &mut Tracker) {
@@ -200,6 +221,9 @@ impl ThreadTimes {
         if tid.0 <= 0 || pid.0 < 0 {
             return;
         }
+        if self.weight == TimeWeight::Latency && activity == Activity::Running {
+            self.latency.push_run(pid, tid, (start.0, end.0));
+        }
         let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
         self.lives.entry(tid).or_default().measure(activity, (start.0, end.0), counted);
         let start = self.range.start.map_or(start, |first| start.max(first));
@@ -230,7 +254,11 @@ impl ThreadTimes {
         let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
         let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
         let state = State { thread, activity, wait: stack.unwrap_or_default() };
-        self.lives.entry(tid).or_default().add(state, (start.0, end.0), counted);
+        let life = self.lives.entry(tid).or_default();
+        life.add(state, (start.0, end.0), counted);
+        if self.pieces.is_some() {
+            life.intervals.push(state, (start.0, end.0));
+        }
         let (first, last) = self.profile.span.get_or_insert((start, end));
         (*first, *last) = ((*first).min(start), (*last).max(end));
     }
@@ -253,18 +281,20 @@ impl ThreadTimes {
         life.share_unwatched(counted);
         life.share_stacks();
         let sums = life.on_cpu_and_ready();
-        let Life { states, samples, ran, sampled, .. } = life;
+        let Life { states, samples, ran, sampled, intervals, .. } = life;
         if self.switches.is_only_of_sampled() && !sampled {
             return sums;
         }
-        for (key, count) in states.into_iter().filter(|(key, _)| self.weight.has(key.activity)) {
-            add(self.states.entry(key).or_default(), count);
-        }
-        if self.weight == TimeWeight::Latency {
-            for ((thread, stack), count) in samples {
-                self.profile.add_counts(thread, stack, count);
+        let mut states: Vec<(State, Count)> =
+            states.into_iter().filter(|(key, _)| self.weight.has(key.activity)).collect();
+        match &mut self.pieces {
+            Some(pieces) => {
+                states.sort_unstable_by_key(|(key, _)| *key);
+                intervals.place_states(&states, pieces);
             }
-            return sums;
+            None => {
+                states.into_iter().for_each(|(key, count)| add(self.states.entry(key).or_default(), count))
+            }
         }
         if !self.weight.has(Activity::Running) {
             return sums;
@@ -274,7 +304,10 @@ impl ThreadTimes {
             by_name.entry(thread).or_default().push((stack, count));
         }
         for (thread, ran) in ran.into_iter().filter(|(_, ran)| *ran > 0) {
-            self.share_running(thread, ran, by_name.remove(&thread).unwrap_or_default());
+            match &mut self.pieces {
+                Some(pieces) => intervals.place_running(thread, ran, pieces),
+                None => self.share_running(thread, ran, by_name.remove(&thread).unwrap_or_default()),
+            }
         }
         sums
     }
@@ -286,14 +319,11 @@ impl ThreadTimes {
             let key = State { thread, activity: Activity::Running, wait: Wait::default() };
             return add(self.states.entry(key).or_default(), Count { samples: 0, period: ran });
         }
-        // What rounding leaves goes to the next, so that the parts are the whole.
-        let (mut before, mut given) = (0_u128, 0_u64);
+        let mut parts = Parts::new(ran, all);
         samples.sort_unstable_by_key(|(stack, _)| *stack);
         for (stack, count) in samples {
-            before += u128::from(count.period);
-            let until = u64::try_from(u128::from(ran) * before / all).unwrap_or(ran);
-            self.profile.add_counts(thread, stack, Count { period: until - given, ..count });
-            given = until;
+            let period = parts.next(count.period);
+            self.profile.add_counts(thread, stack, Count { period, ..count });
         }
     }
 
@@ -340,11 +370,6 @@ impl ThreadTimes {
             None if is_deferred => Waker::Interrupt,
             None => Waker::Outside,
         })
-    }
-
-    fn runs(&mut self, pid: Pid, change: i64) {
-        let running = self.parallel.entry(pid).or_default();
-        *running = running.saturating_add_signed(change);
     }
 }
 
@@ -428,13 +453,16 @@ impl SampleSink for ThreadTimes {
                 let place = Where { container, ..Where::default() };
                 let process = || tracker.comm(pid, Tid(pid.0)).clone();
                 let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
-                let divisor = match self.weight {
-                    TimeWeight::Latency => self.parallel.get(&pid).copied().unwrap_or(1).max(1),
-                    _ => 1,
-                };
-                let count = Count { samples: 1, period: period / divisor };
+                let running = RunningSample { tid, thread, stack, time: time.0, period, cpu: sample.cpu };
+                if self.weight == TimeWeight::Latency {
+                    self.latency.push_sample(pid, running);
+                    return Ok(());
+                }
                 let life = self.lives.entry(tid).or_default();
-                add(life.samples.entry((thread, stack)).or_default(), count);
+                add(life.samples.entry((thread, stack)).or_default(), Count { samples: 1, period });
+                if self.pieces.is_some() {
+                    life.intervals.push_sample(running);
+                }
             }
         }
         Ok(())
@@ -473,7 +501,6 @@ impl SampleSink for ThreadTimes {
                 if tid.0 <= 0 {
                     return;
                 }
-                self.runs(pid, if switch.out { -1 } else { 1 });
                 if switch.out {
                     self.timeline.switched_out(pid, tid, at, switch.preempted);
                 } else {
@@ -492,7 +519,6 @@ impl SampleSink for ThreadTimes {
             }
             Record::Exit(task) if task.time.0 != 0 => {
                 self.pass_gaps(task.time);
-                self.runs(task.pid, -1);
                 self.timeline.exited(task.tid, task.time);
                 self.ended.push(task.tid);
             }
@@ -505,7 +531,6 @@ impl SampleSink for ThreadTimes {
                         self.pass_gaps(time);
                         self.waiting_command = None;
                         self.lives.remove(&comm.tid);
-                        self.parallel.insert(comm.pid, 1);
                         self.timeline.restarted(comm.pid, comm.tid, time, comm.sample_id.cpu);
                     }
                     Some(_) => {}

@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
-use model::{AddressKind, Blocked, Resolution, Runnable, Space, SpaceTable, StackEntry, ThreadState};
-use profile::{Count, Profile, StackId};
+use model::{
+    AddressKind, Blocked, Resolution, Runnable, Space, SpaceTable, StackEntry, ThreadState, Timestamp,
+};
+use profile::{Count, Profile, Sample, StackId};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
 use super::causes::{both, cause};
+use super::placed::{Content, Piece};
 use super::state::{Causes, State, Wait, Wakers};
 
 /// The time of threads, before what they waited for is known.
@@ -15,6 +18,8 @@ pub(crate) struct Times {
     /// Running time, and the stacks of all.
     pub(crate) profile: Profile,
     pub(super) states: HashMap<State, Count, FxBuildHasher>,
+    /// All time in pieces, where the profile keeps single samples; states and profile have none then.
+    pub(super) pieces: Option<Vec<Piece>>,
     pub(super) causes: Causes,
     pub(super) wakers: Wakers,
 }
@@ -22,7 +27,8 @@ pub(crate) struct Times {
 impl Times {
     /// Returns true if there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.states.is_empty() && self.profile.total().samples == 0
+        let has_pieces = self.pieces.as_ref().is_some_and(|pieces| !pieces.is_empty());
+        self.states.is_empty() && self.profile.total().samples == 0 && !has_pieces
     }
 
     /// Puts the state of each stretch of time on top of its stack, now that functions have names. What event loops were at
@@ -34,14 +40,14 @@ impl Times {
         resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
     ) -> (Profile, u64) {
         let mut left_out = 0_u64;
-        let Self { mut profile, states, causes, wakers } = self;
+        let Self { mut profile, states, pieces, causes, wakers } = self;
         let mut states: Vec<_> = states.into_iter().collect();
         states.sort_unstable_by_key(|(key, _)| *key);
         let mut leaves: HashMap<(Wait, Activity), Option<StackId>, FxBuildHasher> = HashMap::default();
-        for (State { thread, activity, wait }, count) in states {
-            let leaf = *leaves.entry((wait, activity)).or_insert_with(|| {
+        let mut leaf_of = |profile: &mut Profile, activity: Activity, wait: Wait| {
+            *leaves.entry((wait, activity)).or_insert_with(|| {
                 let Wait { stack, cause, waker } = wait;
-                let state = state_of(activity, stack, &profile, &resolve);
+                let state = state_of(activity, stack, profile, &resolve);
                 let state = with_request(state, cause.and_then(|cause| causes.of(cause)));
                 if leaves_rest_out && matches!(state, ThreadState::Blocked(Blocked::Events(_))) {
                     return None;
@@ -55,8 +61,10 @@ impl Times {
                     profile.stacks.push(stack, StackEntry { offset: 0, space, kind, in_kernel: false })
                 };
                 Some(states.into_iter().flatten().fold(stack, push))
-            });
-            match leaf {
+            })
+        };
+        for (State { thread, activity, wait }, count) in states {
+            match leaf_of(&mut profile, activity, wait) {
                 Some(stack) => {
                     // What was shared out has been seen at least once, and a profile has nothing that was not.
                     let count = Count { samples: count.samples.max(1), ..count };
@@ -65,9 +73,44 @@ impl Times {
                 None => left_out = left_out.saturating_add(count.period),
             }
         }
+        let pieces = pieces.unwrap_or_default();
+        let longest = longest_sample(&pieces);
+        let mut samples: Vec<Sample> = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let stack = match piece.content {
+                Content::Ran(stack) => Some(stack),
+                Content::In(activity, wait) => leaf_of(&mut profile, activity, wait),
+            };
+            let Some(stack) = stack else {
+                left_out = left_out.saturating_add(piece.weight);
+                continue;
+            };
+            samples.extend(piece.split(longest).map(|(time, period)| Sample {
+                thread: piece.thread,
+                stack,
+                period,
+                time: Some(Timestamp(time)),
+                cpu: piece.cpu,
+            }));
+        }
+        // A profile has the samples in the order of time.
+        samples.sort_by_key(|sample| sample.time);
+        samples.into_iter().for_each(|sample| profile.count(sample));
         profile.stacks.release_indexes();
         (profile, left_out)
     }
+}
+
+/// Samples that the time of all threads is split into at most, beside one for each interval.
+const MAX_SPLIT_SAMPLES: u64 = 200_000;
+/// The shortest time that is split, in nanoseconds: what a sample at the usual 997 Hz stands for.
+const MIN_SPLIT: u64 = 1_000_000;
+
+/// Returns the time that a sample stands for at most, in nanoseconds: a wait of an hour is many of them, so that it can be seen
+/// and selected in part.
+fn longest_sample(pieces: &[Piece]) -> u64 {
+    let lengths = pieces.iter().map(|piece| piece.end.saturating_sub(piece.start));
+    (lengths.fold(0, u64::saturating_add) / MAX_SPLIT_SAMPLES).max(MIN_SPLIT)
 }
 
 /// Sums a profile of time by what threads did.

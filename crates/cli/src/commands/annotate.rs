@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use analysis::annotate::{Annotator, Chosen, HAS_DISASSEMBLY, Syntax, Whole, sampled_functions, wholes};
 use analysis::input::Input;
-use analysis::{Notices, Request, archive};
+use analysis::{Notices, Request, TimeWeight, archive};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
@@ -94,9 +94,10 @@ fn list(
     console: &Console,
 ) -> anyhow::Result<()> {
     let (query, stacks) = (&arguments.query, &arguments.query.stacks);
-    if let Some(weight) = stacks.time() {
+    if let Some(weight @ (TimeWeight::Wall | TimeWeight::OffCpu)) = stacks.time() {
         bail!(
-            "prof annotate shows samples, not time of threads; try: prof report --weight {}",
+            "a thread that waits executes no instruction; for where it waits try: prof report --weight {}, for where it \
+             runs: prof annotate --weight cpu",
             weight.name()
         );
     }

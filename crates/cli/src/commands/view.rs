@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use analysis::annotate::{Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, sampled_functions};
 use analysis::input::Input;
 use analysis::user_modules::UserModules;
-use analysis::{Analysis, EventView, Measure, Notices, Request, archive};
+use analysis::{Analysis, EventView, Measure, Notices, Request, TimeWeight, archive};
 use anyhow::{Context, bail};
 use clap::Args;
-use export::summary::{Summary, subtitle};
+use export::summary::{Summary, subtitle, subtitle_of_time};
 use export::view::{Page, PageEvent, PageRange, PageWait};
 use profile::{Columns, Detail, Show};
 
@@ -60,14 +60,14 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
             "the page cannot go to a terminal; try: prof view -o view.html, or prof view -o view.html --open"
         );
     }
-    if arguments.query.stacks.time().is_some() {
-        bail!(
-            "prof view weighs stacks by samples, not by waiting time (its lanes show when threads wait); try: prof flame --off-cpu"
-        );
-    }
+    let time = arguments.query.stacks.time();
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let source =
-        RecordingSource::new(arguments.recording.path(), &arguments.command, &arguments.runtimes, false);
+    let source = RecordingSource::new(
+        arguments.recording.path(),
+        &arguments.command,
+        &arguments.runtimes,
+        time.is_some(),
+    );
     let browser = arguments.output.as_deref().filter(|_| arguments.open);
     reading::produce(&source, &arguments.query.debuginfod, output, browser, console, |input, output| {
         write(arguments, input, output, console)
@@ -81,6 +81,7 @@ fn write(
     console: &Console,
 ) -> anyhow::Result<()> {
     let query = &arguments.query;
+    let time = query.stacks.time();
     let settings = query.settings(&input, arguments.with_source);
     let request = Request {
         detail: Detail {
@@ -90,9 +91,13 @@ fn write(
             cpus: false,
             containers: false,
             cgroups: false,
-            samples: Some(Columns { times: true, cpus: true }),
+            // A thread that waits is on no CPU.
+            samples: Some(Columns {
+                times: true,
+                cpus: !matches!(time, Some(TimeWeight::Wall | TimeWeight::OffCpu)),
+            }),
         },
-        measure: Measure::SamplesAndWaits,
+        measure: time.map_or(Measure::SamplesAndWaits, Measure::Time),
         ..query.request(&settings)
     };
     let name = input.name.clone();
@@ -104,7 +109,13 @@ fn write(
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
     let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
     // The page shows the hints as whole sentences.
-    let figures = |shown: &EventView<'_>| subtitle(&Summary { remedies: &[], ..shown.summary() });
+    let figures = |shown: &EventView<'_>| {
+        let summary = Summary { remedies: &[], ..shown.summary() };
+        match shown.event.is_time {
+            true => subtitle_of_time(&summary, &analysis.activity(&shown.event.profile)),
+            false => subtitle(&summary),
+        }
+    };
     let mut truth: Vec<String> = shown.iter().map(figures).collect();
     let mut hinted: Vec<String> = Vec::new();
     for hint in shown.iter().flat_map(|shown| shown.hints.sentences()) {
@@ -121,7 +132,8 @@ fn write(
     let own = UserModules::new(&analysis.spaces);
     let event = |shown| {
         let EventView { event, name, view, .. }: &EventView<'_> = shown;
-        PageEvent { name: name.clone(), view, is_clock: event.event.attr.is_cpu_clock() }
+        let is_clock = event.is_time || event.event.attr.is_cpu_clock();
+        PageEvent { name: name.clone(), view, is_clock, is_time: event.is_time }
     };
     let wait = |span: &analysis::WaitSpan| PageWait {
         pid: span.pid,

@@ -72,6 +72,8 @@ pub struct PageEvent<'p> {
     pub view: &'p View<'p>,
     /// True if the event is a clock, whose periods are nanoseconds.
     pub is_clock: bool,
+    /// True if samples are pieces of the time of threads, and not what a counter took.
+    pub is_time: bool,
 }
 
 /// Functions of the table that needs no script.
@@ -176,6 +178,15 @@ impl<'p> Page<'p> {
 /// What is missing, with what the page itself leaves out.
 fn caveats(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
     let mut caveats = page.caveats.clone();
+    let times = page.events.iter().filter(|event| event.is_time);
+    if let Some(longest) =
+        times.flat_map(|event| event.view.profile().samples().iter().map(|of| of.period)).max()
+    {
+        let milliseconds = longest.div_ceil(1_000_000);
+        caveats.push(format!(
+            "time is in pieces of up to {milliseconds} ms: the edges of a selection of time are as coarse as that"
+        ));
+    }
     match clock {
         None => caveats.push(
             "samples do not say when they were taken: there are no lanes, and no order of time".to_owned(),
@@ -202,7 +213,7 @@ fn meta(
         let nanoseconds = if event.is_clock { total.period.checked_div(total.samples).unwrap_or(0) } else { 0 };
         let weighted = event.view.weight() == Weight::Period;
         let noun = if weighted { event.name.as_str() } else { "samples" };
-        json!({ "name": event.name, "noun": noun, "weighted": weighted, "nanoseconds": nanoseconds, "samples": count })
+        json!({ "name": event.name, "noun": noun, "weighted": weighted, "nanoseconds": nanoseconds, "time": event.is_time, "samples": count })
     });
     let mut processes: Vec<Value> = Vec::new();
     let mut process_numbers = std::collections::BTreeMap::new();

@@ -11,6 +11,7 @@ use crate::frame_name;
 use crate::interner::Interner;
 use crate::names::FunctionName;
 use crate::palette::colour_of;
+use crate::waiting::{State, state_of};
 
 /// Kinds of frames, as `page/format.js` numbers them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,6 +24,9 @@ pub(crate) enum Kind {
     Truncated = 5,
     Root = 6,
     NotSampled = 7,
+    Runnable = 8,
+    Blocked = 9,
+    Waiting = 10,
 }
 
 /// A frame as the page has it.
@@ -261,8 +265,16 @@ fn described(frame: &ViewFrame) -> Frame {
         }
         label @ Label::Unknown(_) => (text(label, FrameKind::User), String::new(), Kind::Nameless),
         label @ Label::Truncated(_) => (text(label, FrameKind::User), String::new(), Kind::Truncated),
-        label @ (Label::NotSampled | Label::State(_)) => {
-            (text(label, FrameKind::User), String::new(), Kind::NotSampled)
+        label @ Label::NotSampled => (text(label, FrameKind::User), String::new(), Kind::NotSampled),
+        label @ Label::State(_) => {
+            let text = text(label, FrameKind::User);
+            let kind = match state_of(&text) {
+                Some(State::Runnable) => Kind::Runnable,
+                Some(State::Blocked) => Kind::Blocked,
+                Some(State::Waiting) => Kind::Waiting,
+                Some(State::Unknown) | None => Kind::NotSampled,
+            };
+            (text, String::new(), kind)
         }
         label @ (Label::Comm(_)
         | Label::Thread(..)

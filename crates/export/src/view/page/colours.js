@@ -4,9 +4,9 @@ import { KIND } from "./format.js";
 
 /** @typedef {{text: string, muted: string, line: string, back: string, surface: string, focus: string, veil: string, all: string, root: string, match: string, narrow: string, kinds: string[], waits: string[], isDark: boolean}} Theme */
 
-/** Of user code, kernel, generated code, and what has no name. */
-const KINDS = ["#d5603f", "#eeb02f", "#62bd62", "#b4aea5"];
-const DARK_KINDS = ["#d06a4b", "#d9a235", "#58a758", "#8b857c"];
+/** Of user code, kernel, generated code, what has no name, and of threads that are runnable, blocked, and waiting for events. */
+const KINDS = ["#d5603f", "#eeb02f", "#62bd62", "#b4aea5", "#b284ce", "#488cd6", "#c4e2f6"];
+const DARK_KINDS = ["#d06a4b", "#d9a235", "#58a758", "#8b857c", "#9f74bc", "#3d79bb", "#7f9db3"];
 
 /** Of threads that are ready to run, and that are blocked. */
 const WAITS = ["#8a4fb0", "#a9c2d8"];

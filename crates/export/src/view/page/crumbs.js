@@ -58,8 +58,9 @@ export function showCrumbs({ state, store, words, meta, totals, crumbs, figures,
   if (!totals) return;
   const isAll = totals.samples === totals.allSamples;
   const event = meta.events[state.event];
+  const [one, many] = event.time ? ["piece of time", "pieces of time"] : ["sample", "samples"];
   const pieces = [
-    isAll ? counted(totals.samples, "sample", "samples") : `${grouped(totals.samples)} of ${counted(totals.allSamples, "sample", "samples")} (${share(totals.weight, totals.all)})`,
+    isAll ? counted(totals.samples, one, many) : `${grouped(totals.samples)} of ${counted(totals.allSamples, one, many)} (${share(totals.weight, totals.all)})`,
     ...(event.nanoseconds ? [`${words.amount(totals.weight, state.event)} of ${event.name}`] : event.weighted ? [words.amount(totals.weight, state.event)] : [`of ${event.name}`]),
     ...(totals.lost ? [`${grouped(totals.lost)} records lost meanwhile`] : []),
     ...(totals.cut ? [`${share(totals.cut, totals.samples)} of stacks cut`] : []),

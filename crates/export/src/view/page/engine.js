@@ -28,9 +28,9 @@ import { fromRoot, inOrder, Merged, rowsOf } from "./layout.js";
  */
 
 /** Kinds that lanes tell apart. */
-export const LANE_KINDS = 4;
+export const LANE_KINDS = 7;
 /** @param {number} kind */
-const laneKind = kind => kind === KIND.kernel ? 1 : kind === KIND.generated ? 2 : kind >= KIND.nameless ? 3 : 0;
+const laneKind = kind => kind === KIND.kernel ? 1 : kind === KIND.generated ? 2 : kind >= KIND.runnable ? kind - KIND.runnable + 4 : kind >= KIND.nameless ? 3 : 0;
 
 export class Engine {
   /** @param {import("./format.js").Meta} meta @param {import("./format.js").Columns} columns */

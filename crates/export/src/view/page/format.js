@@ -6,6 +6,7 @@
  * @property {string} noun What is counted: "samples", or the event where samples differ in what they stand for.
  * @property {boolean} weighted Whether samples carry weights of their own.
  * @property {number} nanoseconds What a sample of a clock stands for; 0 for other events.
+ * @property {boolean} time Whether samples are pieces of the time of threads.
  * @property {number} samples
  */
 /**
@@ -62,7 +63,7 @@
  */
 
 /** Kinds of frames, as the exporter numbers them. */
-export const KIND = { user: 0, kernel: 1, inlined: 2, generated: 3, nameless: 4, truncated: 5, root: 6, unsampled: 7 };
+export const KIND = { user: 0, kernel: 1, inlined: 2, generated: 3, nameless: 4, truncated: 5, root: 6, unsampled: 7, runnable: 8, blocked: 9, waiting: 10 };
 
 /** @param {string} text Base64 of a zlib stream. @param {string} name Of the block. */
 export async function unpack(text, name) {

@@ -545,6 +545,9 @@ export class Lanes {
       { label: "kernel", colour: 1, shown: kinds.has(KIND.kernel) },
       { label: "generated code", colour: 2, shown: kinds.has(KIND.generated) },
       { label: "no name", colour: 3, shown: kinds.has(KIND.nameless) },
+      { label: "runnable", colour: 6, shown: kinds.has(KIND.runnable) },
+      { label: "blocked", colour: 7, shown: kinds.has(KIND.blocked) },
+      { label: "waiting for events", colour: 8, shown: kinds.has(KIND.waiting) },
       { label: "ready, no CPU", colour: 4, shown: Boolean(this.meta.waits) },
       { label: "blocked", colour: 5, shown: Boolean(this.meta.waits) },
     ].filter(kind => kind.shown);

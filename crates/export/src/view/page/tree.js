@@ -183,7 +183,7 @@ function leftOut(frames, step) {
     else if (step.o === "mine") {
       const named = functionOf[frame], module = moduleOf[named];
       const isMine = module >= 0 && meta.mine[module] && kind[frame] !== KIND.kernel && !isStandard(meta, frames, named);
-      left[frame] = isMine || [KIND.root, KIND.truncated, KIND.unsampled].includes(kind[frame]) ? 0 : 1;
+      left[frame] = isMine || [KIND.root, KIND.truncated].includes(kind[frame]) || kind[frame] >= KIND.unsampled ? 0 : 1;
     }
   }
   return left;

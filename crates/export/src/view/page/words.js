@@ -108,7 +108,7 @@ export class Words {
   /** Where a frame ran, in words. @param {number} frame */
   kindName(frame) {
     if (frame < 0) return "";
-    return ["", "kernel", "inlined", "generated code", "no name", "stack cut", "", "not sampled"][this.kindOf(frame)];
+    return ["", "kernel", "inlined", "generated code", "no name", "stack cut", "", "not sampled", "runnable", "blocked", "waiting for events"][this.kindOf(frame)];
   }
 
   /** The parts of a function's name, of which a narrow frame shows the last. @param {number} named */

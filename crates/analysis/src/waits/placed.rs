@@ -1,0 +1,309 @@
+//! The time of threads in pieces that lie where it was spent: what views need that show when, and not only how much.
+//!
+//! The sums of a thread's states are known at its end only: the kernel's counts and the stacks that were seen move time from one
+//! state to another. So intervals are collected, and the final sums are put onto them. The pieces of a state add up to its sum
+//! to the nanosecond.
+
+use std::collections::{BTreeMap, HashMap};
+
+use model::CpuId;
+use profile::{Count, StackId, ThreadId};
+use rustc_hash::FxBuildHasher;
+use tracker::waits::Activity;
+
+use super::latency::RunningSample;
+use super::state::{State, Wait};
+
+/// Pieces of a state that are chosen among for each interval, times intervals: more intervals are thinned out. At 2 ns for each
+/// that is 20 ms for a thread.
+const MAX_CHOICES: usize = 10_000_000;
+
+/// A piece of a thread's time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    pub(super) thread: ThreadId,
+    pub(super) content: Content,
+    /// The beginning, in nanoseconds of the recording's clock.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// The time that the piece stands for, in nanoseconds; not always its length.
+    pub(super) weight: u64,
+    /// The CPU that the thread ran on, where it did.
+    pub(super) cpu: Option<CpuId>,
+}
+
+/// What a thread did in a piece of its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Content {
+    /// It ran what is innermost on the stack.
+    Ran(StackId),
+    /// It was in this state.
+    In(Activity, Wait),
+}
+
+/// When a thread was in which state, and when it was sampled.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Intervals {
+    /// States off the CPU, and time in which switches were not recorded, with start and end.
+    off: Vec<(State, u64, u64)>,
+    samples: Vec<RunningSample>,
+    /// The first interval in which the thread ran under each of its names.
+    first_run: BTreeMap<ThreadId, (u64, u64)>,
+}
+
+impl Intervals {
+    /// Adds an interval.
+    pub(super) fn push(&mut self, state: State, (start, end): (u64, u64)) {
+        if state.activity == Activity::Running {
+            self.first_run.entry(state.thread).or_insert((start, end));
+        } else {
+            self.off.push((state, start, end));
+        }
+    }
+
+    /// Adds a sample of the thread.
+    pub(super) fn push_sample(&mut self, sample: RunningSample) {
+        self.samples.push(sample);
+    }
+
+    /// Puts the time that the thread ran under one of its names onto its samples, by their periods.
+    pub(super) fn place_running(&self, thread: ThreadId, ran: u64, pieces: &mut Vec<Piece>) {
+        let samples = || self.samples.iter().filter(|sample| sample.thread == thread);
+        let all: u128 = samples().map(|sample| u128::from(sample.period)).sum();
+        let mut parts = Parts::new(ran, all);
+        pieces.extend(samples().map(|sample| Piece {
+            thread,
+            content: Content::Ran(sample.stack),
+            start: sample.time,
+            end: sample.time,
+            weight: parts.next(sample.period),
+            cpu: sample.cpu,
+        }));
+        if all == 0 {
+            let (start, end) = self.first_run.get(&thread).copied().unwrap_or_default();
+            let content = Content::In(Activity::Running, Wait::default());
+            pieces.push(Piece { thread, content, start, end, weight: ran, cpu: None });
+        }
+    }
+
+    /// Puts the final sums of states onto the intervals in which the thread was in them. What a sum has beyond these lies in the
+    /// intervals of which no state is left: those in which switches were not recorded, or no stack was seen.
+    pub(super) fn place_states(&self, sums: &[(State, Count)], pieces: &mut Vec<Piece>) {
+        let mut lengths: HashMap<State, u64, FxBuildHasher> = HashMap::default();
+        for &(state, start, end) in &self.off {
+            let length = lengths.entry(state).or_default();
+            *length = length.saturating_add(end.saturating_sub(start));
+        }
+        let mut parts: HashMap<State, Parts, FxBuildHasher> = HashMap::default();
+        let mut rest: Vec<(State, u64)> = Vec::new();
+        for &(state, count) in sums {
+            let length = lengths.get(&state).copied().unwrap_or_default();
+            parts.insert(state, Parts::new(count.period.min(length), length.into()));
+            rest.push((state, count.period.saturating_sub(length)));
+        }
+        rest.retain(|(_, time)| *time > 0);
+        let mut free: Vec<(u64, u64)> = Vec::new();
+        for &(state, start, end) in &self.off {
+            match parts.get_mut(&state) {
+                Some(parts) => {
+                    let weight = parts.next(end.saturating_sub(start));
+                    pieces.push(Piece::of(state, (start, end), weight));
+                }
+                None => free.push((start, end)),
+            }
+        }
+        if free.is_empty() {
+            free.extend(self.off.iter().map(|&(_, start, end)| (start, end)));
+        }
+        if free.is_empty() {
+            free.extend(self.first_run.values().take(1));
+        }
+        spread(&rest, &free, pieces);
+    }
+}
+
+impl Piece {
+    fn of(state: State, (start, end): (u64, u64), weight: u64) -> Self {
+        let State { thread, activity, wait } = state;
+        Self { thread, content: Content::In(activity, wait), start, end, weight, cpu: None }
+    }
+
+    /// Splits a piece that is longer than `most` nanoseconds. Returns times in the middle of the parts, with their weights.
+    pub(super) fn split(self, most: u64) -> impl Iterator<Item = (u64, u64)> {
+        let length = self.end.saturating_sub(self.start);
+        let number = length.div_ceil(most.max(1)).clamp(1, self.weight.max(1));
+        let mut parts = Parts::new(self.weight, number.into());
+        (0..number).map(move |part| {
+            let middle =
+                u128::from(length).saturating_mul(2 * u128::from(part) + 1) / (2 * u128::from(number));
+            (self.start + u64::try_from(middle).unwrap_or(0), parts.next(1))
+        })
+    }
+}
+
+/// Puts the time of states into `free` intervals: each has its share of the time, by its length, of the state that is most behind
+/// its own share.
+fn spread(states: &[(State, u64)], free: &[(u64, u64)], pieces: &mut Vec<Piece>) {
+    let all = states.iter().map(|(_, time)| u128::from(*time)).sum::<u128>();
+    let (Some(&(.., last)), Ok(total)) = (free.last(), u64::try_from(all)) else { return };
+    if total == 0 {
+        return;
+    }
+    let is_few = free.len() < 4 * states.len();
+    if is_few {
+        let lengths: u128 = free.iter().map(|&(start, end)| u128::from(end.saturating_sub(start))).sum();
+        for &(state, time) in states {
+            let mut parts = Parts::new(time, lengths);
+            for &(start, end) in free {
+                pieces.push(Piece::of(state, (start, end), parts.next(end.saturating_sub(start))));
+            }
+            pieces.push(Piece::of(state, (last, last), parts.left()));
+        }
+        return pieces.retain(|piece| piece.weight > 0);
+    }
+    let step = (free.len() * states.len()).div_ceil(MAX_CHOICES).max(1);
+    let free = || free.iter().step_by(step).copied();
+    let lengths: u128 = free().map(|(start, end)| u128::from(end.saturating_sub(start))).sum();
+    let mut parts = Parts::new(total, lengths);
+    let mut given: Vec<u64> = vec![0; states.len()];
+    let mut done = 0_u64;
+    let mut place = |span: (u64, u64), mut weight: u64| {
+        done = done.saturating_add(weight);
+        while weight > 0 {
+            let behind = |(at, &(_, time)): (usize, &(State, u64))| {
+                let due = u128::from(time).saturating_mul(done.into()) / u128::from(total);
+                let due = i128::try_from(due).unwrap_or(i128::MAX);
+                (due - i128::from(given.get(at).copied().unwrap_or(time)), at)
+            };
+            let open = states
+                .iter()
+                .enumerate()
+                .filter(|(at, (_, time))| given.get(*at).is_some_and(|given| given < time));
+            let Some((_, at)) = open.map(behind).max() else { break };
+            let (Some(&(state, time)), Some(given)) = (states.get(at), given.get_mut(at)) else { break };
+            let part = weight.min(time - *given);
+            *given += part;
+            weight -= part;
+            pieces.push(Piece::of(state, span, part));
+        }
+    };
+    for (start, end) in free() {
+        place((start, end), parts.next(end.saturating_sub(start)));
+    }
+    place((last, last), parts.left());
+}
+
+/// Splits a whole into parts by their weights. What rounding leaves goes to the next part, so that the parts are the whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    whole: u64,
+    weights: u128,
+    before: u128,
+    given: u64,
+}
+
+impl Parts {
+    /// Splits `whole` into parts whose weights sum up to `weights`.
+    pub(super) fn new(whole: u64, weights: u128) -> Self {
+        Self { whole, weights, before: 0, given: 0 }
+    }
+
+    /// Returns the next part.
+    pub(super) fn next(&mut self, weight: u64) -> u64 {
+        self.before += u128::from(weight);
+        let weights = self.weights.max(1);
+        let until = u128::from(self.whole).saturating_mul(self.before.min(weights)) / weights;
+        let until = u64::try_from(until).unwrap_or(self.whole);
+        let part = until.saturating_sub(self.given);
+        self.given += part;
+        part
+    }
+
+    /// Returns what no part has.
+    fn left(&self) -> u64 {
+        self.whole - self.given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waits::state::CauseId;
+
+    fn state(activity: Activity, cause: Option<u32>) -> State {
+        let wait = Wait { cause: cause.map(CauseId), ..Wait::default() };
+        State { thread: ThreadId::default(), activity, wait }
+    }
+
+    fn time(period: u64) -> Count {
+        Count { samples: 1, period }
+    }
+
+    fn placed(off: &[(State, u64, u64)], sums: &[(State, Count)]) -> Vec<Piece> {
+        let mut intervals = Intervals::default();
+        off.iter().for_each(|&(state, start, end)| intervals.push(state, (start, end)));
+        let mut pieces = Vec::new();
+        intervals.place_states(sums, &mut pieces);
+        for (state, count) in sums {
+            let is_its = |piece: &&Piece| piece.content == Content::In(state.activity, state.wait);
+            let sum: u64 = pieces.iter().filter(is_its).map(|piece| piece.weight).sum();
+            assert_eq!(sum, count.period, "{state:?}");
+        }
+        pieces
+    }
+
+    #[test]
+    fn sums_lie_where_the_thread_was_in_their_state() {
+        let (blocked, ready) = (state(Activity::Blocked, None), state(Activity::Woken, None));
+        let pieces = placed(
+            &[(blocked, 10, 40), (ready, 40, 50), (blocked, 60, 70)],
+            &[(blocked, time(40)), (ready, time(10))],
+        );
+        let spans: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.end, piece.weight)).collect();
+        assert_eq!(spans, [(10, 40, 30), (40, 50, 10), (60, 70, 10)]);
+        // Where the kernel counted a part of the wait as waiting for a CPU, that lies there, too.
+        let pieces =
+            placed(&[(blocked, 0, 30), (blocked, 50, 60)], &[(blocked, time(20)), (ready, time(20))]);
+        assert!(pieces.iter().all(|piece| piece.end <= 30 || piece.start >= 50), "{pieces:?}");
+    }
+
+    #[test]
+    fn waits_whose_stack_nobody_saw_have_the_stacks_of_others_in_turn() {
+        let bare = state(Activity::Blocked, None);
+        let (one, other) = (state(Activity::Blocked, Some(1)), state(Activity::Blocked, Some(2)));
+        let off: Vec<_> = (0..100).map(|number| (bare, number * 10, number * 10 + 5)).collect();
+        let pieces = placed(&off, &[(one, time(400)), (other, time(100))]);
+        let early = pieces.iter().filter(|piece| piece.start < 500);
+        let of_one = |piece: &&Piece| piece.content == Content::In(one.activity, one.wait);
+        let sum: u64 = early.filter(of_one).map(|piece| piece.weight).sum();
+        assert!((195..=205).contains(&sum), "{sum} of 250");
+    }
+
+    #[test]
+    fn running_time_lies_at_samples() {
+        let mut intervals = Intervals::default();
+        let thread = ThreadId::default();
+        intervals.push(state(Activity::Running, None), (5, 9));
+        let mut pieces = Vec::new();
+        intervals.place_running(thread, 4, &mut pieces);
+        assert_eq!((pieces[0].start, pieces[0].end, pieces[0].weight), (5, 9, 4));
+        for (time, period) in [(10, 1), (20, 2)] {
+            let tid = model::Tid(1);
+            let stack = StackId::EMPTY;
+            intervals.push_sample(RunningSample { tid, thread, stack, time, period, cpu: None });
+        }
+        pieces.clear();
+        intervals.place_running(thread, 10, &mut pieces);
+        let found: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.weight)).collect();
+        assert_eq!(found, [(10, 3), (20, 7)]);
+    }
+
+    #[test]
+    fn long_pieces_are_split_and_stay_whole() {
+        let piece = Piece::of(state(Activity::Blocked, None), (100, 200), 99);
+        let parts: Vec<_> = piece.split(30).collect();
+        assert_eq!(parts.iter().map(|(time, _)| *time).collect::<Vec<_>>(), [112, 137, 162, 187]);
+        assert_eq!(parts.iter().map(|(_, weight)| weight).sum::<u64>(), 99);
+        assert_eq!(Piece { end: 100, ..piece }.split(30).collect::<Vec<_>>(), [(100, 99)]);
+    }
+}
