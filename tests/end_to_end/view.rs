@@ -207,6 +207,58 @@ fn the_numbers_of_200_selections_are_those_of_reports() {
 }
 
 #[test]
+fn a_page_of_time_has_the_time_of_each_thread_that_reports_have() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("waits") else { return };
+    let folder = folder();
+    let words = [program.as_os_str(), "locker".as_ref()];
+    let (file, _) = record(folder.path(), &["--off-cpu"], &words);
+    const THREADS: &str = "
+        const { meta, words } = page, answers = [];
+        for (let thread = 0; thread < meta.threads.length; thread++) {
+          store.set({ threads: [thread] });
+          await wait();
+          const { table } = page.side, functions = {};
+          for (const id of table.functions) functions[words.functionName(id)] = table.self[id];
+          answers.push({ tid: meta.threads[thread].tid, weight: page.totals.weight, functions });
+        }
+        const legend = document.querySelector('.legend').textContent;
+        return { answers, legend, figures: document.querySelector('.figures').textContent };";
+    for weight in ["wall", "cpu", "offcpu", "latency"] {
+        let html = run(prof(["view", "-q", "--weight", weight]).arg(&file)).ok();
+        let html = String::from_utf8(html.stdout).unwrap();
+        let Some(browser) = browsers().into_iter().next() else { return };
+        let said = visit(browser, &html, "", THREADS);
+        let answers = said["answers"].as_array().unwrap_or_else(|| panic!("{said}"));
+        assert!(answers.len() >= 2, "{said}");
+        for answer in answers {
+            let tid = answer["tid"].to_string();
+            let expected = Figures::reported(&file, &["--weight", weight, "--tid", &tid]);
+            // Each piece is rounded.
+            let is_close = |one: u64, other: u64| one.abs_diff(other) <= 5_000;
+            assert!(
+                is_close(answer["weight"].as_u64().unwrap(), expected.total),
+                "{weight} {answer} {expected:?}"
+            );
+            let functions = answer["functions"].as_object().unwrap();
+            for (name, (own, _)) in expected.functions.iter().filter(|(_, pair)| pair.0 > 0) {
+                let name = name.rsplit_once(' ').map_or("", |(name, _)| name);
+                let shown = functions.get(name).and_then(Value::as_u64);
+                assert!(
+                    shown.is_some_and(|shown| is_close(shown, *own)),
+                    "{weight} {tid} {name}: {shown:?}, not {own}"
+                );
+            }
+        }
+        let legend = said["legend"].as_str().unwrap();
+        // In lanes or in strips above them.
+        assert!(legend.contains("blocked"), "{weight}: {legend}");
+    }
+}
+
+#[test]
 fn keys_change_what_is_shown_and_all_of_it_can_be_undone() {
     if !may_record() {
         return;

@@ -207,6 +207,183 @@ fn a_normal_user_sees_where_their_threads_wait() {
     }
 }
 
+/// The share of the time in a state that has a function on its stack.
+fn share_in(text: &str, thread: &str, state: &str, function: &str) -> f64 {
+    let is_state = |stack: &[String]| {
+        stack[0] == thread && stack.last().is_some_and(|last| last.starts_with(&format!("[{state}")))
+    };
+    let folded = Folded::parse(text);
+    let all = folded.count(|stack| is_state(stack));
+    let right = folded.count(|stack| is_state(stack) && stack.iter().any(|frame| frame == function));
+    right as f64 / all.max(1) as f64
+}
+
+#[test]
+fn who_works_and_is_preempted_has_the_time_of_both() {
+    let folder = folder();
+    let Some((file, output)) = record_waits(folder.path(), "rival") else { return };
+    let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
+    for rival in ["rival-1", "rival-2"] {
+        let [wall, running, runnable] = truth(&output, rival);
+        let activities = activities(&text, rival);
+        let of = |what: &str| activities.get(what).copied().unwrap_or_default();
+        assert!(running >= 200.0, "{output}");
+        assert_close(&format!("{rival} on the CPU"), of("running"), running, 2.0);
+        let ready = activities.iter().filter(|(what, _)| what.starts_with("runnable")).map(|(_, time)| time);
+        assert_close(&format!("{rival} waiting for a CPU"), ready.sum(), runnable, 5.0);
+        // It waits also when it goes to the other's CPU.
+        assert!(of("runnable: preempted") >= 0.8 * runnable, "{activities:?}");
+        assert_close(&format!("the sum of {rival}"), activities.values().sum(), wall, 5.0);
+        let share = share_in(&text, rival, "runnable: preempted", "compute");
+        assert!(share >= 0.95, "{rival}: {share} in compute");
+    }
+}
+
+#[test]
+fn who_waits_for_pages_of_a_file_waits_for_page_faults() {
+    let folder = folder();
+    let Some((file, output)) = record_waits(folder.path(), "faulter") else { return };
+    let [wall, running, runnable] = truth(&output, "faulter");
+    let blocked = wall - running - runnable;
+    if blocked < 20.0 {
+        return skip(&format!("pages of files are in memory here: {output}"));
+    }
+    let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
+    let activities = activities(&text, "faulter");
+    let faults = activities.get("blocked: page fault").copied().unwrap_or_default();
+    // The kernel counts a thread as waiting for a CPU some µs after it was woken, 2,000 times.
+    assert_close("faulter in page faults", faults, blocked, 10.0);
+    assert_close("the sum of faulter", activities.values().sum(), wall, 5.0);
+    let share = share_in(&text, "faulter", "blocked: page fault", "fault");
+    assert!(share >= 0.95, "{share} in fault");
+}
+
+#[test]
+fn stacks_of_waits_are_right_however_a_program_is_built() {
+    if paranoid() < 2 {
+        return skip("kernel.perf_event_paranoid is below 2");
+    }
+    let builds: [(&str, &[&str], f64); 3] = [
+        ("O0", &["-O0"], 0.80),
+        ("frame-pointers", &["-O2"], 0.80),
+        ("O2", &["-O2", "-fomit-frame-pointer", "-g0"], 0.95),
+    ];
+    let table = [
+        ("sleeper", "blocked: sleep", "nap"),
+        ("locker", "blocked: futex", "take_lock"),
+        ("reader", "blocked: pipe read", "read_slowly"),
+        ("loop", "waiting: epoll", "rest"),
+    ];
+    for (build, flags, least) in builds {
+        let Some(program) = programs::c_built("waits", build, flags) else { return };
+        let program = program.display().to_string();
+        for (role, state, function) in table {
+            let folder = folder();
+            let arguments = ["record", "--off-cpu", "-o", "prof.data", "--", &program, role];
+            let Some(run) = as_nobody(folder.path(), &arguments) else { return };
+            run.ok();
+            let text = folded(&folder.path().join("home/prof.data"), &["--off-cpu"]).ok().text().to_owned();
+            let share = share_in(&text, role, state, function);
+            assert!(share >= least, "{build}, {role}: {share} in {function}: {text}");
+        }
+    }
+}
+
+/// What `perf script` says of a recording of `serial_phases`: the share of the process' time of each of its threads, and 1 /
+/// (threads that ran) summed over samples. Independent of ours: threads run from the record or sample that switches them in.
+fn latency_by_script(file: &Path) -> BTreeMap<String, f64> {
+    let mut perf = std::process::Command::new("perf");
+    perf.args(["script", "--show-switch-events", "-F", "comm,pid,tid,cpu,time,event,trace", "-i"]).arg(file);
+    let text = run(&mut perf).ok().text().to_owned();
+    // `comm 12/13 [001] 5.123456: cpu-clock: `
+    let lines: Vec<(&str, i32, i32, &str)> = text
+        .lines()
+        .filter_map(|line| {
+            let (head, event) = line.split_once(": ")?;
+            let words: Vec<&str> = head.split_whitespace().collect();
+            let [comm, .., ids, _cpu, _time] = *words.as_slice() else { return None };
+            let (pid, tid) = ids.split_once('/')?;
+            Some((comm, pid.parse().ok()?, tid.parse().ok()?, event.trim()))
+        })
+        .collect();
+    let pids: BTreeMap<i32, i32> = lines.iter().map(|&(_, pid, tid, _)| (tid, pid)).collect();
+    let mut running: std::collections::BTreeSet<i32> = std::collections::BTreeSet::new();
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for (comm, pid, tid, event) in lines {
+        let number = |name: &str| -> Option<i32> {
+            event.split(' ').find_map(|word| word.strip_prefix(name)).and_then(|number| number.parse().ok())
+        };
+        if event.contains("PERF_RECORD_SWITCH") {
+            if event.contains(" IN") {
+                running.insert(tid)
+            } else {
+                running.remove(&tid)
+            };
+        } else if let (Some(before), Some(next)) = (number("prev_pid="), number("next_pid=")) {
+            running.remove(&before);
+            running.extend((next != 0).then_some(next));
+        } else if event.starts_with("cpu-clock") && PHASES.contains(&comm) {
+            let threads = running.iter().filter(|tid| pids.get(tid) == Some(&pid)).count();
+            *sums.entry(comm.to_owned()).or_default() += 1.0 / threads.max(1) as f64;
+        }
+    }
+    shares(sums)
+}
+
+/// Names of threads of `serial_phases`, by phase.
+const PHASES: [&str; 3] = ["alone", "both", "mate"];
+
+fn shares(mut sums: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let all: f64 = sums.values().sum();
+    sums.values_mut().for_each(|sum| *sum *= 100.0 / all);
+    sums
+}
+
+#[test]
+fn latency_is_what_a_script_over_switches_says() {
+    let Some(program) = programs::c("serial_phases") else { return };
+    if !may_record() || !programs::has("perf") {
+        return;
+    }
+    let folder = folder();
+    let recorders: [&[&str]; 3] = [
+        &["prof", "record", "-q", "--off-cpu"],
+        &["prof", "record", "-q", "--off-cpu", "-a"],
+        &["perf", "record", "-q", "-a", "-e", "cpu-clock", "-e", "sched:sched_switch"],
+    ];
+    for recorder in recorders {
+        let file = folder.path().join("phases.data");
+        let mut command = match recorder[0] {
+            "prof" => prof::<&str>([]),
+            other => std::process::Command::new(other),
+        };
+        let recorded = run(command.args(&recorder[1..]).arg("-o").arg(&file).arg("--").arg(&program));
+        if recorded.code != 0 {
+            skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
+            continue;
+        }
+        let wanted = latency_by_script(&file);
+        let flags = [
+            "--weight", "latency", "--sort", "comm", "--json", "-q", "--comm", "alone", "--comm", "both",
+            "--comm", "mate", "-i",
+        ];
+        let report: serde_json::Value =
+            serde_json::from_str(run(prof(["report"]).args(flags).arg(&file)).ok().text()).unwrap();
+        let row = |row: &serde_json::Value| {
+            (row["comm"].as_str().unwrap().to_owned(), row["self"].as_u64().unwrap() as f64)
+        };
+        let found = shares(report["rows"].as_array().unwrap().iter().map(row).collect());
+        for phase in PHASES {
+            let (wanted, found) = (wanted.get(phase).copied(), found.get(phase).copied());
+            let (wanted, found) = (wanted.unwrap_or_default(), found.unwrap_or_default());
+            assert!(
+                wanted > 5.0 && (wanted - found).abs() <= 1.0,
+                "{recorder:?}, {phase}: {found}, not {wanted}"
+            );
+        }
+    }
+}
+
 /// The time of a thread in all intervals of `top --json`, in milliseconds: running, runnable, blocked. No thread has more time
 /// than an interval is long.
 fn watched(output: &str, thread: &str) -> [f64; 3] {

@@ -1,8 +1,10 @@
 //! Latency weights: the CPU time of a sample, divided by the number of threads of its process that ran at that moment.
 //!
 //! When threads of a process ran is known once all intervals have ended, so samples are collected first and weighed together.
-//! In the gaps in which switches were not recorded, nobody knows how many threads ran. A sample there is weighed by what its
-//! thread had on average in the recorded time before and after the gap.
+//!
+//! In the gaps in which switches were not recorded, how many threads ran is estimated: a CPU that ran threads of the process has
+//! samples of it about that time. That sees phases that last longer than some samples are apart, and no faster alternation. So
+//! the estimate is corrected, for each thread, by what it is wrong on average where switches were recorded.
 
 use std::collections::HashMap;
 
@@ -10,9 +12,11 @@ use model::{CpuId, Pid, Tid};
 use profile::{StackId, ThreadId};
 use rustc_hash::FxBuildHasher;
 
-/// Least running time of a thread beside a gap, in nanoseconds, by which its samples in the gap are weighed. A recorded window
-/// lasts 2 ms: with less than a tenth of that, the process' threads together say more.
-const MIN_RUN_BESIDE_GAP: u64 = 200_000;
+/// Sampling intervals before and after a sample in a gap in which samples on other CPUs count. At 997 Hz that is 5 ms: phases
+/// that are longer are seen, and a busy CPU has ten samples, which come irregularly while threads take turns on it.
+const INTERVALS_AROUND: u64 = 5;
+/// Samples of a thread in recorded time that correct its estimate; with fewer, chance would.
+const MIN_CORRECTING_SAMPLES: u64 = 10;
 
 /// A sample of a thread that ran.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +58,16 @@ impl Latency {
     pub(super) fn take_weighed(&mut self, gaps: &[(u64, u64)]) -> Vec<RunningSample> {
         let mut weighed = Vec::new();
         for mut process in std::mem::take(&mut self.processes).into_values() {
-            let samples = std::mem::take(&mut process.samples);
+            let mut samples = std::mem::take(&mut process.samples);
             if samples.is_empty() {
                 continue;
             }
+            samples.sort_by_key(|sample| sample.time);
             let parallelism = Parallelism::new(process.runs, gaps);
-            weighed.extend(samples.into_iter().map(|sample| {
-                let share = parallelism.share(&sample);
+            let estimates = if gaps.is_empty() { Vec::new() } else { parallelism.estimates(&samples) };
+            weighed.extend(samples.into_iter().enumerate().map(|(at, sample)| {
+                let known = parallelism.known(sample.time);
+                let share = known.or_else(|| estimates.get(at).copied()).unwrap_or(1.0);
                 RunningSample { period: (sample.period as f64 * share).round() as u64, ..sample }
             }));
         }
@@ -68,35 +75,13 @@ impl Latency {
     }
 }
 
-/// Running time of a thread, and the share of the process' time that it stands for, in nanoseconds.
-#[derive(Clone, Copy, Default, Debug)]
-struct Ran {
-    time: u64,
-    shared: f64,
-}
-
-impl Ran {
-    fn add(&mut self, time: u64, shared: f64) {
-        self.time = self.time.saturating_add(time);
-        self.shared += shared;
-    }
-
-    /// Returns the mean of 1 / (threads that ran), where the thread ran for at least `least` nanoseconds.
-    fn mean(self, least: u64) -> Option<f64> {
-        (self.time > 0 && self.time >= least).then(|| self.shared / self.time as f64)
-    }
-}
-
 /// How many threads of one process ran at each time.
 struct Parallelism<'g> {
     gaps: &'g [(u64, u64)],
-    /// Times at which the number changes, in their order, with the number from there on, and the sum over time of
-    /// 1 / number until there.
-    steps: Vec<(u64, u64, f64)>,
-    /// By thread (`None` for all together) and by the number of gaps that begin before: the recorded time between two gaps.
-    between: HashMap<(Option<Tid>, usize), Ran, FxBuildHasher>,
-    /// By thread, or all together, over all recorded time.
-    all: HashMap<Option<Tid>, Ran, FxBuildHasher>,
+    /// Times at which the number changes, in their order, with the number from there on.
+    steps: Vec<(u64, u64)>,
+    /// The running time of all threads, in nanoseconds.
+    ran: u64,
 }
 
 impl<'g> Parallelism<'g> {
@@ -104,78 +89,86 @@ impl<'g> Parallelism<'g> {
         let mut changes: Vec<(u64, i64)> =
             runs.iter().flat_map(|&(_, start, end)| [(start, 1), (end, -1)]).collect();
         changes.sort_unstable();
-        let mut steps: Vec<(u64, u64, f64)> = Vec::new();
-        let (mut number, mut sum, mut since) = (0_i64, 0.0, 0);
+        let mut steps: Vec<(u64, u64)> = Vec::new();
+        let mut number = 0_i64;
         for (time, change) in changes {
-            if number > 0 {
-                sum += time.saturating_sub(since) as f64 / number as f64;
-            }
-            (number, since) = (number + change, time);
-            let step = (time, number.max(0).unsigned_abs(), sum);
+            number += change;
+            let step = (time, number.max(0).unsigned_abs());
             match steps.last_mut() {
                 Some(last) if last.0 == time => *last = step,
                 _ => steps.push(step),
             }
         }
-        let mut parallelism = Self { gaps, steps, between: HashMap::default(), all: HashMap::default() };
-        if !gaps.is_empty() {
-            for (tid, start, end) in runs {
-                let time = end.saturating_sub(start);
-                let shared = parallelism.shared_until(end) - parallelism.shared_until(start);
-                // Runs end where gaps begin.
-                let number = parallelism.gaps_before(start);
-                for key in [Some(tid), None] {
-                    parallelism.between.entry((key, number)).or_default().add(time, shared);
-                    parallelism.all.entry(key).or_default().add(time, shared);
-                }
-            }
+        let lengths = runs.iter().map(|&(_, start, end)| end.saturating_sub(start));
+        Self { gaps, steps, ran: lengths.fold(0, u64::saturating_add) }
+    }
+
+    /// Returns the share of a sample at `time` in its process' time: 1 / (threads that ran). `None` in a gap.
+    fn known(&self, time: u64) -> Option<f64> {
+        let last = self.gaps.partition_point(|&(begin, _)| begin <= time).checked_sub(1);
+        if last.and_then(|last| self.gaps.get(last)).is_some_and(|&(_, end)| time < end) {
+            return None;
         }
-        parallelism
+        let behind = self.steps.partition_point(|&(begin, _)| begin <= time);
+        let step = behind.checked_sub(1).and_then(|last| self.steps.get(last));
+        // A thread that was sampled ran, whatever records of it were lost.
+        Some(1.0 / step.map_or(1, |&(_, number)| number.max(1)) as f64)
     }
 
-    /// Returns the number of gaps that begin at `time` or before.
-    fn gaps_before(&self, time: u64) -> usize {
-        self.gaps.partition_point(|&(begin, _)| begin <= time)
-    }
-
-    fn step(&self, time: u64) -> Option<(u64, u64, f64)> {
-        let behind = self.steps.partition_point(|&(begin, ..)| begin <= time);
-        self.steps.get(behind.checked_sub(1)?).copied()
-    }
-
-    /// Returns the sum over time of 1 / (threads that run) until `time`.
-    fn shared_until(&self, time: u64) -> f64 {
-        self.step(time).map_or(0.0, |(begin, number, sum)| {
-            sum + if number > 0 { (time - begin) as f64 / number as f64 } else { 0.0 }
-        })
-    }
-
-    /// Returns the share of its CPU time that a sample stands for in the time of its process.
-    fn share(&self, sample: &RunningSample) -> f64 {
-        let before = self.gaps_before(sample.time);
-        let is_in_gap = before.checked_sub(1).and_then(|last| self.gaps.get(last));
-        if is_in_gap.is_none_or(|&(_, end)| sample.time >= end) {
-            // A thread that was sampled ran, whatever records of it were lost.
-            return 1.0 / self.step(sample.time).map_or(1, |(_, number, _)| number.max(1)) as f64;
-        }
-        let beside = |key: Option<Tid>| {
-            let mut ran = Ran::default();
-            for number in [before - 1, before] {
-                if let Some(Ran { time, shared }) = self.between.get(&(key, number)) {
-                    ran.add(*time, *shared);
-                }
-            }
-            ran
+    /// Estimates the shares of samples, which are in the order of time, by the samples on other CPUs about their times.
+    fn estimates(&self, samples: &[RunningSample]) -> Vec<f64> {
+        let recorded = samples.iter().filter(|sample| self.known(sample.time).is_some()).count() as u64;
+        // Without samples in recorded time nothing says how far samples are apart.
+        let Some(interval) = self.ran.checked_div(recorded).filter(|interval| *interval > 0) else {
+            return Vec::new();
         };
-        let all = |key| self.all.get(&key).copied().unwrap_or_default();
-        let own = Some(sample.tid);
-        let means = [
-            beside(own).mean(MIN_RUN_BESIDE_GAP),
-            beside(None).mean(MIN_RUN_BESIDE_GAP),
-            all(own).mean(0),
-            all(None).mean(0),
-        ];
-        means.into_iter().flatten().next().unwrap_or(1.0)
+        let around = interval.saturating_mul(INTERVALS_AROUND);
+        let mut counts: HashMap<CpuId, u64, FxBuildHasher> = HashMap::default();
+        let (mut first, mut behind) = (0, 0);
+        let mut estimates: Vec<f64> = samples
+            .iter()
+            .map(|sample| {
+                while let Some(next) =
+                    samples.get(behind).filter(|next| next.time <= sample.time.saturating_add(around))
+                {
+                    *counts.entry(next.cpu.unwrap_or(CpuId(0))).or_default() += 1;
+                    behind += 1;
+                }
+                while let Some(old) =
+                    samples.get(first).filter(|old| old.time < sample.time.saturating_sub(around))
+                {
+                    if let Some(count) = counts.get_mut(&old.cpu.unwrap_or(CpuId(0))) {
+                        *count -= 1;
+                    }
+                    first += 1;
+                }
+                let others = counts.iter().filter(|(cpu, _)| **cpu != sample.cpu.unwrap_or(CpuId(0)));
+                let busy = others.map(|(_, &count)| (count as f64 / (2 * INTERVALS_AROUND) as f64).min(1.0));
+                1.0 / (1.0 + busy.sum::<f64>())
+            })
+            .collect();
+        self.correct(samples, &mut estimates);
+        estimates
+    }
+
+    /// Corrects the estimates of each thread by what they are wrong on average in recorded time.
+    fn correct(&self, samples: &[RunningSample], estimates: &mut [f64]) {
+        let mut sums: HashMap<Tid, (u64, f64, f64), FxBuildHasher> = HashMap::default();
+        for (sample, estimate) in samples.iter().zip(&*estimates) {
+            if let Some(known) = self.known(sample.time) {
+                let (number, all_known, all_estimated) = sums.entry(sample.tid).or_default();
+                *number += 1;
+                *all_known += known;
+                *all_estimated += estimate;
+            }
+        }
+        for (sample, estimate) in samples.iter().zip(estimates) {
+            if let Some((number, known, estimated)) = sums.get(&sample.tid)
+                && *number >= MIN_CORRECTING_SAMPLES
+            {
+                *estimate = (*estimate * known / estimated).min(1.0);
+            }
+        }
     }
 }
 
@@ -214,16 +207,42 @@ mod tests {
         assert_eq!(weights(&[(1, 0, 50), (1, 50, 90), (2, 0, 90)], &[(1, 50)], &[]), [500]);
     }
 
+    /// Weighs samples of 1 ms, each with its thread, CPU and time in milliseconds.
+    fn in_gaps(runs: &[(i32, u64, u64)], samples: &[(i32, u32, u64)], gaps: &[(u64, u64)]) -> Vec<u64> {
+        let ms = |time: u64| time * 1_000_000;
+        let mut latency = Latency::default();
+        for &(tid, start, end) in runs {
+            latency.push_run(Pid(1), Tid(tid), (ms(start), ms(end)));
+        }
+        for &(tid, cpu, time) in samples {
+            let sample = RunningSample { cpu: Some(CpuId(cpu)), ..sample(tid, ms(time)) };
+            latency.push_sample(Pid(1), sample);
+        }
+        let gaps: Vec<_> = gaps.iter().map(|&(begin, end)| (ms(begin), ms(end))).collect();
+        latency.take_weighed(&gaps).iter().map(|sample| sample.period).collect()
+    }
+
     #[test]
-    fn in_a_gap_it_is_what_its_thread_had_beside_it() {
-        let ms = 1_000_000;
-        // Thread 1 runs alone, then 2 and 3 together; the next gap lies between recorded time in which all is parallel.
-        let runs =
-            [(1, 0, ms), (2, ms, 2 * ms), (3, ms, 2 * ms), (2, 10 * ms, 12 * ms), (3, 10 * ms, 12 * ms)];
-        let gaps = [(2 * ms, 10 * ms), (12 * ms, 20 * ms)];
-        let samples = [(1, 5 * ms), (2, 5 * ms), (2, 13 * ms), (1, 13 * ms), (8, 13 * ms), (1, 500)];
-        // Thread 1 did not run beside the second gap: it goes by its process there.
-        assert_eq!(weights(&runs, &samples, &gaps), [1000, 500, 500, 500, 500, 1000]);
+    fn in_a_gap_samples_on_other_cpus_say_who_ran() {
+        // Thread 1 all the time, with thread 2 beside it in the second half of the gap.
+        let first = (0..100).map(|time| (1, 0, time));
+        let second = (60..100).map(|time| (2, 1, time));
+        let samples: Vec<_> = first.chain(second).collect();
+        let weighed = in_gaps(&[(1, 0, 20)], &samples, &[(20, 100)]);
+        let alone: u64 = weighed[..55].iter().sum();
+        assert_eq!(alone, 55_000);
+        // By the order of time: both have a sample in each of the last milliseconds.
+        let both = &weighed[weighed.len() - 60..weighed.len() - 20];
+        assert!(both.iter().all(|&weight| weight <= 550), "{both:?}");
+    }
+
+    #[test]
+    fn threads_that_take_turns_faster_than_they_are_sampled_are_told_by_what_was_recorded() {
+        // On two CPUs, and never at once: thread 1 runs in even milliseconds, thread 2 in odd ones.
+        let runs: Vec<_> = (0..50).map(|time| (1 + (time % 2) as i32, time, time + 1)).collect();
+        let samples: Vec<_> = (0..100).map(|time| (1 + (time % 2) as i32, (time % 2) as u32, time)).collect();
+        let weighed = in_gaps(&runs, &samples, &[(50, 100)]);
+        assert!(weighed.iter().all(|&weight| weight >= 950), "{weighed:?}");
     }
 
     #[test]

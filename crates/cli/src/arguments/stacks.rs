@@ -40,11 +40,11 @@ pub struct StackArguments {
     #[arg(long)]
     fold_async: bool,
     /// Weight of a stack: number of samples, or sum of their periods [default: depends on the event]. For recordings with
-    /// --off-cpu, flame and report also weigh by time of threads: cpu (running), offcpu (waiting for a CPU, or blocked), wall
+    /// --off-cpu also the time of threads: cpu (running), offcpu (waiting for a CPU, or blocked), wall
     /// (both), latency (running, divided by the number of threads of the process that run at the same time)
     #[arg(long, value_name = "KIND", value_parser = ["samples", "period", "cpu", "wall", "offcpu", "latency"])]
     weight: Option<String>,
-    /// Show where threads run and where they wait (flame, report): same as --weight wall
+    /// Show where threads run and where they wait: same as --weight wall
     #[arg(long, conflicts_with = "weight")]
     off_cpu: bool,
     /// With --off-cpu: show who woke blocked threads, above what they waited for (flame, report, export; needs a recording with

@@ -304,7 +304,11 @@ impl StaticContent<'_> {
         let mut order: Vec<usize> = (0..weights.len()).filter(|&function| weights[function].1 > 0).collect();
         order.sort_by_key(|&function| (std::cmp::Reverse(weights[function]), function));
         let share = |part: u64| format!("{:.1} %", percent(part, all));
-        let unit = if event.view.weight() == Weight::Period { event.name.as_str() } else { "samples" };
+        let unit = match event.view.weight() {
+            Weight::Period if event.is_clock => "ns",
+            Weight::Period => event.name.as_str(),
+            Weight::Samples => "samples",
+        };
         let mut rows = String::new();
         for &function in order.iter().take(STATIC_TABLE_FUNCTIONS) {
             let (own, total) = weights[function];
