@@ -12,6 +12,7 @@ pub(crate) mod measure;
 mod programs;
 mod record;
 mod stacks;
+mod switches;
 mod symbols;
 mod table;
 mod tools;
@@ -35,6 +36,7 @@ const SECTIONS: &[(&str, usize, Section)] = &[
     ("loss", 3, loss::loss),
     ("floods", 3, loss::floods),
     ("stacks", 3, stacks::stacks),
+    ("switches", 15, switches::switches),
     ("top", 3, top::top),
     ("completeness", 1, completeness::completeness),
 ];

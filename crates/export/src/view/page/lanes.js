@@ -548,6 +548,7 @@ export class Lanes {
       { label: "runnable", colour: 6, shown: kinds.has(KIND.runnable) },
       { label: "blocked", colour: 7, shown: kinds.has(KIND.blocked) },
       { label: "waiting for events", colour: 8, shown: kinds.has(KIND.waiting) },
+      { label: "frames off the CPU for 95 % or more", colour: 9, shown: kinds.has(KIND.runnable) || kinds.has(KIND.blocked) || kinds.has(KIND.waiting) },
       { label: "ready, no CPU", colour: 4, shown: Boolean(this.meta.waits) },
       { label: "blocked", colour: 5, shown: Boolean(this.meta.waits) },
     ].filter(kind => kind.shown);

@@ -1,5 +1,6 @@
 // A picture of frames on a canvas: flame graphs of every direction, and stacks in the order of time.
 import { element, prepare, soon } from "./dom.js";
+import { KIND } from "./format.js";
 import { themes } from "./colours.js";
 
 export const ROW = 19;
@@ -12,6 +13,30 @@ const INDENT = 4, FONT = 12;
  * @property {(picture: Picture) => void} resized
  */
 
+/** Share of a box's time off the CPU from which on it is coloured so: as in the picture of `prof flame`. */
+const OFF_CPU = 0.95;
+
+/**
+ * Finds the boxes whose threads were off the CPU nearly all the time: what lies on them ends in states of threads.
+ * @param {import("./layout.js").Boxes} boxes @param {import("./words.js").Words} words
+ */
+function offCpu(boxes, words) {
+  const { count, frame, up, width } = boxes;
+  const off = new Float64Array(count), hidden = new Float64Array(count), marks = new Uint8Array(count);
+  // Boxes come before those that lie on them.
+  for (let box = count - 1; box >= 0; box--) {
+    const isState = frame[box] >= 0 && words.kindOf(frame[box]) >= KIND.runnable;
+    if (isState) off[box] = width[box];
+    if (frame[box] === -1) hidden[box] = width[box];
+    marks[box] = !isState && frame[box] >= 0 && off[box] > 0 && off[box] >= OFF_CPU * (width[box] - hidden[box]) ? 1 : 0;
+    if (box > 0) {
+      off[up[box]] += off[box];
+      hidden[up[box]] += hidden[box];
+    }
+  }
+  return marks;
+}
+
 export class Picture {
   /**
    * @param {string} label @param {import("./words.js").Words} words @param {import("./colours.js").Colours} colours
@@ -23,6 +48,8 @@ export class Picture {
     this.events = events;
     /** @type {import("./layout.js").Boxes|null} */
     this.boxes = null;
+    /** Boxes that are shown as off the CPU. */
+    this.off = new Uint8Array();
     this.rows = 1;
     /** Whether the root is at the bottom. */
     this.upward = false;
@@ -78,6 +105,7 @@ export class Picture {
     const atRoot = this.upward ? scroller.scrollTop + scroller.clientHeight >= scroller.scrollHeight - 2 : scroller.scrollTop < 2;
     const isFirst = !this.boxes;
     this.boxes = boxes;
+    this.off = offCpu(boxes, this.words);
     this.pointed = this.current = -1;
     this.rows = 1;
     for (let box = 0; box < boxes.count; box++) if (boxes.depth[box] >= this.rows) this.rows = boxes.depth[box] + 1;
@@ -126,7 +154,7 @@ export class Picture {
       const frame = boxes.frame[box];
       const id = frame >= 0 ? words.functionAt(frame) : -1;
       const isFound = found && id >= 0 && found[id];
-      context.fillStyle = isFound ? theme.match : colours.of(frame);
+      context.fillStyle = isFound ? theme.match : this.off[box] ? theme.off[words.kindOf(frame) === KIND.kernel ? 1 : 0] : colours.of(frame);
       const gap = wide > 3 ? 1 : wide > 1.5 ? 0.5 : 0;
       if (found && id >= 0 && !isFound) context.globalAlpha = theme.isDark ? 0.75 : 0.55;
       context.fillRect(left, y, Math.max(wide - gap, 0.4), ROW - 1);
