@@ -1,4 +1,4 @@
-//! When samples are missing: rings ran over, or the kernel throttled an event.
+//! Finds the spans in which samples are missing: a ring was full, or the kernel throttled an event.
 
 use std::collections::HashMap;
 
@@ -17,22 +17,22 @@ pub struct Gap {
     pub lost: u64,
 }
 
-/// The number of samples that are looked at to find the last one of a CPU.
-const LOOK_BACK_SAMPLES: usize = 4096;
+/// Maximum number of samples that are searched for the last one of a CPU.
+const MAX_SEARCHED_SAMPLES: usize = 4096;
 
-/// Gaps beyond are not kept: a recording that has more is one gap.
-const MOST_GAPS: usize = 100_000;
+/// Maximum number of gaps that are kept. A recording with more of them has hardly any samples.
+const MAX_GAPS: usize = 100_000;
 
 /// Collects gaps while a recording is read.
 #[derive(Default, Debug)]
 pub(crate) struct Gaps {
     pub(crate) list: Vec<Gap>,
-    /// Since when the event instances are throttled, by their ids.
+    /// The times since which event instances are throttled, by their ids.
     throttled: HashMap<u64, Timestamp>,
 }
 
 impl Gaps {
-    /// Takes note of a record that tells of a gap. `profiles` have the samples before it.
+    /// Adds the gap that a record describes. `profiles` have the samples before the record.
     pub(crate) fn record<'p>(&mut self, record: &Record<'_>, profiles: impl Iterator<Item = &'p Profile>) {
         match record {
             Record::Lost(lost) => {
@@ -55,16 +55,16 @@ impl Gaps {
     }
 
     fn push(&mut self, gap: Gap) {
-        if self.list.len() < MOST_GAPS && gap.start <= gap.end {
+        if self.list.len() < MAX_GAPS && gap.start <= gap.end {
             self.list.push(gap);
         }
     }
 }
 
-/// The time of the last sample of a CPU.
+/// Returns the time of the last sample of a CPU before `end`.
 fn last_before(profile: &Profile, cpu: Option<CpuId>, end: Timestamp) -> Option<Timestamp> {
     let samples = profile.samples();
-    let skipped = samples.len().saturating_sub(LOOK_BACK_SAMPLES);
+    let skipped = samples.len().saturating_sub(MAX_SEARCHED_SAMPLES);
     let last = samples.iter().skip(skipped).filter(|sample| cpu.is_none() || sample.cpu == cpu);
     last.filter_map(|sample| sample.time).filter(|&time| time <= end).max()
 }

@@ -20,7 +20,7 @@ use crate::request::{Measure, Request, Servers};
 use crate::samples::TeeSink;
 use crate::samples::events::is_named;
 use crate::symbols::{Symbolizing, Symbols, downloads};
-use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, tell_of_waits};
+use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, describes_waits};
 use crate::{Error, Notices};
 
 /// The samples of one event.
@@ -225,7 +225,7 @@ fn count_samples(
 ) -> Result<Counted, Error> {
     let reader = &input.reader;
     let switches = with_waits
-        .then(|| Switches::of(reader.events(), reader.features(), reader.endian(), request.event))
+        .then(|| Switches::from_recording(reader.events(), reader.features(), reader.endian(), request.event))
         .flatten();
     let times = |switches| {
         ThreadTimes::new(TimeWeight::OffCpu, switches, &request.filter, request.detail).with_spans()
@@ -255,7 +255,8 @@ fn count_time(
         return Err(Error::WaitsWithoutCgroups { weight: weight.name() });
     }
     let reader = &input.reader;
-    let switches = Switches::of(reader.events(), reader.features(), reader.endian(), request.event);
+    let switches =
+        Switches::from_recording(reader.events(), reader.features(), reader.endian(), request.event);
     let switches = switches.ok_or(Error::NoSwitches { weight: weight.name() })?;
     let index = switches.time.0 as usize;
     if !switches.has_wakings() && switches.has_outside() {
@@ -310,7 +311,7 @@ fn choose(
         profiles.map(|(index, (event, profile))| EventProfile { index, event, profile, is_time: false });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
     // What was recorded beside others to tell where threads wait is shown as time, or by name.
-    let tells = |event: &Event| tell_of_waits(event, recording.features());
+    let tells = |event: &Event| describes_waits(event, recording.features());
     let is_beside = recording.events().iter().any(|event| !tells(event) && !event.attr.is_dummy());
     if request.event.is_none() && is_beside {
         sampled.retain(|event| !tells(&event.event));

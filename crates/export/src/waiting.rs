@@ -1,24 +1,24 @@
-//! Marks the frames of pictures of time in which threads were off the CPU, so that they can be coloured as that.
+//! Marks the frames of flame graphs of time whose threads were off the CPU, so that they get colours of their own.
 
-/// The first character of a label that is marked. No safe label has it.
+/// The first character of a marked label. Labels that were made safe for output do not contain it.
 pub(crate) const MARK: char = '\u{2}';
 
-/// Frames with at least so many per cent of their time off the CPU are marked: a switch itself takes time on it.
-const LEAST_PERCENT: u8 = 95;
+/// Share of a frame's time off the CPU, in per cent, from which on it is marked. Less than 100: a switch itself takes CPU time.
+const MIN_OFF_CPU_PERCENT: u8 = 95;
 
-/// Returns true if a frame that spent `off` of `all` its time off the CPU is shown as that.
+/// Returns true if a frame that spent `off` of its time `all` off the CPU is shown as off the CPU.
 pub fn is_off_cpu(off: u128, all: u128) -> bool {
-    off > 0 && off * 100 >= all * u128::from(LEAST_PERCENT)
+    off > 0 && off * 100 >= all * u128::from(MIN_OFF_CPU_PERCENT)
 }
 
-/// The use of a line's time.
+/// How the time of a folded line counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaf {
     /// On the CPU.
     On,
-    /// Off it.
+    /// Off the CPU.
     Off,
-    /// Frames that were left out: as what is beside them.
+    /// For neither: the line stands for frames that were left out.
     LeftOut,
 }
 
@@ -40,18 +40,18 @@ pub(crate) enum State {
     Unknown,
 }
 
-/// The state that a label is of, if it is.
+/// Returns the state of a thread that a label names, or `None` for the label of a function.
 pub(crate) fn state_of(label: &str) -> Option<State> {
     STATES.iter().find(|(begin, _)| label.starts_with(begin)).map(|(_, state)| *state)
 }
 
-/// A label without its mark, and whether it had one.
+/// Returns a label without its mark, and whether it had one.
 pub(crate) fn unmarked(label: &str) -> (&str, bool) {
     label.strip_prefix(MARK).map_or((label, false), |label| (label, true))
 }
 
-/// Marks each frame with [`LEAST_PERCENT`] of its time off the CPU. The lines are `outermost;…;innermost WEIGHT`; neighbours that begin alike
-/// share frames.
+/// Marks each frame that spent at least [`MIN_OFF_CPU_PERCENT`] of its time off the CPU. The lines are `outermost;…;innermost WEIGHT`;
+/// neighbouring lines share the frames that they begin with.
 pub(crate) fn mark(lines: &mut [String], left_out: &str) {
     let stacks: Vec<(Vec<&str>, &str)> = lines
         .iter()

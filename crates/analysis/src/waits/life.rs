@@ -1,4 +1,4 @@
-//! One thread's time, from its start, or the recording's, to its end.
+//! Sums the time of one thread, from its start or that of the recording to its end.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,10 +11,10 @@ use super::add;
 use super::placed::Intervals;
 use super::state::{State, Wait};
 
-/// The activity of a thread, summed by stack.
+/// The time of a thread, summed by what it did and with which stack.
 #[derive(Default)]
 pub(super) struct Life {
-    /// Off the CPU.
+    /// Time off the CPU, by state.
     pub(super) states: HashMap<State, Count, FxBuildHasher>,
     /// The number of times that it was seen blocked with each stack, from outside.
     pub(super) seen: HashMap<Wait, u64, FxBuildHasher>,
@@ -22,17 +22,17 @@ pub(super) struct Life {
     pub(super) samples: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
     /// Its running time under each of its names, in nanoseconds.
     pub(super) ran: BTreeMap<ThreadId, u64>,
-    /// True if any sample is of it, so that it is one of those that were meant.
+    /// True if the thread has any sample: it is one of the threads that the user chose.
     pub(super) sampled: bool,
     /// When it was in which state, where that is asked for.
     pub(super) intervals: Intervals,
     /// The stretch before each of the kernel's counts, by the count's number.
     stretches: BTreeMap<usize, Stretch>,
-    /// Of a life that is told in parts: what was seen in the last one in which anything was.
+    /// The stacks of an earlier part, for a part without samples (live views take a thread's time in parts).
     earlier: Earlier,
 }
 
-/// What was seen of a thread lately, for a part of its life in which nobody looked.
+/// The stacks of a thread in an earlier part of its time.
 #[derive(Default)]
 struct Earlier {
     /// The stacks that it was seen blocked with, and how often.
@@ -41,8 +41,8 @@ struct Earlier {
     ran: Vec<(StackId, u64)>,
 }
 
-/// So many stacks are remembered from part to part.
-const MOST_EARLIER: usize = 16;
+/// Maximum number of stacks that are remembered from part to part.
+const MAX_EARLIER_STACKS: usize = 16;
 
 /// The time between two counts of the kernel, and the parts of it that are known, in nanoseconds.
 #[derive(Default)]
@@ -116,7 +116,7 @@ fn class(activity: Activity) -> Option<Class> {
 }
 
 impl Life {
-    /// Takes note of what a thread did, wanted or not: what the kernel counted is of all.
+    /// Adds an interval, whether a filter admits it or not: the kernel's counts are of all time.
     pub(super) fn measure(&mut self, activity: Activity, span: (u64, u64), counted: &[Schedstat]) {
         for (number, length) in pieces(span, counted) {
             let stretch = self.stretches.entry(number).or_default();
@@ -130,7 +130,7 @@ impl Life {
         }
     }
 
-    /// Adds an interval that is wanted.
+    /// Adds an interval that the filter admits.
     pub(super) fn add(&mut self, state: State, (start, end): (u64, u64), counted: &[Schedstat]) {
         let period = end.saturating_sub(start);
         match (state.activity, class(state.activity)) {
@@ -146,8 +146,8 @@ impl Life {
         }
     }
 
-    /// Takes what there is so far, as a part of its life. Where nothing was sampled in it, or nobody saw it blocked, it did what
-    /// it did in the part before.
+    /// Returns the time so far as a part, and starts the next part. A part without samples, or without stacks of waits, gets those
+    /// of the part before.
     pub(super) fn take_part(&mut self) -> Self {
         let mut part = Self {
             states: std::mem::take(&mut self.states),
@@ -183,14 +183,14 @@ impl Life {
         part
     }
 
-    /// Gives stacks that are remembered from part to part other names.
+    /// Replaces the stacks that are remembered from part to part.
     pub(super) fn rename_stacks(&mut self, mut rename: impl FnMut(StackId) -> StackId) {
         let Earlier { waits, ran } = &mut self.earlier;
         let waits = waits.iter_mut().map(|(wait, _)| &mut wait.stack);
         waits.chain(ran.iter_mut().map(|(stack, _)| stack)).for_each(|stack| *stack = rename(*stack));
     }
 
-    /// For how long it ran, and for how long it was ready to, in nanoseconds.
+    /// Returns for how long the thread ran, and for how long it was runnable, in nanoseconds.
     pub(super) fn on_cpu_and_ready(&self) -> (u64, u64) {
         let ran = self.ran.values().copied().fold(0, u64::saturating_add);
         (ran, self.known(Class::Runnable, None))
@@ -201,9 +201,9 @@ impl Life {
         *ran = ran.saturating_add(period);
     }
 
-    /// Gives the time that nobody watched to what the thread did else, under the name that it had. How much it ran and could
-    /// have run between two counts, the kernel says; before the first and after the last it goes by the shares between
-    /// them, and without any by those of the time that was watched.
+    /// Distributes the time of gaps to the states of the thread, under the name that it had. Between two counts, the kernel says
+    /// how long it ran and was runnable. Before the first and after the last, the shares between them apply, and without any
+    /// count the shares of the recorded time.
     pub(super) fn share_unwatched(&mut self, counted: &[Schedstat]) {
         let (mut names, mut left) = (BTreeMap::<ThreadId, Shares>::new(), BTreeMap::<ThreadId, u64>::new());
         let mut known = Shares::default();
@@ -266,8 +266,8 @@ impl Life {
         }
     }
 
-    /// Takes from the time that it was blocked what the kernel counted as waiting for a CPU: where nobody says when a thread
-    /// is woken, a wait ends when it runs. From all waits alike, though it may have been some.
+    /// Moves time that the kernel counted as waiting for a CPU from blocked to runnable: without wakings in the recording, a wait
+    /// lasts until the thread runs. All waits give the same share, which is an approximation.
     pub(super) fn separate_woken(&mut self, counted: &[Schedstat]) {
         let (Some(first), Some(last)) = (counted.first(), counted.last()) else { return };
         let blocked = self.known(Class::Blocked, None);
@@ -295,7 +295,8 @@ impl Life {
         }
     }
 
-    /// Gives the waits of which nobody saw the stack to the stacks that were seen, by how often: each look is a sample in time.
+    /// Distributes waits without a stack to the stacks that were read from outside, by how often each was: each reading is a
+    /// sample in time.
     pub(super) fn share_stacks(&mut self) {
         let is_bare =
             |state: &State| state.wait == Wait::default() && class(state.activity) == Some(Class::Blocked);
@@ -336,7 +337,7 @@ impl Life {
         }
     }
 
-    /// The time that it spent in this class, under one of its names or under all.
+    /// Returns the time that the thread spent in this class, under one of its names or under all.
     fn known(&self, wanted: Class, thread: Option<ThreadId>) -> u64 {
         let is_wanted = |state: &State| {
             class(state.activity) == Some(wanted) && thread.is_none_or(|thread| thread == state.thread)
@@ -373,7 +374,7 @@ impl Life {
 fn heaviest<K: Ord + Copy>(all: impl Iterator<Item = (K, u64)>) -> Vec<(K, u64)> {
     let mut all: Vec<(K, u64)> = all.collect();
     all.sort_unstable_by_key(|&(key, weight)| (std::cmp::Reverse(weight), key));
-    all.truncate(MOST_EARLIER);
+    all.truncate(MAX_EARLIER_STACKS);
     all
 }
 

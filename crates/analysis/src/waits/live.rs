@@ -16,11 +16,12 @@ use super::state::{CauseId, State};
 use super::{Switches, ThreadTimes, TimeWeight};
 use crate::aggregate::SeenIn;
 
-/// With more stacks (callers' parts included) or threads than this, it is time to forget: [`LiveTimes::compact`].
-const MOST_STACKS: usize = 120_000;
-const MOST_THREADS: usize = 20_000;
-/// Raw chains that are remembered at most.
-const MOST_CHAINS: usize = 50_000;
+/// Number of stacks, their callers' parts included, from which on [`LiveTimes::compact`] is due.
+const MAX_STACKS: usize = 120_000;
+/// Number of threads from which on [`LiveTimes::compact`] is due.
+const MAX_THREADS: usize = 20_000;
+/// Maximum number of raw call chains that are remembered.
+const MAX_CHAINS: usize = 50_000;
 
 /// Sums the time of threads of a recording that runs, by what they did and with which stack, between cuts.
 ///
@@ -76,8 +77,8 @@ impl LiveTimes {
         let switches = Switches::among(&events, Endian::NATIVE, None, of_attr)?;
         let detail = Detail { threads: true, ..Detail::default() };
         let mut times = ThreadTimes::new(weight, switches, &SampleFilter::default(), detail);
-        times.cache = ChainCache::bounded(MOST_CHAINS);
-        Some(Self { times, since: None, most_stacks: MOST_STACKS, most_threads: MOST_THREADS })
+        times.cache = ChainCache::bounded(MAX_CHAINS);
+        Some(Self { times, since: None, most_stacks: MAX_STACKS, most_threads: MAX_THREADS })
     }
 
     /// Returns the event whose samples say what runs.
@@ -262,8 +263,8 @@ impl LiveTimes {
         // Threads that nothing was told of since the last cut are gone, but for those that the timeline follows.
         let timeline = &times.timeline;
         times.lives.retain(|tid, _| timeline.knows(*tid));
-        self.most_stacks = MOST_STACKS.max(2 * self.times.profile.stacks.len());
-        self.most_threads = MOST_THREADS.max(2 * self.times.timeline.threads());
+        self.most_stacks = MAX_STACKS.max(2 * self.times.profile.stacks.len());
+        self.most_threads = MAX_THREADS.max(2 * self.times.timeline.threads());
     }
 }
 

@@ -1,8 +1,8 @@
-//! The time of threads by stack: on the CPU, ready to run, blocked. What a recording has of switches becomes one profile
-//! that adds up to the threads' wall-clock time.
+//! Sums the time of threads by stack: on the CPU, runnable, blocked. The switches and samples of a recording become one profile
+//! that adds up to the wall-clock time of the threads.
 //!
-//! How long a thread ran, switches say exactly; with which stacks, samples say by their shares. So each thread's samples get
-//! the time that it ran.
+//! Switches say exactly how long a thread ran, and samples say in which shares its stacks did. So the running time of each thread
+//! is distributed to its samples.
 
 mod causes;
 mod latency;
@@ -42,12 +42,12 @@ use spans::is_ready;
 pub use state::CauseId;
 use state::{Causes, State, Wait, WakerId, Wakers};
 use switches::{Field, SwitchFields};
-pub(crate) use switches::{Role, Switches, tell_of_waits};
+pub(crate) use switches::{Role, Switches, describes_waits};
 pub(crate) use times::{Times, activity};
 pub use times::{thread_state, with_request};
 pub use weight::TimeWeight;
 
-/// The remark on stacks of waits that are as approximate as that.
+/// The warning that stacks of waits were read from outside, and how far they are approximate.
 pub(crate) const READ_FROM_OUTSIDE: &str = "no samples of switches in this recording: stacks of waits were read from outside, up to 40 \
      times a second of each thread; shorter waits have the stacks of others of their thread, by how often those were seen";
 
@@ -63,7 +63,7 @@ pub(crate) struct ThreadTimes {
     timeline: Timeline<Wait>,
     /// The causes of waits that were read from outside.
     causes: Causes,
-    /// Who ended waits, for those who want to know.
+    /// The threads and interrupts that ended waits, if they are asked for.
     wakers: Option<Wakers>,
     lives: HashMap<Tid, Life, FxBuildHasher>,
     /// Threads that have ended, whose last intervals have not been counted yet.
@@ -77,19 +77,20 @@ pub(crate) struct ThreadTimes {
     /// The thread that becomes the command.
     waiting_command: Option<Tid>,
     last: Option<Timestamp>,
-    /// Gaps between recorded switches that have begun, and whether the last of them lasts.
+    /// Number of gaps between recorded switches that have begun.
     gaps: usize,
+    /// True if the last of these gaps has not ended.
     in_gap: bool,
     /// The kernel's counts of threads that were switched often.
     counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
-    /// The spans in which threads waited, for those who want to know them.
+    /// The spans in which threads were off the CPU, if they are asked for.
     spans: Option<Vec<WaitSpan>>,
 }
 
 impl ThreadTimes {
-    /// Counts nothing yet.
+    /// Starts with empty sums, for one kind of time.
     pub(crate) fn new(weight: TimeWeight, switches: Switches, filter: &SampleFilter, detail: Detail) -> Self {
-        // What was before, with -D, is nobody's time.
+        // The time before a delay (-D) is over does not count.
         let begin = switches.watched.map(|watched| Timestamp(watched.begin));
         let range = TimeRange { start: filter.time.start.max(begin), ..filter.time };
         let filter = SampleFilter { event: None, time: TimeRange::default(), ..filter.clone() };
@@ -123,23 +124,23 @@ impl ThreadTimes {
         }
     }
 
-    /// Keeps when threads waited, too, for [`Self::finish_spans`].
+    /// Keeps the spans in which threads were off the CPU, too.
     pub(crate) fn with_spans(self) -> Self {
         Self { spans: Some(Vec::new()), ..self }
     }
 
-    /// Tells waits apart by who ended them, too.
+    /// Distinguishes waits by the thread or interrupt that ended them, too.
     pub(crate) fn with_wakers(self) -> Self {
         Self { wakers: Some(Wakers::default()), ..self }
     }
 
-    /// As [`Self::finish`], for when threads waited alone: in the order in which waits ended.
+    /// Returns only the spans in which threads were off the CPU, in the order of their ends.
     pub(crate) fn finish_spans(mut self, tracker: &mut Tracker) -> Vec<WaitSpan> {
         self.end_all(tracker);
         self.spans.unwrap_or_default()
     }
 
-    /// Follows the gaps in which switches were not recorded, up to `time`. Whether it is in one.
+    /// Pauses and resumes the timeline at the borders of gaps up to `time`. Returns true if `time` is in a gap.
     fn pass_gaps(&mut self, time: Timestamp) -> bool {
         loop {
             let gap = self.switches.sampling.gaps.get(self.gaps.saturating_sub(usize::from(self.in_gap)));
@@ -198,7 +199,7 @@ impl ThreadTimes {
             self.ended.extend(all);
             self.count_ended(tracker);
         }
-        // Threads that slept all the time come to life with their only interval.
+        // Threads that slept all the time have their first interval only now.
         let all: Vec<Tid> = self.lives.keys().copied().collect();
         self.ended.extend(all);
         self.count_ended(tracker);
@@ -211,7 +212,7 @@ impl ThreadTimes {
         }
         for tid in std::mem::take(&mut self.ended) {
             if let Some(life) = self.lives.remove(&tid) {
-                self.bury(tid, life);
+                self.count_ended_thread(tid, life);
             }
         }
     }
@@ -263,8 +264,8 @@ impl ThreadTimes {
         (*first, *last) = ((*first).min(start), (*last).max(end));
     }
 
-    /// Gives the time that a thread ran to its samples, by their shares.
-    fn bury(&mut self, tid: Tid, life: Life) {
+    /// Adds the total time of an ended thread to the sums.
+    fn count_ended_thread(&mut self, tid: Tid, life: Life) {
         let counted = self.counted.remove(&tid);
         self.share(life, counted.as_deref().unwrap_or_default());
         if let Some(counted) = counted {
@@ -272,8 +273,8 @@ impl ThreadTimes {
         }
     }
 
-    /// Adds what a thread did to the sums; the time that it ran goes to its samples, by their shares. `counted` is what the
-    /// kernel says of that time. Returns for how long the thread ran and was ready to.
+    /// Adds the time of a thread to the sums, and distributes its running time to its samples by their shares. `counted` are the
+    /// kernel's counts of that time. Returns for how long the thread ran and was runnable, in nanoseconds.
     fn share(&mut self, mut life: Life, counted: &[Schedstat]) -> (u64, u64) {
         if !self.switches.has_wakings() {
             life.separate_woken(counted);
@@ -312,7 +313,7 @@ impl ThreadTimes {
         sums
     }
 
-    /// Gives the time that a thread ran under one of its names to what was sampled then.
+    /// Distributes the time that a thread ran under one of its names to the samples with that name.
     fn share_running(&mut self, thread: ThreadId, ran: u64, mut samples: Vec<(StackId, Count)>) {
         let all: u128 = samples.iter().map(|(_, count)| u128::from(count.period)).sum();
         if all == 0 {
@@ -327,7 +328,7 @@ impl ThreadTimes {
         }
     }
 
-    /// Maps the stack of a sample, at once: its thread may be gone with the next record.
+    /// Maps the stack of a sample at once: the next record may end its thread.
     fn stack(
         &mut self,
         tracker: &mut Tracker,
@@ -352,7 +353,7 @@ impl ThreadTimes {
         stack
     }
 
-    /// Who wakes a thread: it has the CPU, or is interrupted there, which `flags` say (`TRACE_FLAG_HARDIRQ`,
+    /// Returns the waker of a thread: the thread on the CPU, or an interrupt there, as `flags` say (`TRACE_FLAG_HARDIRQ`,
     /// `TRACE_FLAG_SOFTIRQ` in `include/linux/trace_events.h`).
     fn waker(&mut self, tracker: &mut Tracker, (pid, tid): (Pid, Tid), flags: u64) -> Option<WakerId> {
         const IN_INTERRUPT: u64 = 0x08;
@@ -382,7 +383,7 @@ impl SampleSink for ThreadTimes {
         let (Some((pid, tid)), Some(time)) = (sample.thread, sample.time) else { return Ok(()) };
         self.last = self.last.max(Some(time));
         let at = At { time, cpu: sample.cpu };
-        // Wakings come from whole CPUs, which nobody holds back until then.
+        // Wakings are recorded on whole CPUs, also before the delay is over.
         let is_before = self.switches.watched.is_some_and(|watched| time.0 < watched.begin);
         match role {
             _ if is_before => {}

@@ -14,11 +14,11 @@ pub struct WaitSpan {
     pub start: Timestamp,
     /// The end.
     pub end: Timestamp,
-    /// True if it could go on and had no CPU; else it was blocked.
+    /// True if the thread was runnable and had no CPU; false if it was blocked.
     pub is_ready: bool,
 }
 
-/// Returns true if a thread could go on; `None` where it ran, or nobody knows.
+/// Returns true for a runnable thread, false for a blocked one; `None` if it ran, or the activity is unknown.
 pub(super) fn is_ready(activity: Activity) -> Option<bool> {
     match activity {
         Activity::Preempted | Activity::Woken | Activity::Started => Some(true),

@@ -37,7 +37,7 @@ pub struct CauseId(pub(super) u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct WakerId(u32);
 
-/// Those who woke threads.
+/// Interned threads and interrupts that woke threads.
 #[derive(Default)]
 pub(super) struct Wakers {
     // Names are chosen by those who are profiled: the standard hash has a random key.
@@ -51,7 +51,7 @@ impl Wakers {
         if let Some(known) = self.numbers.get(&waker) {
             return Some(*known);
         }
-        let number = WakerId(u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MOST)?);
+        let number = WakerId(u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MAX_NAMES)?);
         self.list.push(waker.clone());
         self.numbers.insert(waker, number);
         Some(number)
@@ -71,8 +71,8 @@ pub(super) struct Causes {
     causes: Vec<Blocked>,
 }
 
-/// More causes than this are told by the first word of theirs, and more wakers not at all.
-const MOST: usize = 10_000;
+/// Maximum number of causes, and of wakers. Further causes are cut to their first word; further wakers are dropped.
+const MAX_NAMES: usize = 10_000;
 
 /// Calls that event loops rest in, as the recorder words them.
 const EVENTS: [(&str, &str); 8] = [
@@ -91,7 +91,7 @@ impl Causes {
     pub(super) fn intern(&mut self, said: &[u8]) -> Option<CauseId> {
         let end = said.iter().position(|byte| *byte == 0).unwrap_or(said.len());
         let mut said = said.get(..end)?;
-        if self.causes.len() >= MOST && !self.numbers.contains_key(said) {
+        if self.causes.len() >= MAX_NAMES && !self.numbers.contains_key(said) {
             said = said.split(|byte| *byte == b' ').next()?;
         }
         if said.is_empty() {
@@ -141,8 +141,8 @@ mod tests {
         let mut wakers = Wakers::default();
         let first = wakers.intern(Waker::Thread("a".to_owned())).unwrap();
         let others: Vec<_> =
-            (1..2 * MOST).map(|number| wakers.intern(Waker::Thread(number.to_string()))).collect();
-        assert_eq!(others.iter().flatten().count(), MOST - 1);
+            (1..2 * MAX_NAMES).map(|number| wakers.intern(Waker::Thread(number.to_string()))).collect();
+        assert_eq!(others.iter().flatten().count(), MAX_NAMES - 1);
         assert_eq!(wakers.intern(Waker::Thread("a".to_owned())), Some(first));
         assert_eq!(wakers.of(first), Some(&Waker::Thread("a".to_owned())));
         assert_eq!(wakers.intern(Waker::Interrupt), None);

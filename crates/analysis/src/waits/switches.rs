@@ -91,7 +91,7 @@ impl Switches {
     /// Finds the sources of switches of a recording; `None` where it has nothing of switches, or no event that
     /// samples what runs. `event` names that,
     /// else it is the first that samples anything else.
-    pub(crate) fn of(
+    pub(crate) fn from_recording(
         events: &[Event],
         features: &Features,
         endian: Endian,
@@ -111,7 +111,7 @@ impl Switches {
         Some(Self { watched, sampling: sampling.unwrap_or_default(), ..switches })
     }
 
-    /// Finds the sources of switches among the events of a recording, as [`Self::of`]. `format` is asked for the text of a
+    /// Finds the sources of switches among the events of a recording, as [`Self::from_recording`]. `format` is asked for the text of a
     /// tracepoint's format, and the byte order of its data.
     pub(crate) fn among(
         events: &[Event],
@@ -126,24 +126,24 @@ impl Switches {
         };
         let mut roles: Vec<Role> = events
             .iter()
-            .map(|event| match tells_of(event) {
-                Some(Told::Switch) => Role::Switch {
+            .map(|event| match switch_source(event) {
+                Some(SwitchSource::Switch) => Role::Switch {
                     fields: Some(SwitchFields {
                         state: field(&event.attr, "prev_state", (32, 8)),
                         next: field(&event.attr, "next_pid", (56, 4)),
                     }),
                 },
-                Some(Told::Software) => Role::Switch { fields: None },
-                Some(Told::Outside) => Role::Outside,
-                Some(told @ (Told::Waking | Told::Wakeup)) => Role::Waking {
+                Some(SwitchSource::Software) => Role::Switch { fields: None },
+                Some(SwitchSource::Outside) => Role::Outside,
+                Some(told @ (SwitchSource::Waking | SwitchSource::Wakeup)) => Role::Waking {
                     woken: field(&event.attr, "pid", (24, 4)),
-                    flags: (told == Told::Waking).then(|| field(&event.attr, "common_flags", (2, 1))),
+                    flags: (told == SwitchSource::Waking).then(|| field(&event.attr, "common_flags", (2, 1))),
                 },
                 None => Role::None,
             })
             .collect();
-        let has_switches =
-            has_records || events.iter().any(|event| matches!(tells_of(event), Some(Told::Switch)));
+        let has_switches = has_records
+            || events.iter().any(|event| matches!(switch_source(event), Some(SwitchSource::Switch)));
         let is_time = |event: &&(usize, &Event)| {
             roles.get(event.0) == Some(&Role::None)
                 && !event.1.attr.is_dummy()
@@ -192,9 +192,9 @@ impl Switches {
     }
 }
 
-/// The kind of switch that an event tells of.
+/// The kind of an event that describes switches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+enum SwitchSource {
     Switch,
     Software,
     Outside,
@@ -204,20 +204,22 @@ enum Told {
     Wakeup,
 }
 
-fn tells_of(event: &Event) -> Option<Told> {
+fn switch_source(event: &Event) -> Option<SwitchSource> {
     match event.name.as_bytes() {
-        _ if (event.attr.kind, event.attr.config) == CONTEXT_SWITCHES => Some(Told::Software),
-        name if event.attr.is_dummy() && name.starts_with(BLOCKED_STACKS.as_bytes()) => Some(Told::Outside),
-        b"sched:sched_switch" => Some(Told::Switch),
-        b"sched:sched_waking" => Some(Told::Waking),
-        b"sched:sched_wakeup" => Some(Told::Wakeup),
+        _ if (event.attr.kind, event.attr.config) == CONTEXT_SWITCHES => Some(SwitchSource::Software),
+        name if event.attr.is_dummy() && name.starts_with(BLOCKED_STACKS.as_bytes()) => {
+            Some(SwitchSource::Outside)
+        }
+        b"sched:sched_switch" => Some(SwitchSource::Switch),
+        b"sched:sched_waking" => Some(SwitchSource::Waking),
+        b"sched:sched_wakeup" => Some(SwitchSource::Wakeup),
         _ => None,
     }
 }
 
 /// Returns true if an event was recorded to tell where threads wait, and not for its own sake.
-pub(crate) fn tell_of_waits(event: &Event, features: &Features) -> bool {
-    features.section(sections::id::WATCHED_TIME).is_some() && tells_of(event).is_some()
+pub(crate) fn describes_waits(event: &Event, features: &Features) -> bool {
+    features.section(sections::id::WATCHED_TIME).is_some() && switch_source(event).is_some()
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Which time of threads counts.
+//! The kinds of time by which `--weight` weighs stacks.
 
 use tracker::waits::Activity;
 
 /// The kind of time of threads that a profile has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeWeight {
-    /// On the CPU.
+    /// Time on the CPU.
     Cpu,
-    /// All: a thread that is there for a second has a second.
+    /// Wall-clock time: a thread that exists for a second has a second.
     Wall,
-    /// Off the CPU: ready to run, or blocked.
+    /// Time off the CPU: runnable, or blocked.
     OffCpu,
-    /// On the CPU, divided by how many threads of the process were: what has no company weighs most.
+    /// Time on the CPU, divided by the number of threads of the process that ran at that moment: serial phases weigh most.
     Latency,
 }
 
@@ -19,7 +19,7 @@ impl TimeWeight {
     /// The names that `--weight` takes.
     pub const NAMES: [&'static str; 4] = ["cpu", "wall", "offcpu", "latency"];
 
-    /// By its name.
+    /// Returns the weight with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "cpu" => Self::Cpu,
@@ -50,7 +50,7 @@ impl TimeWeight {
         }
     }
 
-    /// Returns true if an interval counts.
+    /// Returns true if intervals of this activity have weight.
     pub(super) fn has(self, activity: Activity) -> bool {
         match self {
             Self::Wall => true,

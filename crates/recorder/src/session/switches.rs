@@ -14,8 +14,8 @@ use crate::waits::{OutsideReader, SwitchSampler};
 impl Session<'_> {
     /// Reports to the consumer that switches are watched from now on. Returns `watched`.
     pub(super) fn begin_watching(&mut self, watched: Option<WatchedTime>) -> Option<WatchedTime> {
-        let news: Vec<SwitchUpdate> = watched.map(SwitchUpdate::Watched).into_iter().collect();
-        self.consumer.update_switches(&news);
+        let updates: Vec<SwitchUpdate> = watched.map(SwitchUpdate::Watched).into_iter().collect();
+        self.consumer.update_switches(&updates);
         watched
     }
 
@@ -43,17 +43,17 @@ impl Session<'_> {
 
     /// Reports updates about switches to the consumer.
     fn forward_switch_updates(&mut self) {
-        let mut news = self.switches.as_mut().map(SwitchSampler::take_updates).unwrap_or_default();
-        news.extend(self.outside.iter_mut().flat_map(OutsideReader::take_updates));
-        if !news.is_empty() {
-            self.consumer.update_switches(&news);
+        let mut updates = self.switches.as_mut().map(SwitchSampler::take_updates).unwrap_or_default();
+        updates.extend(self.outside.iter_mut().flat_map(OutsideReader::take_updates));
+        if !updates.is_empty() {
+            self.consumer.update_switches(&updates);
         }
     }
 
     /// Reads the stacks of blocked threads and sends them to the consumer as samples.
     fn read_outside(&mut self, now: Instant) {
         let Some(outside) = &mut self.outside else { return };
-        let bytes = outside.look(now);
+        let bytes = outside.poll(now);
         if outside.is_refused() {
             (self.notices)(Notice::StacksRefused { ptrace_scope: host::sysctl::ptrace_scope() });
         }

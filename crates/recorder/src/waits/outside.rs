@@ -1,9 +1,8 @@
-//! The stacks of blocked threads, read from outside: where switches may not be sampled, and for threads that were blocked before
-//! the recording began.
+//! Reads the stacks of blocked threads from outside: where the user may not sample switches, and of threads that were blocked
+//! before the recording began.
 //!
-//! `/proc/PID/task/TID/syscall` has the instruction and the stack pointer, the stack is read out of the memory, and the sample
-//! that is made of both is unwound as all others are. A thread that was switched in meanwhile is left out: its count of
-//! switches tells.
+//! `/proc/PID/task/TID/syscall` has the instruction and stack pointers, `process_vm_readv` the stack. The sample made of both is
+//! unwound as every other sample. A thread whose number of switches changed while it was read is left out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,23 +24,24 @@ use crate::options::{Options, Target};
 use crate::records::{each, u32_at};
 use stacks::native_architecture;
 
-/// Time between two looks, and how much of it a look may take: no more than 4 % of a CPU however many threads there are. The
-/// next look goes on with the next thread.
-const INTERVAL: Duration = Duration::from_millis(25);
-const LONGEST_LOOK: Duration = Duration::from_millis(1);
-/// Bytes of a stack that are read: a record has room for 64 KiB.
-const STACK: usize = 32 << 10;
-/// So many refusals are no moment in which a program begins: exec keeps others out until it is done.
-const REFUSALS: u32 = 20;
-/// Threads that are followed at most.
-const MOST_THREADS: usize = 100_000;
-/// The kernel's counts of a thread are told no more often than this while a recording runs, in nanoseconds.
-const BETWEEN_NEWS: u64 = 200_000_000;
+/// Time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// Longest time that a poll takes: 4 % of a CPU, however many threads there are. The next poll goes on with the next thread.
+const MAX_POLL_TIME: Duration = Duration::from_millis(1);
+/// Bytes that are read of a stack: a record has room for 64 KiB.
+const STACK_BYTES: usize = 32 << 10;
+/// Refused reads from which on they are reported. A few come at every start: exec keeps other processes out until it is done.
+const MIN_REPORTED_REFUSALS: u32 = 20;
+/// Maximum number of threads that are followed.
+const MAX_THREADS: usize = 100_000;
+/// Least time between two updates on the kernel's counts of a thread, in nanoseconds.
+const UPDATE_INTERVAL_NANOSECONDS: u64 = 200_000_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
 const ABI_64: u64 = 2;
-/// Offset of process and thread in FORK and EXIT.
-const PROCESS: usize = 8;
-const THREAD: usize = 16;
+/// Offset of the process in FORK and EXIT records.
+const PID_OFFSET: usize = 8;
+/// Offset of the thread in FORK and EXIT records.
+const TID_OFFSET: usize = 16;
 
 /// Reads the stacks of blocked threads.
 #[derive(Debug)]
@@ -50,30 +50,33 @@ pub(crate) struct OutsideReader {
     layout: RecordLayout,
     clock: ClockId,
     inherit: bool,
-    threads: BTreeMap<i32, Seen>,
+    threads: BTreeMap<i32, FollowedThread>,
     /// The thread that was read last.
     last: i32,
     due: Instant,
     stack: Vec<u8>,
-    /// The number of times that a thread could not be read for want of rights, and whether that was told.
+    /// The number of reads that failed for want of rights.
     refused: u32,
-    told: bool,
-    /// What the kernel counted of threads, where somebody wants that while the recording runs.
-    news: Vec<SwitchUpdate>,
-    light: bool,
+    /// True if the refusals have been reported.
+    is_reported: bool,
+    /// The kernel's counts of threads that [`OutsideReader::take_updates`] has not returned yet.
+    updates: Vec<SwitchUpdate>,
+    /// True if counts are reported as updates while the recording runs, and forgotten with their thread.
+    low_memory: bool,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct FollowedThread {
     pid: Pid,
-    /// The number of times that it had been switched in when its stack was read last.
+    /// The number of times that the thread had been switched in when its stack was last read.
     switches: Option<u64>,
-    /// The first counts of the kernel, or where they are told as they come those told last; and the last.
+    /// Two counts of the kernel: the first one (with updates: the last one reported), and the newest.
     times: Option<[Schedstat; 2]>,
 }
 
 impl OutsideReader {
-    /// For a recording whose events have one for such samples, of threads that are known by their processes.
+    /// Returns a reader for the threads of the recording's processes; `None` if no event of the recording is for stacks read from
+    /// outside.
     pub(crate) fn new(
         options: &Options,
         opened: &Opened,
@@ -95,9 +98,9 @@ impl OutsideReader {
             due: Instant::now(),
             stack: Vec::new(),
             refused: 0,
-            told: false,
-            news: Vec::new(),
-            light: options.low_memory,
+            is_reported: false,
+            updates: Vec::new(),
+            low_memory: options.low_memory,
         };
         for pid in pids {
             for tid in procfs::threads(pid).unwrap_or_default() {
@@ -106,30 +109,30 @@ impl OutsideReader {
                     _ => true,
                 };
                 if is_meant {
-                    reader.begin(pid, tid);
+                    reader.follow(pid, tid);
                 }
             }
         }
         Some(reader)
     }
 
-    fn begin(&mut self, pid: Pid, tid: Tid) {
-        if self.threads.len() < MOST_THREADS {
-            self.threads.insert(tid.0, Seen { pid, switches: None, times: None });
+    fn follow(&mut self, pid: Pid, tid: Tid) {
+        if self.threads.len() < MAX_THREADS {
+            self.threads.insert(tid.0, FollowedThread { pid, switches: None, times: None });
         }
     }
 
-    /// Learns from records which threads there are.
+    /// Follows threads that records of a ring start and end.
     pub(crate) fn learn(&mut self, records: &[u8]) {
         for record in each(records) {
             let word = |at: usize| u32_at(record, at).and_then(|word| i32::try_from(word).ok());
-            let (Some(pid), Some(tid)) = (word(PROCESS), word(THREAD)) else { continue };
+            let (Some(pid), Some(tid)) = (word(PID_OFFSET), word(TID_OFFSET)) else { continue };
             match u32_at(record, 0) {
-                Some(kind::FORK) if self.inherit => self.begin(Pid(pid), Tid(tid)),
+                Some(kind::FORK) if self.inherit => self.follow(Pid(pid), Tid(tid)),
                 Some(kind::EXIT) => {
                     // Its times are still wanted at the end.
                     if let Some(seen) = self.threads.get_mut(&tid)
-                        && (seen.times.is_none() || self.light)
+                        && (seen.times.is_none() || self.low_memory)
                     {
                         self.threads.remove(&tid);
                     }
@@ -139,22 +142,22 @@ impl OutsideReader {
         }
     }
 
-    /// Returns the time at which [`OutsideReader::look`] is to be called.
+    /// Returns the time at which [`OutsideReader::poll`] is to be called.
     pub(crate) fn deadline(&self) -> Instant {
         self.due
     }
 
     /// Reads the stacks of threads that have been blocked anew: records of samples. Empty where it is not yet time.
-    pub(crate) fn look(&mut self, now: Instant) -> Vec<u8> {
+    pub(crate) fn poll(&mut self, now: Instant) -> Vec<u8> {
         let mut records = Vec::new();
         if now < self.due {
             return records;
         }
-        self.due = now + INTERVAL;
+        self.due = now + POLL_INTERVAL;
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let mut tids: Vec<i32> = self.threads.range(after).map(|(tid, _)| *tid).collect();
         tids.extend(self.threads.range(..=self.last).map(|(tid, _)| *tid));
-        let end = now + LONGEST_LOOK;
+        let end = now + MAX_POLL_TIME;
         for tid in tids {
             if Instant::now() >= end {
                 break;
@@ -168,16 +171,16 @@ impl OutsideReader {
         records
     }
 
-    /// Returns true if some thread's stack may not be read by us; once.
+    /// Returns true once, when so many reads were refused that the user has no right to read stacks.
     pub(crate) fn is_refused(&mut self) -> bool {
-        let is_news = self.refused >= REFUSALS && !self.told;
-        self.told |= is_news;
-        is_news
+        let is_due = self.refused >= MIN_REPORTED_REFUSALS && !self.is_reported;
+        self.is_reported |= is_due;
+        is_due
     }
 
-    /// Takes what was read of the kernel's counts since the last call.
+    /// Returns the kernel's counts that were read since the last call.
     pub(crate) fn take_updates(&mut self) -> Vec<SwitchUpdate> {
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.updates)
     }
 
     /// Iterates over the kernel's counts for each thread, first and last.
@@ -193,9 +196,9 @@ impl OutsideReader {
         let is_first = seen.times.is_none();
         let [told, last] = seen.times.get_or_insert([reading; 2]);
         *last = reading;
-        if self.light && (is_first || time.saturating_sub(told.time) >= BETWEEN_NEWS) {
+        if self.low_memory && (is_first || time.saturating_sub(told.time) >= UPDATE_INTERVAL_NANOSECONDS) {
             *told = reading;
-            self.news.push(SwitchUpdate::SchedStat(tid, reading));
+            self.updates.push(SwitchUpdate::SchedStat(tid, reading));
         }
         if seen.switches == Some(switches) {
             return Ok(());
@@ -205,7 +208,7 @@ impl OutsideReader {
         if call.stack_pointer == 0 {
             return Ok(());
         }
-        self.stack.resize(STACK, 0);
+        self.stack.resize(STACK_BYTES, 0);
         let read = process_memory::read(pid, call.stack_pointer, &mut self.stack)?;
         self.stack.truncate(read);
         let what = calls::describe(pid, &call);

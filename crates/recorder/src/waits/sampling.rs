@@ -1,7 +1,7 @@
-//! Recording the switches of some moments where there are too many: a record of each costs more than the switch.
+//! Samples switches where there are too many: a record of a switch costs more than the switch itself.
 //!
-//! While switches are held back, their events are disabled and cost nothing. How long threads ran, and waited for a CPU, the
-//! kernel counts all the time (`/proc/PID/schedstat`).
+//! Switches are recorded in short windows. Between windows, in gaps, their events are disabled and cost nothing. The kernel counts
+//! all the time how long each thread ran and waited for a CPU (`/proc/PID/schedstat`), so the sums stay right.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,30 +19,32 @@ use crate::open::Opened;
 use crate::options::Options;
 use crate::records::{each, u32_at};
 
-/// From so many switches a second on one CPU on, they are recorded in windows only.
-const MOST_PER_SECOND: f64 = 20_000.0;
-/// Below so many, all are recorded again.
-const FEW_PER_SECOND: f64 = 15_000.0;
-/// Of more, so many a second are recorded on the busiest CPU. With 6 µs for each, that is 1 % of its time.
-const SAMPLED_PER_SECOND: f64 = 2_000.0;
-/// For so long all are recorded until it is known how many there are.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
-/// A look at how many there are begins anew after this time.
-const LOOK: Duration = Duration::from_millis(100);
-/// Switches are recorded for so long at a time.
+/// Switches per second on one CPU above which they are recorded in windows only.
+const MAX_SWITCHES_PER_SECOND: f64 = 20_000.0;
+/// Switches per second on one CPU below which all are recorded again. Lower than [`MAX_SWITCHES_PER_SECOND`], so that a rate
+/// near the limit does not change the mode all the time.
+const RESUME_SWITCHES_PER_SECOND: f64 = 15_000.0;
+/// Switches per second that windows record on the busiest CPU. At 6 µs each they take 1 % of its time.
+const SAMPLED_SWITCHES_PER_SECOND: f64 = 2_000.0;
+/// Least time over which the first rate is measured: 100 switches at the limit.
+const MIN_RATE_INTERVAL: Duration = Duration::from_millis(5);
+/// Time after which counting for a rate starts again from zero.
+const RATE_INTERVAL: Duration = Duration::from_millis(100);
+/// Length of a window.
 const WINDOW: Duration = Duration::from_millis(2);
-/// Between two windows at least and at most.
-const SHORTEST_GAP: Duration = Duration::from_millis(20);
-const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// Threads whose times are read after a window at most: each takes some 10 µs.
-const MOST_READ: usize = 200;
-/// The number of threads that are looked at in all.
-const MOST_THREADS: usize = 100_000;
-/// So many readings are kept, with 24 bytes each; of more the last of each thread.
-const MOST_READINGS: usize = 1 << 20;
-/// A reading that took longer says too little of when it was. So often it is tried.
-const LONGEST_READING: u64 = 50_000;
-const TRIES: usize = 3;
+/// Least and greatest time between two windows.
+const MIN_GAP: Duration = Duration::from_millis(20);
+const MAX_GAP: Duration = Duration::from_secs(1);
+/// Maximum number of threads whose counts are read after a window: each takes some 10 µs.
+const MAX_THREADS_READ: usize = 200;
+/// Maximum number of threads whose counts are kept.
+const MAX_THREADS: usize = 100_000;
+/// Maximum number of readings kept, of 24 bytes each. Beyond it, the last reading of each thread is replaced.
+const MAX_READINGS: usize = 1 << 20;
+/// Nanoseconds that a reading may take: the time of a longer one is too uncertain, and it is repeated.
+const MAX_READING_NANOSECONDS: u64 = 50_000;
+/// Maximum number of attempts at a reading.
+const MAX_READING_ATTEMPTS: usize = 3;
 
 /// Offsets of thread and CPU from the end of a switch record: TID, TIME, CPU and IDENTIFIER trail it.
 const TID_FROM_END: usize = 28;
@@ -54,41 +56,42 @@ const MISC: usize = 4;
 pub(crate) struct SwitchSampler {
     clock: ClockId,
     phase: Phase,
-    /// The time at which the counts began.
+    /// The time at which counting for the rate started.
     since: Instant,
-    /// Switches by CPU since then.
+    /// Number of switches by CPU since `since`.
     counts: HashMap<u32, u32, FxBuildHasher>,
-    /// Threads that were switched since then.
+    /// Threads that were switched since `since`.
     switched: HashMap<u32, (), FxBuildHasher>,
-    /// The time at which the running gap began.
+    /// The start of the current gap, in nanoseconds of the recording's clock.
     gap: Option<u64>,
     gaps: Vec<(u64, u64)>,
-    /// True if there has been a gap.
+    /// True if any gap has started.
     has_held: bool,
     threads: HashMap<u32, Vec<Schedstat>, FxBuildHasher>,
     readings: usize,
-    /// What has happened since it was last asked for.
-    news: Vec<SwitchUpdate>,
-    /// True if nothing is kept for the end.
-    light: bool,
+    /// Updates that [`SwitchSampler::take_updates`] has not returned yet.
+    updates: Vec<SwitchUpdate>,
+    /// True if gaps and readings are reported as updates alone, and not kept for the end of the recording.
+    low_memory: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// All switches are recorded.
     All,
-    /// They are for a moment, until then.
+    /// All switches are recorded until this time.
     Window(Instant),
-    /// They are not until then.
+    /// No switches are recorded.
     Gap {
+        /// The end of the gap, as far as it is known.
         until: Instant,
-        /// The length of the window before, where what it recorded has still to say how long the gap is to be.
+        /// The length of the window before, until its records are counted: their number decides on the length of the gap.
         window: Option<Duration>,
     },
 }
 
 impl SwitchSampler {
-    /// For a recording that watches switches.
+    /// Returns a sampler for a recording that watches switches; `None` for others, and with a clock that cannot be read.
     pub(crate) fn new(options: &Options) -> Option<Self> {
         let is_watched = options.events.iter().any(|event| event.watches);
         Some(Self {
@@ -102,8 +105,8 @@ impl SwitchSampler {
             has_held: false,
             threads: HashMap::default(),
             readings: 0,
-            news: Vec::new(),
-            light: options.low_memory,
+            updates: Vec::new(),
+            low_memory: options.low_memory,
         })
     }
 
@@ -117,14 +120,14 @@ impl SwitchSampler {
             let from_end = |offset: usize| u32_at(record, record.len().checked_sub(offset)?);
             if let (Some(cpu), Some(tid)) = (from_end(CPU_FROM_END), from_end(TID_FROM_END)) {
                 *self.counts.entry(cpu).or_default() += 1;
-                if self.switched.len() < MOST_READ {
+                if self.switched.len() < MAX_THREADS_READ {
                     self.switched.insert(tid, ());
                 }
             }
         }
     }
 
-    /// Returns true if no switch has been held back so far.
+    /// Returns true if all switches have been recorded so far.
     pub(crate) fn is_whole(&self) -> bool {
         !self.has_held
     }
@@ -137,55 +140,56 @@ impl SwitchSampler {
         }
     }
 
-    /// Goes on to what is due `now`. True where a window has ended: what it recorded is to be fetched.
+    /// Starts and ends windows that are due at `now`, by enabling and disabling the events of switches. Returns true if a window
+    /// has ended: the caller must drain the rings, so that its switches are counted.
     pub(crate) fn step(&mut self, now: Instant, opened: &mut Opened) -> bool {
         match self.phase {
             Phase::All => {
-                let looked = now.saturating_duration_since(self.since);
-                if looked >= FIRST_LOOK && self.rate(looked) > MOST_PER_SECOND {
+                let counted_for = now.saturating_duration_since(self.since);
+                if counted_for >= MIN_RATE_INTERVAL && self.rate(counted_for) > MAX_SWITCHES_PER_SECOND {
                     let gap = self.next_gap();
                     self.read_times();
-                    self.hold(now + gap, None, opened);
+                    self.start_gap(now + gap, None, opened);
                     return true;
                 }
-                if looked > LOOK {
-                    self.look_again(now);
+                if counted_for > RATE_INTERVAL {
+                    self.restart_rate(now);
                 }
                 false
             }
             Phase::Window(until) if now >= until => {
                 let window = now.saturating_duration_since(self.since);
-                self.hold(now + SHORTEST_GAP, Some(window), opened);
+                self.start_gap(now + MIN_GAP, Some(window), opened);
                 true
             }
             Phase::Gap { until, window } if now >= until => {
                 let rate = window.map(|window| self.rate(window));
                 self.read_times();
-                let rest = self.next_gap().saturating_sub(SHORTEST_GAP);
-                if rate.is_some_and(|rate| rate >= FEW_PER_SECOND) && !rest.is_zero() {
+                let rest = self.next_gap().saturating_sub(MIN_GAP);
+                if rate.is_some_and(|rate| rate >= RESUME_SWITCHES_PER_SECOND) && !rest.is_zero() {
                     self.phase = Phase::Gap { until: now + rest, window: None };
                     return false;
                 }
                 opened.hold_switches(false);
                 let end = clock::now(self.clock).ok();
                 let gap = self.gap.take().zip(end);
-                self.news.extend(gap.map(|(_, end)| SwitchUpdate::Resumed(end)));
-                self.gaps.extend(gap.filter(|_| !self.light));
-                let is_calm = rate.is_some_and(|rate| rate < FEW_PER_SECOND);
+                self.updates.extend(gap.map(|(_, end)| SwitchUpdate::Resumed(end)));
+                self.gaps.extend(gap.filter(|_| !self.low_memory));
+                let is_calm = rate.is_some_and(|rate| rate < RESUME_SWITCHES_PER_SECOND);
                 self.phase = if is_calm { Phase::All } else { Phase::Window(Instant::now() + WINDOW) };
-                self.look_again(Instant::now());
+                self.restart_rate(Instant::now());
                 false
             }
             Phase::Window(_) | Phase::Gap { .. } => false,
         }
     }
 
-    /// Takes what has happened since the last call.
+    /// Returns the updates since the last call.
     pub(crate) fn take_updates(&mut self) -> Vec<SwitchUpdate> {
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.updates)
     }
 
-    /// Returns the records that were held back and counted, at the end of the recording.
+    /// Returns the gaps and the kernel's counts, for the recording's file; `None` if there are none.
     pub(crate) fn finish<'o>(
         mut self,
         end: u64,
@@ -206,50 +210,50 @@ impl SwitchSampler {
         is_any.then_some(SwitchSampling { gaps: self.gaps, threads })
     }
 
-    fn hold(&mut self, until: Instant, window: Option<Duration>, opened: &mut Opened) {
+    fn start_gap(&mut self, until: Instant, window: Option<Duration>, opened: &mut Opened) {
         self.gap = clock::now(self.clock).ok();
-        self.news.extend(self.gap.map(SwitchUpdate::Paused));
+        self.updates.extend(self.gap.map(SwitchUpdate::Paused));
         self.has_held = true;
         opened.hold_switches(true);
         self.phase = Phase::Gap { until, window };
     }
 
-    fn look_again(&mut self, now: Instant) {
+    fn restart_rate(&mut self, now: Instant) {
         self.since = now;
         self.counts.clear();
         self.switched.clear();
     }
 
-    /// Switches a second on the busiest CPU.
+    /// Returns the switches per second on the busiest CPU, counted over `time`.
     fn rate(&self, time: Duration) -> f64 {
-        f64::from(self.most()) / time.as_secs_f64().max(1e-6)
+        f64::from(self.busiest_count()) / time.as_secs_f64().max(1e-6)
     }
 
-    fn most(&self) -> u32 {
+    fn busiest_count(&self) -> u32 {
         self.counts.values().copied().max().unwrap_or(0)
     }
 
     fn next_gap(&self) -> Duration {
-        let gap = Duration::from_secs_f64(f64::from(self.most()) / SAMPLED_PER_SECOND);
-        // Programs have a rhythm, too: windows must not keep to it.
+        let gap = Duration::from_secs_f64(f64::from(self.busiest_count()) / SAMPLED_SWITCHES_PER_SECOND);
+        // Random lengths, so that windows do not fall into step with a program's own rhythm.
         let jitter = clock::now(self.clock).unwrap_or(0) % 64;
-        gap.mul_f64(0.75 + jitter as f64 / 128.0).clamp(SHORTEST_GAP, LONGEST_GAP)
+        gap.mul_f64(0.75 + jitter as f64 / 128.0).clamp(MIN_GAP, MAX_GAP)
     }
 
-    /// Reads what the kernel counted of the threads that were switched in the last window.
+    /// Reads the kernel's counts of the threads that were switched in the last window.
     fn read_times(&mut self) {
         for &tid in self.switched.keys() {
-            if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&tid) {
+            if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
                 continue;
             }
             let Some(reading) = read_times(Tid(tid as i32), self.clock) else { continue };
-            if self.light {
-                self.news.push(SwitchUpdate::SchedStat(Tid(tid as i32), reading));
+            if self.low_memory {
+                self.updates.push(SwitchUpdate::SchedStat(Tid(tid as i32), reading));
                 continue;
             }
             let readings = self.threads.entry(tid).or_default();
             match readings.as_mut_slice() {
-                [_, .., last] if self.readings >= MOST_READINGS => *last = reading,
+                [_, .., last] if self.readings >= MAX_READINGS => *last = reading,
                 _ => {
                     readings.push(reading);
                     self.readings += 1;
@@ -259,10 +263,10 @@ impl SwitchSampler {
     }
 }
 
-/// The kernel's counts of a thread until now.
+/// Reads the kernel's counts of a thread, with the time in the middle of the reading.
 fn read_times(tid: Tid, clock: ClockId) -> Option<Schedstat> {
     let mut best: Option<(u64, Schedstat)> = None;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_READING_ATTEMPTS {
         let before = clock::now(clock).ok()?;
         let [running, runnable, _] = procfs::schedstat(tid).ok()?;
         let took = clock::now(clock).ok()?.saturating_sub(before);
@@ -270,7 +274,7 @@ fn read_times(tid: Tid, clock: ClockId) -> Option<Schedstat> {
         if best.is_none_or(|(least, _)| took < least) {
             best = Some((took, reading));
         }
-        if took <= LONGEST_READING {
+        if took <= MAX_READING_NANOSECONDS {
             break;
         }
     }

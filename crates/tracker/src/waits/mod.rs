@@ -1,9 +1,8 @@
-//! Where the time of threads goes: switches out and in, paired to intervals in which a thread ran, could run, or was blocked.
+//! Pairs switches out and in to intervals in which a thread ran, was runnable, or was blocked.
 //!
-//! What a recording has of a switch differs. `PERF_RECORD_SWITCH` says when a thread of ours was switched out or in, and
-//! whether it was preempted. A sample of `sched:sched_switch` says with which stack, in which state, and who came next;
-//! one of the `context-switches` event says with which stack. All that there is is told to a [`Timeline`], which takes each
-//! switch once.
+//! Recordings describe a switch in different ways. `PERF_RECORD_SWITCH` says when a recorded thread was switched out or in, and
+//! whether it was preempted. A sample of `sched:sched_switch` has the stack, the state, and the thread that runs next; a sample of
+//! the `context-switches` event has the stack. A [`Timeline`] accepts all of them, and counts each switch once.
 
 #[cfg(test)]
 mod tests;
@@ -14,10 +13,10 @@ use hashbrown::HashMap;
 use model::{CpuId, Pid, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
-/// Two tellings of one switch are at most so many nanoseconds apart: the tracepoint comes before the record, and a virtual
-/// machine may be stopped between them. A thread that is told to be switched in twice, further apart, was switched out in
-/// between, and that was lost.
-const SAME_SWITCH: u64 = 1_000_000;
+/// Greatest distance of two descriptions of one switch, in nanoseconds: the tracepoint fires before the record is written, and a
+/// virtual machine may be stopped between them. Where a thread is switched in twice at a greater distance, the switch out
+/// between was lost.
+const SAME_SWITCH_NANOSECONDS: u64 = 1_000_000;
 
 /// The activity of a thread in an interval.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -89,23 +88,24 @@ impl Leaving {
     }
 }
 
-/// Follows threads from switch to switch. All must be told in the order of time.
+/// Follows threads from switch to switch. Its methods must be called in the order of time.
 #[derive(Debug)]
 pub struct Timeline<S> {
     threads: HashMap<Tid, Thread<S>, FxBuildHasher>,
     /// The time at which the recording began.
     begin: Option<Timestamp>,
-    /// Intervals that have ended and have not been taken.
+    /// Ended intervals that [`Timeline::take_ended`] has not returned yet.
     ended: Vec<Interval<S>>,
     /// True if switches are not recorded at the moment.
     is_paused: bool,
-    /// Threads that have ended lately, and when: they are switched once more after that, at least, and that is nobody's time.
+    /// Threads that ended lately, with the time of their end. Each is switched out at least once after it, which is ignored.
     gone: HashMap<Tid, Timestamp, FxBuildHasher>,
 }
 
-/// Of so many threads that have ended, those are forgotten that did so long ago, in nanoseconds.
-const MANY_GONE: usize = 1024;
-const LONG_AGO: u64 = 10_000_000_000;
+/// Number of remembered ended threads from which on old ones are forgotten.
+const MAX_ENDED_THREADS: usize = 1024;
+/// Age, in nanoseconds, from which on an ended thread may be forgotten.
+const ENDED_THREAD_AGE_NANOSECONDS: u64 = 10_000_000_000;
 
 #[derive(Debug)]
 struct Thread<S> {
@@ -114,9 +114,9 @@ struct Thread<S> {
     since: Option<Timestamp>,
     state: State<S>,
     cpu: Option<CpuId>,
-    /// True if the state is the one of before a pause, in which it may have changed.
+    /// True if the state is that before a pause, and may have changed in it.
     is_doubtful: bool,
-    /// Stretches between pauses in which nothing was told of the thread.
+    /// Spans between pauses in which no event of the thread was recorded.
     doubtful: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -127,8 +127,8 @@ impl<S> Thread<S> {
 }
 
 impl<S: Copy> Thread<S> {
-    /// Takes the stretches that were doubtful, now that it is known what the thread `tid` did in them.
-    fn settle_doubtful(
+    /// Returns the doubtful spans as intervals, now that the activity of the thread `tid` in them is known.
+    fn resolve_doubtful(
         &mut self,
         tid: Tid,
         activity: Activity,
@@ -142,7 +142,7 @@ impl<S: Copy> Thread<S> {
 
 #[derive(Clone, Copy, Debug)]
 enum State<S> {
-    /// It was there before the recording, and no switch of it has been told; with the stack that it was seen blocked with.
+    /// It existed before the recording, and no switch of it has been recorded. Has the stack that it was seen blocked with.
     Before(Option<S>),
     /// A new thread that has not run yet.
     New,
@@ -151,7 +151,7 @@ enum State<S> {
         stack: Option<S>,
         leaving: Leaving,
         woken: Option<Timestamp>,
-        /// True if a switch record has told of it, too.
+        /// True if a switch record has described this switch, too.
         confirmed: bool,
     },
 }
@@ -164,38 +164,38 @@ impl<S> Default for Timeline<S> {
 }
 
 impl<S: Copy> Timeline<S> {
-    /// Tells when the recording began, where something says so; else it begins with the first switch.
+    /// Sets the start of the recording, once. Without it, the recording starts with the first switch.
     pub fn begin(&mut self, time: Timestamp) {
         self.begin.get_or_insert(time);
     }
 
-    /// Tells of a thread that was there when the recording began.
+    /// Adds a thread that existed when the recording began.
     pub fn exists(&mut self, pid: Pid, tid: Tid) {
         self.threads.entry(tid).or_insert_with(|| Thread::new(pid, None, State::Before(None), None));
     }
 
-    /// A thread was started.
+    /// Adds a thread that was started at `time`.
     pub fn started(&mut self, pid: Pid, tid: Tid, time: Timestamp) {
         self.begin(time);
         self.gone.remove(&tid);
         self.threads.insert(tid, Thread::new(pid, Some(time), State::New, None));
     }
 
-    /// A thread that runs begins anew, as the command does with its exec; what came before is nobody's time.
+    /// Starts the time of a running thread at its exec, and drops all time before: until then it was not the command.
     pub fn restarted(&mut self, pid: Pid, tid: Tid, time: Timestamp, cpu: Option<CpuId>) {
         self.begin = Some(time);
         self.ended.retain(|interval| interval.tid != tid);
         self.threads.insert(tid, Thread::new(pid, Some(time), State::Running, cpu));
     }
 
-    /// A thread is about to have another name; whether it gives that to itself, so that it runs. What it did until now ends.
+    /// Ends the current interval of a thread that gets another name at `time`. A thread that renames itself runs.
     pub fn renamed(&mut self, tid: Tid, time: Timestamp, by_itself: bool) {
         let is_paused = self.is_paused;
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         if by_itself && !is_paused && !matches!(thread.state, State::Running) {
             let is_known = matches!(thread.state, State::Off { .. }) && !thread.is_doubtful;
             thread.state = State::Running;
-            // Who was switched out and runs was switched in, and that was lost.
+            // A thread that was switched out and runs was switched in: that record was lost.
             return self.end(tid, if is_known { Activity::Unknown } else { Activity::Running }, None, time);
         }
         if is_paused || by_itself || !thread.is_doubtful {
@@ -203,7 +203,8 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// Switches are not recorded from now on, until [`Timeline::resume`]. Threads may start and end, nothing else is told.
+    /// Starts a gap in which switches are not recorded, until [`Timeline::resume`]. In it, only starts and ends of threads are
+    /// reported.
     pub fn pause(&mut self, time: Timestamp) {
         let doubtful = |thread: &mut Thread<S>| {
             if thread.is_doubtful
@@ -222,7 +223,7 @@ impl<S: Copy> Timeline<S> {
         self.is_paused = true;
     }
 
-    /// Switches are recorded again. Whether a thread is still what it was, the next that is told of it says.
+    /// Ends a gap. Whether a thread is in the state from before the gap is known with its next event.
     pub fn resume(&mut self, time: Timestamp) {
         let threads: Vec<Tid> = self.threads.keys().copied().collect();
         for tid in threads {
@@ -232,7 +233,7 @@ impl<S: Copy> Timeline<S> {
         self.is_paused = false;
     }
 
-    /// A sample was taken in a thread that is being switched out.
+    /// Records a sample of a thread that is being switched out.
     pub fn leaves(&mut self, pid: Pid, tid: Tid, at: At, leaving: Leaving, stack: Option<S>) {
         if leaving == Leaving::Dead {
             return self.exited(tid, at.time);
@@ -240,13 +241,13 @@ impl<S: Copy> Timeline<S> {
         self.out(pid, tid, at, State::Off { stack, leaving, woken: None, confirmed: false });
     }
 
-    /// A switch record says that a thread was switched out.
+    /// Records a switch record of a thread that was switched out.
     pub fn switched_out(&mut self, pid: Pid, tid: Tid, at: At, preempted: bool) {
         let said = if preempted { Leaving::Preempted } else { Leaving::Blocked };
         if let Some(Thread { state: State::Off { leaving, confirmed, .. }, since: Some(since), .. }) =
             self.threads.get_mut(&tid)
             && !*confirmed
-            && at.time.0.saturating_sub(since.0) <= SAME_SWITCH
+            && at.time.0.saturating_sub(since.0) <= SAME_SWITCH_NANOSECONDS
         {
             *confirmed = true;
             if *leaving == Leaving::Unsaid {
@@ -264,7 +265,7 @@ impl<S: Copy> Timeline<S> {
         self.begin(at.time);
         let thread = self.thread(pid, tid);
         let activity = match thread.state {
-            // It ran when the recording began, or since it was started: being switched in was told to nobody.
+            // It ran when the recording began, or since it was started: its switch in was not recorded.
             State::Before(_) | State::New | State::Running => Activity::Running,
             State::Off { .. } if thread.is_doubtful => Activity::Running,
             State::Off { .. } => Activity::Unknown,
@@ -275,10 +276,10 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// A thread is about to be woken. `mark` may add to the stack with which it was blocked by whom.
+    /// Records that a thread is woken. `mark` may add the waker to the stack that the thread was blocked with.
     pub fn woken(&mut self, tid: Tid, time: Timestamp, mark: impl FnOnce(S) -> S) {
         match self.threads.get_mut(&tid).map(|thread| &mut thread.state) {
-            // Who comes later has not ended the wait.
+            // A second waking does not end the wait.
             Some(State::Off { woken: Some(_), .. }) => {}
             Some(State::Off { woken, stack, .. }) => {
                 *woken = Some(time);
@@ -296,7 +297,7 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// A thread was switched in.
+    /// Records that a thread was switched in.
     pub fn switched_in(&mut self, pid: Pid, tid: Tid, at: At) {
         if self.gone.contains_key(&tid) {
             return;
@@ -306,7 +307,9 @@ impl<S: Copy> Timeline<S> {
         match thread.state {
             State::Running if thread.is_doubtful => self.end(tid, Activity::Blocked, None, at.time),
             State::Running
-                if thread.since.is_some_and(|since| at.time.0.saturating_sub(since.0) <= SAME_SWITCH) =>
+                if thread
+                    .since
+                    .is_some_and(|since| at.time.0.saturating_sub(since.0) <= SAME_SWITCH_NANOSECONDS) =>
             {
                 return;
             }
@@ -320,8 +323,8 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// A sample says that a thread comes next, in whatever process it is. With records of switches (`has_records`) only threads
-    /// that are known count: others are nobody's.
+    /// Records that a sample of a switch names a thread, of any process, as the next to run. With records of switches
+    /// (`has_records`), threads that are not followed are ignored: they are not recorded.
     ///
     /// The kernel takes the time of the one that comes next from here on (`/proc/PID/schedstat`), and writes the record when
     /// the switch is done.
@@ -332,8 +335,8 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// The thread that was switched in says which one ran before it: where nobody else has told that, it was switched out. Why,
-    /// is not said.
+    /// Records that a thread ran before one that was switched in. If no other event has said so, it was switched out, for an
+    /// unknown reason.
     pub fn ran_before(&mut self, tid: Tid, at: At) {
         if let Some(Thread { pid, state: State::Running, .. }) = self.threads.get(&tid) {
             let pid = *pid;
@@ -342,8 +345,7 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// A thread was seen blocked with this stack, from outside. That is the stack of the wait that lasts, where nothing else has
-    /// told it, or told less: `fuller` makes one of both.
+    /// Sets the stack of a thread's current wait, which was read from outside. `fuller` merges it with a stack that is already known.
     pub fn seen_blocked(&mut self, tid: Tid, stack: S, fuller: impl FnOnce(S, S) -> S) {
         if let Some(State::Before(known) | State::Off { stack: known, .. }) =
             self.threads.get_mut(&tid).map(|thread| &mut thread.state)
@@ -352,7 +354,7 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// A thread was seen running. One that was there when the recording began and has not been switched has run since then.
+    /// Records a sample of a running thread. If it existed when the recording began and was never switched, it has run since then.
     pub fn seen_running(&mut self, tid: Tid) {
         let is_paused = self.is_paused;
         if let Some(thread) = self.threads.get_mut(&tid)
@@ -364,20 +366,20 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// A thread has ended.
+    /// Ends a thread at `time`.
     pub fn exited(&mut self, tid: Tid, time: Timestamp) {
         self.end_whatever(tid, time);
-        if self.gone.len() >= MANY_GONE {
-            self.gone.retain(|_, ended| time.0.saturating_sub(ended.0) < LONG_AGO);
+        if self.gone.len() >= MAX_ENDED_THREADS {
+            self.gone.retain(|_, ended| time.0.saturating_sub(ended.0) < ENDED_THREAD_AGE_NANOSECONDS);
         }
         self.gone.insert(tid, time);
         if let Some(mut thread) = self.threads.remove(&tid) {
-            // Nothing was told of it any more.
-            self.ended.extend(thread.settle_doubtful(tid, Activity::Unwatched, None));
+            // No event of it was recorded after the gap.
+            self.ended.extend(thread.resolve_doubtful(tid, Activity::Unwatched, None));
         }
     }
 
-    /// The recording has ended.
+    /// Ends all threads at `time`, with the recording.
     pub fn finish(&mut self, time: Timestamp) {
         let threads: Vec<Tid> = self.threads.keys().copied().collect();
         for tid in threads {
@@ -385,21 +387,21 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// Ends what every thread does at `time`, and begins it again: the intervals until then can be taken, and the threads go
-    /// on. Nothing that is told later may be older.
+    /// Cuts the current interval of every thread at `time`. The part before can be taken; the part behind goes on in the same
+    /// state. No later call may have an older time.
     pub fn cut(&mut self, time: Timestamp) {
         let threads: Vec<Tid> = self.threads.keys().copied().collect();
         for tid in threads {
             self.cut_thread(tid, time);
         }
-        // Who turns up later has no time from before.
+        // Threads that are seen first after the cut have no time before it.
         self.begin = self.begin.map(|begin| begin.max(time));
     }
 
     fn cut_thread(&mut self, tid: Tid, time: Timestamp) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        // What it did then, the next that is told of it would say, and that is too late.
-        self.ended.extend(thread.settle_doubtful(tid, Activity::Unwatched, None));
+        // The next event would say what it did, but comes after the cut.
+        self.ended.extend(thread.resolve_doubtful(tid, Activity::Unwatched, None));
         if !thread.is_doubtful || self.is_paused {
             return self.end_whatever(tid, time);
         }
@@ -409,7 +411,7 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// Gives the stacks of waits that last other names.
+    /// Replaces the stacks of current waits.
     pub fn rename_stacks(&mut self, mut rename: impl FnMut(S) -> S) {
         for thread in self.threads.values_mut() {
             if let State::Before(Some(stack)) | State::Off { stack: Some(stack), .. } = &mut thread.state {
@@ -418,7 +420,7 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// Forgets threads whose ends were lost: those that are not to be kept.
+    /// Forgets threads for which `keep` returns false: those whose ends were lost.
     pub fn retain(&mut self, keep: impl Fn(Pid, Tid) -> bool) {
         self.threads.retain(|tid, thread| keep(thread.pid, *tid));
     }
@@ -433,7 +435,7 @@ impl<S: Copy> Timeline<S> {
         self.threads.len()
     }
 
-    /// The intervals that have ended since the last call.
+    /// Returns the intervals that have ended since the last call.
     pub fn take_ended(&mut self) -> Vec<Interval<S>> {
         core::mem::take(&mut self.ended)
     }
@@ -441,7 +443,7 @@ impl<S: Copy> Timeline<S> {
     fn thread(&mut self, pid: Pid, tid: Tid) -> &mut Thread<S> {
         let new = || Thread::new(pid, None, State::Before(None), None);
         let known = self.threads.entry(tid).or_insert_with(new);
-        // Who only saw it come next knows no process.
+        // A sample that names a thread as the next one does not know its process.
         if pid != Pid::NONE {
             known.pid = pid;
         }
@@ -481,12 +483,12 @@ impl<S: Copy> Timeline<S> {
         self.end(tid, activity, stack, time);
     }
 
-    /// Ends what a thread did; the next interval begins there.
+    /// Ends the current interval of a thread, and starts the next one at `time`.
     fn end(&mut self, tid: Tid, activity: Activity, stack: Option<S>, time: Timestamp) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         let activity = if self.is_paused { Activity::Unwatched } else { activity };
         if !self.is_paused {
-            self.ended.extend(thread.settle_doubtful(tid, activity, stack));
+            self.ended.extend(thread.resolve_doubtful(tid, activity, stack));
             thread.is_doubtful = false;
         }
         let start = thread.since.or(self.begin).unwrap_or(time);

@@ -291,7 +291,7 @@ fn the_time_before_the_first_switch_is_known_by_its_direction() {
 
 #[test]
 fn lost_switches_are_unknown_time() {
-    let later = 10 * SAME_SWITCH;
+    let later = 10 * SAME_SWITCH_NANOSECONDS;
     assert_eq!(
         intervals(&[(0, In), (later, In), (later + 5, Exit)]),
         [(Unknown, later, None), (Running, 5, None)]
@@ -334,7 +334,7 @@ fn states_are_the_kernels() {
 proptest! {
     #[test]
     fn all_time_is_accounted_for_between_cuts(
-        told in prop::collection::vec((0..3 * SAME_SWITCH, prop::sample::select(vec![
+        told in prop::collection::vec((0..3 * SAME_SWITCH_NANOSECONDS, prop::sample::select(vec![
             Leaves(Leaving::Blocked), Leaves(Leaving::Unsaid), Out(true), Out(false), Wake, In, Named(true), Seen,
             SeenRunning, Pause, Resume, Cut,
         ])), 0..40),
@@ -365,7 +365,7 @@ proptest! {
 
     #[test]
     fn all_time_is_accounted_for(
-        told in prop::collection::vec((0..3 * SAME_SWITCH, prop::sample::select(vec![
+        told in prop::collection::vec((0..3 * SAME_SWITCH_NANOSECONDS, prop::sample::select(vec![
             Leaves(Leaving::Blocked), Leaves(Leaving::Preempted), Leaves(Leaving::Unsaid), Out(true), Out(false), Wake, In, Named(true), Named(false),
         ])), 0..40),
     ) {
