@@ -3,7 +3,7 @@
 use decoder::values::{Branch, BranchFlags};
 
 use super::address::LocatedAddress;
-use super::gapped_text::{Gap, GappedText};
+use super::gapped_text::{GappedText, SymbolGap};
 use super::number;
 
 /// The format of the two ends of a branch.
@@ -36,11 +36,11 @@ pub(super) fn branch(
         match ends {
             Ends::Addresses => hexadecimal(text, address),
             Ends::Offsets => hexadecimal(text, located.entry.offset),
-            Ends::Symbols => text.push_gap(Gap::Symbol(located, true)),
+            Ends::Symbols => text.push_gap(SymbolGap::Symbol(located, true)),
         }
         if with_objects {
             text.bytes.push(b'(');
-            text.push_gap(Gap::Object(located));
+            text.push_gap(SymbolGap::Object(located));
             text.bytes.push(b')');
         }
     }

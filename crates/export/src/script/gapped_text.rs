@@ -12,16 +12,25 @@ const PIECE_BYTES: usize = 128 << 10;
 #[derive(Default, Debug)]
 pub struct GappedText {
     pub(super) bytes: Vec<u8>,
+    /// The position in `bytes` of each gap, and what fills it.
     gaps: Vec<(usize, Gap)>,
+    symbol_gaps: Vec<SymbolGap>,
     /// The lines of all call chains, concatenated.
     lines: Vec<ChainLineId>,
 }
 
-/// What fills a gap.
+/// What fills a gap. Nearly all are call chains, one for each sample: the others lie apart, so that chains take little memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Gap {
+enum Gap {
     /// A call chain of this many lines.
     Chain(u32),
+    /// The next of the symbol gaps.
+    Symbol,
+}
+
+/// A symbol that fills a gap.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SymbolGap {
     /// An instruction without a call chain.
     Line(LocatedAddress, AddressStyle),
     /// A function; with its offset if true.
@@ -35,7 +44,10 @@ pub(super) enum Gap {
 impl GappedText {
     /// Estimates the memory that the text takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.len() + size_of_val(self.gaps.as_slice()) + size_of_val(self.lines.as_slice())
+        self.bytes.len()
+            + size_of_val(self.gaps.as_slice())
+            + size_of_val(self.symbol_gaps.as_slice())
+            + size_of_val(self.lines.as_slice())
     }
 
     /// Returns true if the text is empty.
@@ -45,23 +57,23 @@ impl GappedText {
 
     /// Returns the addresses whose symbols fill gaps, without those of call chains.
     pub fn addresses(&self) -> impl Iterator<Item = &LocatedAddress> {
-        self.gaps.iter().filter_map(|(_, gap)| match gap {
-            Gap::Chain(_) => None,
-            Gap::Line(located, _)
-            | Gap::Symbol(located, _)
-            | Gap::Object(located)
-            | Gap::KernelFunction(located, _) => Some(located),
+        self.symbol_gaps.iter().map(|gap| match gap {
+            SymbolGap::Line(located, _)
+            | SymbolGap::Symbol(located, _)
+            | SymbolGap::Object(located)
+            | SymbolGap::KernelFunction(located, _) => located,
         })
     }
 
-    pub(super) fn push_gap(&mut self, gap: Gap) {
-        self.gaps.push((self.bytes.len(), gap));
+    pub(super) fn push_gap(&mut self, gap: SymbolGap) {
+        self.gaps.push((self.bytes.len(), Gap::Symbol));
+        self.symbol_gaps.push(gap);
     }
 
     pub(super) fn push_chain(&mut self, lines: &[ChainLineId]) {
         self.lines.extend_from_slice(lines);
         // A record has at most 8192 addresses.
-        self.push_gap(Gap::Chain(lines.len() as u32));
+        self.gaps.push((self.bytes.len(), Gap::Chain(lines.len() as u32)));
     }
 
     /// Writes the text with its gaps filled, and clears it. `lines` has the texts of its call chains.
@@ -76,6 +88,7 @@ impl GappedText {
     ) -> io::Result<()> {
         let mut written = 0;
         let mut chains = self.lines.iter();
+        let mut symbol_gaps = self.symbol_gaps.iter();
         let mut piece: Vec<u8> = Vec::with_capacity(2 * PIECE_BYTES);
         for &(at, gap) in &self.gaps {
             piece.extend_from_slice(self.bytes.get(written..at).unwrap_or_default());
@@ -86,13 +99,10 @@ impl GappedText {
                         piece.extend_from_slice(lines.text(line));
                     }
                 }
-                Gap::Line(located, style) => style.one_line(&mut piece, &located, symbols),
-                Gap::Symbol(located, with_offset) => {
-                    address::symbol(&mut piece, &located, with_offset, symbols)
-                }
-                Gap::Object(located) => address::object(&mut piece, &located, symbols),
-                Gap::KernelFunction(located, with_offset) => {
-                    address::kernel_function(&mut piece, &located, with_offset, symbols);
+                Gap::Symbol => {
+                    if let Some(gap) = symbol_gaps.next() {
+                        gap.fill(&mut piece, symbols);
+                    }
                 }
             }
             if piece.len() >= PIECE_BYTES {
@@ -104,7 +114,21 @@ impl GappedText {
         output.write_all(&piece)?;
         self.bytes.clear();
         self.gaps.clear();
+        self.symbol_gaps.clear();
         self.lines.clear();
         Ok(())
+    }
+}
+
+impl SymbolGap {
+    fn fill(&self, out: &mut Vec<u8>, symbols: &dyn SymbolLookup) {
+        match self {
+            Self::Line(located, style) => style.one_line(out, located, symbols),
+            Self::Symbol(located, with_offset) => address::symbol(out, located, *with_offset, symbols),
+            Self::Object(located) => address::object(out, located, symbols),
+            Self::KernelFunction(located, with_offset) => {
+                address::kernel_function(out, located, *with_offset, symbols);
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::address::{AddressStyle, LocatedAddress, display, name};
 use super::branches::{self, Ends};
 use super::chain_lines::ChainLineId;
 use super::fields::{EventKind, FieldError, FieldSelection, Fields};
-use super::gapped_text::{Gap, GappedText};
+use super::gapped_text::{GappedText, SymbolGap};
 use super::tracepoint::TracepointFormat;
 use super::{memory, number, registers};
 
@@ -233,7 +233,7 @@ impl Printer {
             }
             Some(SampleStack::Instruction(instruction)) if has(Fields::IP) => {
                 text.bytes.push(b' ');
-                text.push_gap(Gap::Line(instruction, event.style));
+                text.push_gap(SymbolGap::Line(instruction, event.style));
             }
             _ => {}
         }
@@ -381,11 +381,11 @@ fn data_address(
     }
     if event.fields.contains(Fields::SYM) {
         text.bytes.push(b' ');
-        text.push_gap(Gap::Symbol(located, event.fields.contains(Fields::SYMOFF)));
+        text.push_gap(SymbolGap::Symbol(located, event.fields.contains(Fields::SYMOFF)));
     }
     if event.fields.contains(Fields::DSO) {
         text.bytes.extend_from_slice(b" (");
-        text.push_gap(Gap::Object(located));
+        text.push_gap(SymbolGap::Object(located));
         text.bytes.push(b')');
     }
 }
@@ -406,7 +406,7 @@ fn single_branch(
             }
             Some(SampleStack::Instruction(instruction)) => {
                 text.bytes.push(b' ');
-                text.push_gap(Gap::Line(instruction, event.style));
+                text.push_gap(SymbolGap::Line(instruction, event.style));
             }
             None => {}
         }

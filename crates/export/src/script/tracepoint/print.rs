@@ -3,7 +3,7 @@
 use model::Name;
 
 use super::super::address::{LocatedAddress, display};
-use super::super::gapped_text::{Gap, GappedText};
+use super::super::gapped_text::{GappedText, SymbolGap};
 use super::arguments::RawData;
 use super::expression::{Expression, Piece, Print};
 use super::format::{Field, TracepointFormat};
@@ -76,7 +76,7 @@ fn pointer(
     let part = match form.pointer.as_str() {
         kind @ ("F" | "f" | "S" | "s") => {
             let with_offset = matches!(kind, "F" | "S");
-            return text.push_gap(Gap::KernelFunction(locate(data.value(argument)), with_offset));
+            return text.push_gap(SymbolGap::KernelFunction(locate(data.value(argument)), with_offset));
         }
         "I4" | "i4" => ipv4(bytes),
         "I6" => ipv6(bytes, false),
