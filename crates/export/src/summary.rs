@@ -1,4 +1,4 @@
-//! What a reader must know about a profile besides its pictures, in words.
+//! Sentences on how far a profile can be trusted: its size, its losses, and frames without names.
 
 use model::{Loss, Reason};
 use profile::{Census, Count, Nameless, Weight};
@@ -6,14 +6,14 @@ use profile::{Census, Count, Nameless, Weight};
 use crate::figures::percent_text;
 pub use crate::figures::{counted, grouped};
 
-/// The counts and the loss that the line below a picture's title states.
+/// The counts and losses of a profile, for [`subtitle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
     /// The event's name.
     pub event: &'a str,
     /// The samples shown.
     pub total: Count,
-    /// The weight of CPU time that is shown and has no samples.
+    /// The weight of CPU time that the profile shows and has no samples of.
     pub unsampled: u64,
     /// The weight of stacks: samples, periods or time.
     pub weight: Weight,
@@ -21,18 +21,18 @@ pub struct Summary<'a> {
     pub loss: &'a Loss,
     /// The counts of frames with and without names.
     pub census: &'a Census,
-    /// Remedies that would give the most of them names, each in a few words.
+    /// Remedies for frames without names, the most effective first, each in a few words.
     pub remedies: &'a [String],
 }
 
-/// Characters that the line below the title has room for, in a picture of the usual width.
-const ROOM: usize = 160;
+/// The number of characters that fit below the title of a picture of the usual width.
+const SUBTITLE_COLUMNS: usize = 160;
 
-/// One line: samples, event, weight, and all that is missing. As many remedies as there is room for.
+/// Describes a profile in one line: samples, event, weight, losses, frames without names, and as many remedies as fit.
 pub fn subtitle(summary: &Summary<'_>) -> String {
     let remedies = summary.remedies;
     let lines = (1..=remedies.len()).rev().map(|count| line(summary, &remedies[..count]));
-    let mut fitting = lines.filter(|line| line.chars().count() <= ROOM);
+    let mut fitting = lines.filter(|line| line.chars().count() <= SUBTITLE_COLUMNS);
     fitting.next().unwrap_or_else(|| line(summary, &[]))
 }
 
@@ -66,23 +66,23 @@ pub struct Activity {
     pub running: u64,
     /// Ready to run.
     pub runnable: u64,
-    /// Blocked, but not in a call that event loops rest in.
+    /// Blocked in a call other than those in which event loops wait.
     pub blocked: u64,
-    /// In such a call.
+    /// Waiting for events: blocked in a call in which event loops wait.
     pub waiting: u64,
-    /// Not known, because switches were lost.
+    /// Unknown, because context switches were lost.
     pub unknown: u64,
 }
 
 impl Activity {
-    /// All of it.
+    /// Returns the sum of all times.
     pub fn total(&self) -> u64 {
         let Self { running, runnable, blocked, waiting, unknown } = *self;
         [running, runnable, blocked, waiting, unknown].into_iter().fold(0, u64::saturating_add)
     }
 }
 
-/// As [`subtitle`], for a profile of time: its event says of which.
+/// Describes a profile of thread time in one line, as [`subtitle`] does for other profiles.
 pub fn subtitle_of_time(summary: &Summary<'_>, activity: &Activity) -> String {
     let total = activity.total();
     let Activity { running, runnable, blocked, waiting, unknown } = *activity;
@@ -110,8 +110,8 @@ pub fn subtitle_of_time(summary: &Summary<'_>, activity: &Activity) -> String {
     all.join(", ")
 }
 
-/// Describes the frames that have no name, with the reason: a line for each cause with what helps against it
-/// (`remedy`), and the modules that share both. Most frequent first.
+/// Describes the frames without names: a line for each reason and remedy, with the modules that share both, the most
+/// frequent first. `remedy` returns what helps against a reason.
 pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -> Vec<String> {
     struct Cause<'c> {
         cause: String,
@@ -132,7 +132,7 @@ pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -
         let frames = frames(&modules);
         let count = counted(frames, "frame", "frames");
         let share = percent_text(frames, census.frames);
-        // Of one module the whole reason is told.
+        // The reason may name the file: it is printed whole if there is one module only.
         let (modules, cause) = match modules.as_slice() {
             [only] => (module_name(only), only.reason.to_string()),
             several => (named_modules(several), cause),
@@ -143,7 +143,7 @@ pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -
     causes.into_iter().map(line).collect()
 }
 
-/// A reason without what differs from file to file.
+/// Returns a reason without the parts that differ from file to file.
 fn cause(reason: &Reason) -> String {
     match reason {
         Reason::BuildIdDiffers { .. } => "file has another build id than recorded".to_owned(),
@@ -155,19 +155,19 @@ fn module_name(nameless: &Nameless) -> String {
     nameless.module.as_ref().map_or_else(|| "no module".to_owned(), ToString::to_string)
 }
 
-/// The first of several modules with their frames, and how many there are beside.
+/// Lists the first of several modules with their frames, and how many more there are.
 fn named_modules(modules: &[&Nameless]) -> String {
-    const TOLD: usize = 4;
+    const MAX_LISTED: usize = 4;
     let named = |nameless: &&Nameless| format!("{} ({})", module_name(nameless), grouped(nameless.frames));
-    let first = modules.iter().take(TOLD).map(named).collect::<Vec<_>>().join(", ");
-    match modules.len().saturating_sub(TOLD) {
+    let first = modules.iter().take(MAX_LISTED).map(named).collect::<Vec<_>>().join(", ");
+    match modules.len().saturating_sub(MAX_LISTED) {
         0 => first,
         1 => format!("{first} and another"),
         others => format!("{first} and {others} others"),
     }
 }
 
-/// Describes how many samples were lost: `0 lost`, or as far as it is known.
+/// Describes how many samples were lost: `0 lost`, `at least 5 lost`, `unknown lost`.
 pub fn lost(loss: &Loss) -> String {
     match (loss.samples, loss.unread) {
         (0, 1..) => "unknown lost".to_owned(),
@@ -176,7 +176,7 @@ pub fn lost(loss: &Loss) -> String {
     }
 }
 
-/// All that went missing, in one line; nothing where nothing did.
+/// Describes all losses in one line; empty if nothing was lost.
 pub fn losses(loss: &Loss) -> String {
     let samples = match (loss.samples, loss.unread) {
         (0, 0) => None,
@@ -187,7 +187,7 @@ pub fn losses(loss: &Loss) -> String {
     samples.into_iter().chain(other_loss(loss)).collect::<Vec<_>>().join(", ")
 }
 
-/// The loss besides samples, each kind in a few words.
+/// Describes each kind of loss other than lost samples.
 fn other_loss(loss: &Loss) -> impl Iterator<Item = String> {
     // Destructured so that a new field cannot be forgotten here.
     let Loss {
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(nameless(&census, |_| None), ["libx.so: 1 frame (< 0.1 %) without a name: file is gone"]);
         let with_time = Summary { unsampled: 1_234_567, remedies: &[], ..summary };
         assert!(subtitle(&with_time).contains("1,234 lost, 50.0 % of the CPU time not sampled, 1 stack"));
-        let long = [remedies[0].clone(), "y".repeat(ROOM / 2)];
+        let long = [remedies[0].clone(), "y".repeat(SUBTITLE_COLUMNS / 2)];
         let with_long = Summary { remedies: &long, ..summary };
         assert_eq!(subtitle(&with_long), subtitle(&summary), "what has no room is left out");
         let whole = Summary { weight: Weight::Period, loss: &Loss::default(), remedies: &[], ..summary };

@@ -1,4 +1,4 @@
-//! Names for addresses of an object, in the form of `llvm-symbolizer -fi --no-demangle`:
+//! Symbolizes addresses of an object, in the output format of `llvm-symbolizer -fi --no-demangle`:
 //! `cargo run --release -p prof-symbolizer --example addr -- OBJECT [DEBUG_DIR…] < ADDRESSES`.
 #![expect(clippy::print_stderr, clippy::unwrap_used, reason = "a program of its own")]
 

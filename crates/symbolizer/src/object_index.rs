@@ -24,7 +24,7 @@ pub struct ObjectIndex {
     pub(crate) has_go_functions: bool,
     /// The address ranges of the units, read on the first use of the debug information.
     pub(crate) units: OnceLock<UnitRanges>,
-    /// Where the functions of units lie that have been read.
+    /// The walks of units, with the positions of functions.
     pub(crate) walks: UnitWalks,
     /// Unpacked sections of the file with the debug information.
     pub(crate) unpacked: Unpacked,

@@ -2,12 +2,12 @@
 
 use profile::code::CodeRange;
 
-/// Arrows that may lie side by side; what does not fit is left out.
+/// Maximum number of arrows side by side. Further ones are not drawn.
 const LANES: usize = 5;
 /// Jumps over more rows than this are not drawn: nobody follows them by eye.
-const LONGEST: usize = 200;
+const MAX_JUMP_ROWS: usize = 200;
 
-/// The columns beside each instruction of a range.
+/// The characters beside each instruction of a range.
 pub(super) struct Arrows {
     rows: Vec<[char; LANES + 1]>,
 }
@@ -16,8 +16,9 @@ impl Arrows {
     pub(super) fn new(range: &CodeRange) -> Self {
         let mut rows = vec![[' '; LANES + 1]; range.instructions.len()];
         let mut taken = vec![[false; LANES]; range.instructions.len()];
-        let mut jumps: Vec<_> = range.jumps().filter(|(from, to)| from.abs_diff(*to) <= LONGEST).collect();
-        // The shortest lie next to the instructions.
+        let mut jumps: Vec<_> =
+            range.jumps().filter(|(from, to)| from.abs_diff(*to) <= MAX_JUMP_ROWS).collect();
+        // The shortest arrows get the lanes next to the instructions.
         jumps.sort_unstable_by_key(|&(from, to)| (from.abs_diff(to), from));
         for (from, to) in jumps {
             let (first, last) = (from.min(to), from.max(to));
@@ -51,7 +52,7 @@ impl Arrows {
         Self { rows }
     }
 
-    /// The columns of one instruction.
+    /// Returns the characters beside one instruction.
     pub(super) fn row(&self, index: usize) -> String {
         self.rows.get(index).map(|row| row.iter().collect()).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A listing for programs, by the schema in `docs/schemas/annotate.json`.
+//! Annotated functions as JSON, by the schema in `docs/schemas/annotate.json`.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use super::{AnnotatedFunction, Listing};
 use crate::figures::{percent, write_json_line};
 use crate::printable;
 
-/// Writes one object.
+/// Writes functions as one JSON object.
 ///
 /// # Errors
 /// Those of `output`.

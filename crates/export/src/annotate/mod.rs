@@ -1,4 +1,4 @@
-//! Functions with samples at their source lines and instructions, as text or JSON.
+//! Functions with their samples at source lines and instructions, as text or JSON.
 
 mod arrows;
 mod json;
@@ -11,7 +11,7 @@ use crate::SourceReader;
 pub use json::write as write_json;
 pub use text::{Heat, ListingRow, rows, write as write_text};
 
-/// A function in all its pieces.
+/// A function with all pieces of its code.
 pub struct AnnotatedFunction {
     /// Its name.
     pub name: String,
@@ -26,7 +26,7 @@ impl AnnotatedFunction {
     }
 }
 
-/// The event, totals, sources and style of an annotated listing, for all of its functions.
+/// The event, totals, sources and style of an annotated listing, which its functions share.
 pub struct Listing<'a> {
     /// Name of the event.
     pub event: &'a str,
@@ -36,10 +36,10 @@ pub struct Listing<'a> {
     pub total: u64,
     /// Samples lost.
     pub lost: u64,
-    /// Gives source files.
+    /// Reads source files.
     pub sources: &'a SourceReader<'a>,
-    /// True if stretches without samples are shown, too.
+    /// True to show ranges of instructions without samples.
     pub full: bool,
-    /// True to colour what is hot.
+    /// True to colour hot rows.
     pub colour: bool,
 }

@@ -1,4 +1,4 @@
-//! A listing for people.
+//! Annotated functions as text.
 
 use std::io::{self, Write};
 
@@ -10,15 +10,15 @@ use super::{AnnotatedFunction, Listing};
 use crate::figures::{grouped, percent};
 use crate::printable;
 
-/// Instructions without samples between two that have some: more of them are counted, not shown.
-const CONTEXT: usize = 6;
-/// Shares of a function from which a row is coloured.
+/// The number of instructions without samples that are shown before and after one with samples.
+const CONTEXT_INSTRUCTIONS: usize = 6;
+/// The shares of a function, in per cent, from which on a row is coloured.
 const HOT_PERCENT: f64 = 10.0;
 const WARM_PERCENT: f64 = 1.0;
-/// Columns of the path in the head of a line.
-const PATH: usize = 40;
+/// The greatest width of a source path, in columns.
+const MAX_PATH_COLUMNS: usize = 40;
 
-/// The share of its function's time that a row stands for, in steps that have a colour each.
+/// The share of its function's weight that a row has, in steps with a colour each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heat {
     /// Less than a hundredth, or no instruction.
@@ -29,18 +29,18 @@ pub enum Heat {
     Hot,
 }
 
-/// A row of a listing. Its text is harmless.
+/// A row of a listing. Its text is safe for a terminal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListingRow {
-    /// Without the end of the line.
+    /// The text, without a line break.
     pub text: String,
-    /// For its colour.
+    /// The heat, which selects the colour.
     pub heat: Heat,
     /// The address of the instruction; `None` for other rows.
     pub address: Option<u64>,
 }
 
-/// Writes functions one after the other.
+/// Writes the listings of functions, one after the other.
 ///
 /// # Errors
 /// Those of `output`.
@@ -56,10 +56,10 @@ pub fn write(
     })
 }
 
-/// Hands out the rows of functions, one function after the other.
+/// Calls `each` with the rows of the listings of functions, one after the other.
 ///
 /// # Errors
-/// The first one of `each`.
+/// The first one that `each` returns.
 pub fn rows<E>(
     listing: &Listing<'_>,
     functions: &[AnnotatedFunction],
@@ -142,14 +142,14 @@ fn rows_of_range<E>(
     Ok(())
 }
 
-/// Returns true if the instruction has samples, or one nearby has.
+/// Returns true if the instruction or one nearby has samples.
 fn is_near_samples(range: &CodeRange, index: usize) -> bool {
-    let first = index.saturating_sub(CONTEXT);
-    let last = (index + CONTEXT).min(range.instructions.len().saturating_sub(1));
+    let first = index.saturating_sub(CONTEXT_INSTRUCTIONS);
+    let last = (index + CONTEXT_INSTRUCTIONS).min(range.instructions.len().saturating_sub(1));
     range.instructions[first..=last].iter().any(|instruction| instruction.weight > 0)
 }
 
-/// The source lines of a loop, where they are of one file.
+/// Describes the source lines of a loop, as far as they are in the file of the first.
 fn lines_of(instructions: &[Instruction]) -> String {
     let locations = instructions.iter().filter_map(|one| one.frames.last()?.location.as_ref());
     let mut lines = locations.filter(|location| location.line > 0);
@@ -162,18 +162,18 @@ fn lines_of(instructions: &[Instruction]) -> String {
     if low == high { format!(", {file}:{low}") } else { format!(", {file}:{low}-{high}") }
 }
 
-/// The end of a path, which says more than its beginning.
+/// Returns the end of a long path, which tells more than its beginning.
 fn shortened(path: &str) -> String {
     let path = printable(path);
     let letters = path.chars().count();
-    if letters <= PATH {
+    if letters <= MAX_PATH_COLUMNS {
         return path.into_owned();
     }
-    let end: String = path.chars().skip(letters - PATH + 1).collect();
+    let end: String = path.chars().skip(letters - MAX_PATH_COLUMNS + 1).collect();
     format!("…{end}")
 }
 
-/// A line of source behind its place: tabs as four spaces, nothing that a terminal would act upon.
+/// Returns a source line that is safe for a terminal, with tabs as four spaces.
 fn source_text(line: &str) -> String {
     format!("  {}", printable(&line.trim_end().replace('\t', "    ")))
 }
@@ -181,7 +181,7 @@ fn source_text(line: &str) -> String {
 struct Rows<'l> {
     listing: &'l Listing<'l>,
     whole: u64,
-    /// The source line that was shown last.
+    /// The file and line of the last source row.
     last: Option<(String, u32)>,
 }
 
@@ -195,7 +195,7 @@ impl Rows<'_> {
         plain(format!("        … {} {noun} without samples", grouped(count as u64)))
     }
 
-    /// The source line of an instruction, where it is another one than before.
+    /// Returns the row of an instruction's source line; `None` if it is that of the instruction before.
     fn source(&mut self, instruction: &Instruction) -> Option<ListingRow> {
         let Some(Frame { location: Some(location), .. }) = instruction.frames.first() else { return None };
         let line = (location.file.to_string(), location.line);

@@ -1,4 +1,4 @@
-//! What the samples of a recording speak of, each once: modules, functions, addresses, stacks, threads.
+//! The modules, functions, locations, stacks and threads of all samples of a recording, each once, with ids.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use super::ExportedRecording;
 use crate::frame_name;
 use crate::interner::Interner;
 
-/// The name that stands for the stack of a sample without one.
+/// The function of samples without a stack.
 const NO_STACK: &str = "[no stack]";
 
-/// A module, or whatever else code lies in.
+/// A module, or another space that code lies in.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
-    /// The path, or what the kernel calls it.
+    /// The path, or the kernel's name of it.
     pub(super) name: String,
-    /// In hexadecimal digits; empty where it is not known.
+    /// The build id in hexadecimal; empty if unknown.
     pub(super) build_id: String,
-    /// The range of addresses of it that occur, widened to pages. Those of objects are offsets in their files.
+    /// The range of its addresses that occur, widened to pages. Addresses of objects are offsets in their files.
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) in_kernel: bool,
@@ -30,28 +30,28 @@ pub(super) struct Mapping {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Function {
     pub(super) name: String,
-    /// The short name of its module; empty where it is not known.
+    /// The short name of its module; empty if unknown.
     pub(super) module: String,
-    /// The source file; empty where it is not known.
+    /// The source file; empty if unknown.
     pub(super) file: String,
 }
 
-/// A function at a location.
+/// A function with a source line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Line {
     pub(super) function: u32,
-    /// 0 where they are not known.
+    /// The line, and the column below; 0 if unknown.
     pub(super) line: u32,
     pub(super) column: u32,
 }
 
-/// An address with the functions that it is in, innermost first: all but the last are inlined.
+/// An address with its functions, the innermost first. All but the last are inlined.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Location {
     pub(super) mapping: Option<u32>,
     pub(super) address: u64,
     pub(super) lines: Vec<Line>,
-    /// The kind of code of the outermost of them; `None` where it is no code.
+    /// The kind of code of the outermost function; `None` if it is no code.
     pub(super) kind: Option<FrameKind>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Location {
 pub(super) struct Thread {
     pub(super) comm: String,
     pub(super) ids: Option<(i32, i32)>,
-    /// The name of the process, where the profile keeps processes apart.
+    /// The name of the process, if the profile keeps processes apart.
     pub(super) process: Option<String>,
 }
 
@@ -78,33 +78,33 @@ pub(super) struct StackCount {
 pub(super) struct TimedSample {
     pub(super) thread: u32,
     pub(super) stack: u32,
-    /// Nanoseconds of the recording's clock; `None` where samples do not say.
+    /// The time in nanoseconds of the recording's clock; `None` if samples have none.
     pub(super) time: Option<u64>,
     pub(super) cpu: Option<u32>,
     pub(super) count: Count,
 }
 
-/// The numbers that an event's threads and stacks have in the dictionary.
+/// The ids of an event's threads and stacks in the dictionary.
 #[derive(Default)]
-struct Numbers {
+struct EventIds {
     threads: Vec<u32>,
-    /// Only filled where single samples are kept.
+    /// Filled only if the profile keeps single samples.
     stacks: HashMap<(ThreadId, StackId), u32, FxBuildHasher>,
 }
 
-/// All that samples speak of.
+/// The tables of a recording. Ids are indices.
 pub(super) struct Dictionary {
     pub(super) mappings: Vec<Mapping>,
     pub(super) functions: Interner<Function>,
     pub(super) locations: Interner<Location>,
-    /// Positions of locations, innermost first.
+    /// Ids of locations, the innermost first.
     pub(super) stacks: Interner<Vec<u32>>,
     pub(super) threads: Interner<Thread>,
-    /// Event by event.
+    /// The counted stacks, event by event.
     pub(super) samples: Vec<StackCount>,
-    of_spaces: HashMap<SpaceId, u32>,
-    /// By event.
-    numbers: Vec<Numbers>,
+    mapping_of_space: HashMap<SpaceId, u32>,
+    /// The ids of each event.
+    event_ids: Vec<EventIds>,
 }
 
 impl Dictionary {
@@ -116,8 +116,8 @@ impl Dictionary {
             stacks: Interner::default(),
             threads: Interner::default(),
             samples: Vec::new(),
-            of_spaces: HashMap::new(),
-            numbers: Vec::new(),
+            mapping_of_space: HashMap::new(),
+            event_ids: Vec::new(),
         };
         for (event, samples) in recording.events.iter().enumerate() {
             all.add(recording, event, samples);
@@ -125,14 +125,14 @@ impl Dictionary {
         all
     }
 
-    /// Returns the single samples of an event in the order of time; none where its profile did not keep them
+    /// Returns the single samples of an event in the order of time; none if its profile did not keep them
     /// ([`profile::Detail::samples`]).
     pub(super) fn timed(
         &self,
         recording: &ExportedRecording<'_>,
         event: usize,
     ) -> impl Iterator<Item = TimedSample> {
-        let numbers = self.numbers.get(event);
+        let numbers = self.event_ids.get(event);
         let profile = recording.events.get(event).map(|event| event.view.profile());
         profile.zip(numbers).into_iter().flat_map(|(profile, numbers)| {
             profile.samples().iter().filter_map(|sample| {
@@ -191,7 +191,7 @@ impl Dictionary {
             frames.clear();
             view.located_stack(thread, stack, &mut frames);
             if frames.is_empty() {
-                // Filters left it out.
+                // Filters omit the whole stack.
                 continue;
             }
             let mut locations = Vec::new();
@@ -209,10 +209,10 @@ impl Dictionary {
             }
             self.samples.push(StackCount { event, thread: threads[thread.index()], stack: number, count });
         }
-        self.numbers.push(Numbers { threads, stacks });
+        self.event_ids.push(EventIds { threads, stacks });
     }
 
-    /// The location of frames of one place, outermost first.
+    /// Interns the location of frames at one address, given the outermost first.
     fn location(
         &mut self,
         recording: &ExportedRecording<'_>,
@@ -263,7 +263,7 @@ impl Dictionary {
         self.locations.intern(Location { mapping: None, address: 0, lines, kind: None })
     }
 
-    /// The mapping of a space, widened to hold this address.
+    /// Interns the mapping of a space, and widens it to cover the address.
     fn mapping(&mut self, id: SpaceId, space: &Space, address: u64, in_kernel: bool) -> Option<u32> {
         const PAGE: u64 = 4096;
         let name = match space {
@@ -283,7 +283,7 @@ impl Dictionary {
         let start = address & !(PAGE - 1);
         let end = start.saturating_add(PAGE);
         let next = self.mappings.len() as u32;
-        let number = *self.of_spaces.entry(id).or_insert(next);
+        let number = *self.mapping_of_space.entry(id).or_insert(next);
         if number == next {
             let build_id = build_id.map_or_else(String::new, ToString::to_string);
             self.mappings.push(Mapping { name, build_id, start, end, in_kernel });

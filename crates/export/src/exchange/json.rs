@@ -1,4 +1,4 @@
-//! A whole profile as JSON, which `docs/schemas/profile.json` describes.
+//! A whole profile as JSON, by the schema in `docs/schemas/profile.json`.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use super::ExportedRecording;
 use super::dictionary::Dictionary;
 use crate::figures::write_json_line;
 
-/// The version of the schema. One that breaks readers has a higher number.
+/// The name and version of the schema. Increase the number with a change that breaks readers.
 const SCHEMA: &str = "prof-profile-1";
 
 pub(super) fn write(
@@ -30,7 +30,7 @@ pub(super) fn write(
             .map(|line| json!({ "function": line.function, "line": (line.line > 0).then_some(line.line) }));
         json!({
             "mapping": location.mapping,
-            // 64 bits are more than many readers' numbers hold.
+            // As text, because numbers of many JSON readers have less than 64 bits.
             "address": format!("{:#x}", location.address),
             "lines": lines.collect::<Vec<_>>(),
         })

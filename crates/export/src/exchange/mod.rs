@@ -1,4 +1,7 @@
-//! Profiles in the forms that other tools exchange: addresses with their modules, build ids, functions and lines.
+//! Profiles in the formats that tools exchange: addresses with modules, build ids, functions and lines.
+//!
+//! Each format has a file or folder. All of them write a [`Dictionary`]: the stacks, functions, mappings and threads of all
+//! events with ids; formats with a time axis also use the `timeline`.
 
 mod dictionary;
 mod firefox;
@@ -25,10 +28,10 @@ use thiserror::Error;
 
 use dictionary::Dictionary;
 
-/// A form of export.
+/// An export format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// A line per stack, as `flamegraph.pl` and others read it.
+    /// Folded stacks, which `flamegraph.pl` and others read.
     Folded,
     /// `profile.proto` of pprof, compressed by gzip.
     Pprof,
@@ -42,11 +45,11 @@ pub enum Format {
     Firefox,
     /// A trace of Perfetto, as protobuf, with packets of stack samples.
     Perfetto,
-    /// A table with a row for each stretch of time, thread and stack; needs the feature `parquet`.
+    /// A Parquet table with a row for each interval, thread and stack; needs the feature `parquet`.
     Parquet,
 }
 
-/// True if [`Format::Parquet`] can be written: the feature `parquet`.
+/// True if [`Format::Parquet`] can be written, which needs the feature `parquet`.
 pub const HAS_PARQUET: bool = cfg!(feature = "parquet");
 
 impl Format {
@@ -54,19 +57,19 @@ impl Format {
     pub const NAMES: [&'static str; 8] =
         ["folded", "pprof", "speedscope", "firefox", "perfetto", "parquet", "json", "otlp"];
 
-    /// Returns true if it is bytes that a terminal cannot show.
+    /// Returns true if the format is binary and must not be written to a terminal.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Pprof | Self::Otlp | Self::Perfetto | Self::Parquet)
     }
 
-    /// Returns true if it says of each sample when and where it was taken: profiles have to keep them
+    /// Returns true if the format has the time and CPU of each sample: profiles must keep single samples
     /// ([`profile::Detail::samples`]).
     pub fn is_timed(self) -> bool {
         matches!(self, Self::Firefox | Self::Perfetto | Self::Parquet)
     }
 }
 
-/// A name that no format has.
+/// The error for an unknown format.
 #[derive(Error, Debug)]
 #[error("there is no format `{0}`")]
 pub struct UnknownFormat(String);
@@ -89,38 +92,38 @@ impl FromStr for Format {
     }
 }
 
-/// A recording as it is exported.
+/// A recording to export.
 pub struct ExportedRecording<'a> {
-    /// The events, each with its samples. Their views name modules.
+    /// The events, each with its samples. Their views must show modules.
     pub events: Vec<ExportedEvent<'a>>,
-    /// The spaces that their addresses are in.
+    /// The spaces of all addresses.
     pub spaces: &'a SpaceTable,
-    /// The recorded target, in a line.
+    /// The recorded target, in one line.
     pub title: &'a str,
     /// Statements on how far the profile can be trusted, a line for each event.
     pub caveats: Vec<String>,
-    /// The time of the first sample, in nanoseconds since 1970; `None` where that is not known.
+    /// The time of the first sample, in nanoseconds since 1970; `None` if unknown.
     pub started_unix_ns: Option<u64>,
-    /// Nanoseconds from the first sample to the last.
+    /// The time from the first sample to the last, in nanoseconds.
     pub duration_ns: u64,
-    /// The spans in which samples are missing; only for formats that are timed.
+    /// The intervals in which samples are missing. Only timed formats need them.
     pub gaps: Vec<SampleGap>,
-    /// The length of the stretches of time that [`Format::Parquet`] sums up.
+    /// The length of the intervals that a row of [`Format::Parquet`] sums up.
     pub bucket: Duration,
 }
 
-/// A stretch of time in which samples are missing.
+/// An interval in which samples are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SampleGap {
-    /// Its first nanosecond, by the recording's clock.
+    /// Its start, in nanoseconds of the recording's clock.
     pub start: u64,
-    /// Its last.
+    /// Its end.
     pub end: u64,
-    /// Records that were lost; 0 where the kernel throttled the event.
+    /// The number of records lost; 0 if the kernel throttled the event.
     pub lost: u64,
 }
 
-/// The samples of an event.
+/// An event with its samples.
 pub struct ExportedEvent<'a> {
     /// Its name.
     pub name: String,
@@ -128,19 +131,19 @@ pub struct ExportedEvent<'a> {
     pub view: &'a View<'a>,
     /// True if its periods are nanoseconds of CPU time.
     pub is_clock: bool,
-    /// Events from sample to sample, where that is fixed.
+    /// The number of events per sample, if fixed.
     pub period: Option<u64>,
-    /// Samples per second that the kernel aims at, where it adjusts the period.
+    /// The number of samples per second, if the kernel adjusts the period.
     pub frequency: Option<u64>,
 }
 
 impl ExportedEvent<'_> {
-    /// The type and unit of sums of its periods.
+    /// Returns the type and unit of sums of its periods.
     fn period_type(&self) -> (&str, &'static str) {
         if self.is_clock { ("cpu", "nanoseconds") } else { (&self.name, "count") }
     }
 
-    /// The type and unit of its weights.
+    /// Returns the type and unit of its weights.
     fn weight_type(&self) -> (&str, &'static str) {
         match self.view.weight() {
             Weight::Samples => ("samples", "count"),
@@ -149,7 +152,7 @@ impl ExportedEvent<'_> {
     }
 }
 
-/// Writes a recording. Formats that know one event only get the first.
+/// Writes a recording. [`Format::Folded`] gets the first event only.
 ///
 /// # Errors
 /// Those of `output`.
@@ -173,7 +176,7 @@ pub fn write(recording: &ExportedRecording<'_>, format: Format, output: &mut dyn
     }
 }
 
-/// Converts a count, or takes the largest number that there is.
+/// Converts a count, saturating at the largest number.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,5 @@
-//! OpenTelemetry's `ProfilesData` (proto 1.10.0, `opentelemetry.proto.profiles.v1development`), which is also the body of
-//! an export request.
+//! OpenTelemetry's `ProfilesData` (proto 1.10.0, `opentelemetry.proto.profiles.v1development`), which is also the body
+//! of an export request.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -174,7 +174,7 @@ enum Scalar {
     Number(i64),
 }
 
-/// The texts and attributes of a profile. Number 0 of every table means "not set".
+/// The strings and attributes of a profile. Index 0 of every table means "not set".
 struct Tables {
     strings: StringTable,
     attributes: Vec<KeyValueAndUnit>,
@@ -311,10 +311,10 @@ fn data(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> ProfilesD
     }
 }
 
-/// 16 bytes that are the same for the same profile, as its identity: an export of the same recording is no other.
+/// Returns a hash of 16 bytes as the identity of a profile, so that each export of a recording has the same.
 fn identity(profile: &Profile) -> Vec<u8> {
     let bytes = profile.encode_to_vec();
-    // FNV-1a of 128 bits.
+    // FNV-1a with 128 bits.
     let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
     for byte in bytes {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);

@@ -134,7 +134,7 @@ pub(super) fn write(
 fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profile {
     let mut strings = StringTable::new();
     let several = recording.events.len() > 1;
-    // Each event has its samples, and what they stand for.
+    // Each event has two values: its samples, and the sum of their periods.
     let mut sample_type = Vec::new();
     for event in &recording.events {
         let (kind, unit) = event.period_type();
@@ -172,7 +172,7 @@ fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profil
         }
     });
     let sample = sample.collect();
-    // Readers take the first mapping for the program.
+    // Readers of pprof take the first mapping for the main program.
     let program = program(dictionary).unwrap_or(0);
     let id_of = |mapping: usize| match mapping {
         0 => program as u64 + 1,
@@ -186,7 +186,7 @@ fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profil
         file_offset: mapping.start,
         filename: strings.intern(&mapping.name).into(),
         build_id: strings.intern(&mapping.build_id).into(),
-        // All that can be known is here: nothing is to be looked up again.
+        // Tells pprof not to symbolize the profile again.
         has_functions: true,
         has_filenames: true,
         has_line_numbers: true,
@@ -232,7 +232,8 @@ fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profil
     }
 }
 
-/// The position of the mapping that is most likely the program: the one that the heaviest thread is named after.
+/// Returns the index of the mapping that is most likely the main program: the one that the thread with most samples is
+/// named after.
 fn program(dictionary: &Dictionary) -> Option<usize> {
     let threads = dictionary.threads.values.iter().zip(dictionary.samples_by_thread());
     let heaviest = threads.max_by_key(|(_, samples)| *samples);
@@ -244,10 +245,10 @@ fn program(dictionary: &Dictionary) -> Option<usize> {
 }
 
 fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    /// A gzip header and checksum around the largest window.
-    const GZIP: i32 = 15 + 16;
+    /// The largest window, and 16 for a gzip header and checksum (zlib's `deflateInit2`).
+    const GZIP_WINDOW_BITS: i32 = 15 + 16;
     const HEADER_BYTES: usize = 18;
-    let config = zlib_rs::DeflateConfig { level: 6, window_bits: GZIP, ..Default::default() };
+    let config = zlib_rs::DeflateConfig { level: 6, window_bits: GZIP_WINDOW_BITS, ..Default::default() };
     let mut packed = vec![0; zlib_rs::compress_bound(bytes.len()) + HEADER_BYTES];
     let (written, code) = zlib_rs::compress_slice(&mut packed, bytes, config);
     if code != zlib_rs::ReturnCode::Ok {

@@ -8,7 +8,7 @@ use super::ExportedRecording;
 use super::dictionary::Dictionary;
 use crate::figures::write_json_line;
 
-/// Writes a profile for each event, whose stacks begin with their thread.
+/// Writes a profile for each event. The outermost frame of each stack is its thread.
 pub(super) fn write(
     recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,

@@ -1,11 +1,11 @@
-//! Texts by number, as protobuf messages of profiles have them.
+//! The string tables of pprof and OpenTelemetry: messages refer to strings by index.
 
 use std::collections::HashMap;
 
-/// The texts of a profile, each once. Number 0 is the empty one: "not set".
+/// The strings of a profile, each once. Index 0 is the empty string, which means "not set".
 pub(super) struct StringTable {
     numbers: HashMap<String, i32>,
-    /// In the order of their numbers.
+    /// The strings in the order of their indices.
     pub(super) texts: Vec<String>,
 }
 
@@ -14,7 +14,7 @@ impl StringTable {
         Self { numbers: HashMap::new(), texts: vec![String::new()] }
     }
 
-    /// Returns the number of a text, a new one where it is new.
+    /// Returns the index of a string, which is added if it is new.
     pub(super) fn intern(&mut self, text: &str) -> i32 {
         if text.is_empty() {
             return 0;
@@ -29,7 +29,7 @@ impl StringTable {
     }
 }
 
-/// Converts a position in a table. There is no room in memory for more entries than there are numbers.
+/// Converts the index of a table, saturating at the largest number. Larger tables do not fit into memory.
 pub(super) fn position(index: usize) -> i32 {
     i32::try_from(index).unwrap_or(i32::MAX)
 }

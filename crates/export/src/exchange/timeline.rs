@@ -1,19 +1,19 @@
-//! When samples were taken, and when they are missing: what formats with a time axis share.
+//! The time axis of formats with single samples: times of samples, and gaps between them.
 
 use super::dictionary::{Dictionary, TimedSample};
 use super::{ExportedEvent, ExportedRecording, SampleGap};
 
-/// The time between samples, where the recording does not say, in nanoseconds.
-const USUAL_INTERVAL: u64 = 1_000_000;
+/// The time between samples, in nanoseconds, if the recording does not state it.
+const DEFAULT_INTERVAL_NS: u64 = 1_000_000;
 
 /// The time axis of a recording, in nanoseconds of its clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeline {
     /// The time of the first sample.
     pub(super) origin: u64,
-    /// From the first sample to the last.
+    /// The time from the first sample to the last.
     pub(super) length: u64,
-    /// From one sample of a thread that runs to the next.
+    /// The time from one sample of a running thread to the next.
     pub(super) interval: u64,
     is_timed: bool,
 }
@@ -28,7 +28,7 @@ impl Timeline {
                 samples += 1;
                 match sample.time {
                     Some(time) => (first, last) = (first.min(time), last.max(time)),
-                    // Without times of all samples there are none that could be compared.
+                    // Times are used only if all samples have one.
                     None => is_timed = false,
                 }
             }
@@ -40,7 +40,7 @@ impl Timeline {
         }
     }
 
-    /// Returns true if all samples say when they were taken.
+    /// Returns true if all samples have a time.
     #[cfg_attr(
         not(feature = "parquet"),
         expect(dead_code, reason = "only Parquet has columns without times")
@@ -49,8 +49,8 @@ impl Timeline {
         self.is_timed
     }
 
-    /// Nanoseconds from the first sample to this one, which is the `index`th of its event. Samples that do not say are an
-    /// interval apart.
+    /// Returns the time from the first sample to this one, in nanoseconds. `index` is its index among the samples of its
+    /// event: samples without times are taken to be an interval apart.
     pub(super) fn since_start(&self, sample: &TimedSample, index: u64) -> u64 {
         match sample.time {
             Some(time) if self.is_timed => time.saturating_sub(self.origin),
@@ -58,7 +58,8 @@ impl Timeline {
         }
     }
 
-    /// The gaps since the first sample, in the order of time. Losses without a time last from the first sample to the last.
+    /// Returns the gaps in the order of time, relative to the first sample. Losses of unknown time become gaps over the
+    /// whole recording.
     pub(super) fn gaps(&self, recording: &ExportedRecording<'_>) -> Vec<SampleGap> {
         let since = |time: u64| time.saturating_sub(self.origin);
         let gaps = recording.gaps.iter();
@@ -80,5 +81,5 @@ fn interval(event: Option<&ExportedEvent<'_>>) -> u64 {
         (Some(frequency), _) => 1_000_000_000_u64.checked_div(frequency),
         (None, period) => period.filter(|_| event.is_clock),
     });
-    of_event.unwrap_or(USUAL_INTERVAL).max(1)
+    of_event.unwrap_or(DEFAULT_INTERVAL_NS).max(1)
 }

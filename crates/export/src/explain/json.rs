@@ -1,4 +1,4 @@
-//! The findings as JSON, by the schema in `docs/schemas/explain.json`.
+//! The explanation as JSON, by the schema in `docs/schemas/explain.json`.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::{ExplanationInput, module_name};
 use crate::figures::{self, write_json_line};
 
-/// Rows of each list; how many there are in all is said beside it.
-const MOST_ROWS: usize = 100;
+/// Maximum number of rows of each list. A count of all rows stands beside it.
+const MAX_ROWS: usize = 100;
 
-/// Writes one object.
+/// Writes the explanation as one JSON object.
 ///
 /// # Errors
 /// Those of `output`.
@@ -28,10 +28,10 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
         row
     };
     let frames = |parts: &[Part<FrameId>]| -> Vec<Value> {
-        parts.iter().take(MOST_ROWS).map(|part| Value::Object(frame(part.what, part.weight))).collect()
+        parts.iter().take(MAX_ROWS).map(|part| Value::Object(frame(part.what, part.weight))).collect()
     };
     let path = |path: &[FrameId]| path.iter().map(|&frame| facts.name(frame, None)).collect::<Vec<_>>();
-    let causes = explanation.causes.iter().take(MOST_ROWS).map(|cause| {
+    let causes = explanation.causes.iter().take(MAX_ROWS).map(|cause| {
         json!({
             "path": path(&cause.path),
             "weight": cause.weight,
@@ -41,7 +41,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
             "inside_count": cause.inside.len(),
         })
     });
-    let functions = explanation.functions.iter().take(MOST_ROWS).map(|function| {
+    let functions = explanation.functions.iter().take(MAX_ROWS).map(|function| {
         let mut row = Map::new();
         row.insert("function".into(), facts.name(function.function, None).into());
         row.insert("module".into(), facts.module(function.function).into());
@@ -52,10 +52,10 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
         row.insert("callers".into(), frames(&function.callers).into());
         Value::Object(row)
     });
-    let threads = explanation.threads.iter().take(MOST_ROWS).map(|thread| {
+    let threads = explanation.threads.iter().take(MAX_ROWS).map(|thread| {
         json!({ "name": facts.name(thread.what, None), "weight": thread.weight, "percent": percent(thread.weight) })
     });
-    let modules = explanation.modules.iter().take(MOST_ROWS).map(|module| {
+    let modules = explanation.modules.iter().take(MAX_ROWS).map(|module| {
         let name = module.what.as_ref().map(module_name);
         json!({ "module": name, "weight": module.weight, "percent": percent(module.weight) })
     });

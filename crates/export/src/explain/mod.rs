@@ -1,4 +1,4 @@
-//! What there is to say of a profile, as one page of text, or as JSON.
+//! An explanation of a profile, as one page of text or as JSON.
 
 mod json;
 mod text;
@@ -16,9 +16,9 @@ pub use text::page;
 /// The JSON Schema of what [`write_json`] writes.
 pub const SCHEMA: &str = include_str!("../../../../docs/schemas/explain.json");
 
-/// The recording's title, event, totals, loss and frames, from which an explanation is written.
+/// All that an explanation is written from: title, event, totals, loss, frames and findings.
 pub struct ExplanationInput<'a> {
-    /// The target, machine, time and rate of the recording, in a line.
+    /// The target, machine, time and rate of the recording, in one line.
     pub title: &'a str,
     /// Name of the event.
     pub event: &'a str,
@@ -28,25 +28,25 @@ pub struct ExplanationInput<'a> {
     pub weight: Weight,
     /// The samples.
     pub total: Count,
-    /// The time between the first and the last sample, nanoseconds.
+    /// The time from the first to the last sample, in nanoseconds.
     pub duration_ns: Option<u64>,
-    /// CPUs of the machine.
+    /// The number of CPUs of the machine.
     pub cpus: Option<u64>,
-    /// True if the event is a clock, so that periods are CPU time in nanoseconds.
+    /// True if the event is a clock: periods are CPU time in nanoseconds.
     pub is_clock: bool,
     /// The loss of the recording.
     pub loss: &'a Loss,
     /// The counts of frames with and without names.
     pub census: &'a Census,
-    /// The reasons why the profile is not whole, each with a remedy, a sentence each.
+    /// The reasons why the profile is incomplete, each a sentence with a remedy.
     pub hints: &'a [String],
-    /// The frames that the explanation speaks of.
+    /// The frames that the explanation refers to.
     pub frames: &'a FrameTable,
     /// The findings.
     pub explanation: &'a Explanation,
 }
 
-/// The name of a module; the kernel is called so, and not by the name that perf gives its mapping.
+/// Returns the name of a module: `kernel` for what perf names `kernel.kallsyms`.
 fn module_name(module: &Name) -> String {
     match module.as_bytes() {
         b"kernel.kallsyms" => "kernel".to_owned(),
@@ -59,7 +59,7 @@ impl ExplanationInput<'_> {
         self.frames.frames().get(frame.index()).map(|frame| &frame.label)
     }
 
-    /// The name of a frame without its module, safe for a terminal, cut to `columns` where that is given.
+    /// Returns the name of a frame without its module, safe for a terminal, shortened to `columns` if given.
     fn name(&self, frame: FrameId, columns: Option<usize>) -> String {
         let name = match self.label(frame) {
             Some(Label::Comm(comm) | Label::Thread(comm, ..) | Label::Process(comm, _)) => comm.to_string(),
@@ -79,7 +79,7 @@ impl ExplanationInput<'_> {
         }
     }
 
-    /// The module of a function.
+    /// Returns the module of a frame; `None` if it has none.
     fn module(&self, frame: FrameId) -> Option<String> {
         match self.label(frame) {
             Some(Label::Function(_, Some(module)) | Label::Module(module, _)) => Some(module_name(module)),
@@ -87,13 +87,13 @@ impl ExplanationInput<'_> {
         }
     }
 
-    /// The number of CPUs that were busy on average, where that can be said.
+    /// Returns how many CPUs were busy on average; `None` if the event is no clock or the duration is unknown.
     fn busy_cpus(&self) -> Option<f64> {
         let duration = self.duration_ns.filter(|&duration| duration > 0 && self.is_clock)?;
         Some(self.total.period as f64 / duration as f64)
     }
 
-    /// The interval, in points of a hundred, within which the share of a half lies 95 times of 100.
+    /// Returns the half width of the 95 % confidence interval of a share of 50 %, in percentage points.
     fn margin(&self) -> f64 {
         98.0 / (self.total.samples.max(1) as f64).sqrt()
     }

@@ -1,4 +1,4 @@
-//! The page.
+//! The explanation as one page of text.
 
 use std::fmt::Write;
 
@@ -9,30 +9,30 @@ use super::{ExplanationInput, module_name};
 use crate::figures::{counted, fit, grouped, percent};
 use crate::summary::losses;
 
-/// Letters of a page, whatever the profile.
-const MOST_LETTERS: usize = 6_000;
-/// Columns of a name.
-const NAME: usize = 40;
-/// Columns of a thread's name.
-const THREAD: usize = 16;
-/// Steps of a path that are shown; the ones in the middle are left out.
-const STEPS: usize = 5;
-/// Causes are told until they have this share of all time.
-const MOST_OF_IT: f64 = 0.8;
-/// The least share that is told; smaller ones are counted only.
-const LEAST_SHARE: f64 = 0.005;
-/// With fewer samples shares say little.
-const FEW_SAMPLES: u64 = 200;
+/// Maximum number of characters of a page.
+const MAX_PAGE_CHARACTERS: usize = 6_000;
+/// Maximum width of a function's name, in columns.
+const NAME_COLUMNS: usize = 40;
+/// Maximum width of a thread's name, in columns.
+const THREAD_COLUMNS: usize = 16;
+/// Maximum number of frames of a path. Those in the middle are omitted.
+const MAX_PATH_FRAMES: usize = 5;
+/// Causes are listed until they have this share of the total together.
+const CAUSES_SHARE: f64 = 0.8;
+/// The least share that is listed by name. Smaller ones are counted.
+const MIN_SHARE: f64 = 0.005;
+/// With fewer samples the page warns that shares are inexact.
+const MIN_RELIABLE_SAMPLES: u64 = 200;
 
-/// Writes the page: at most 6,000 letters. What is cut is counted.
+/// Writes the page, of at most 6,000 characters. If even the shortest form is longer, cuts it and counts the rest.
 pub fn page(facts: &ExplanationInput<'_>) -> String {
-    // As much as there is room for.
+    // The longest lists that fit.
     let lengths = (1..=10).rev().map(|rows| write(facts, rows));
-    let mut fitting = lengths.filter(|page| page.chars().count() <= MOST_LETTERS);
+    let mut fitting = lengths.filter(|page| page.chars().count() <= MAX_PAGE_CHARACTERS);
     fitting.next().unwrap_or_else(|| {
         let mut page = write(facts, 1);
-        let cut = page.chars().count().saturating_sub(MOST_LETTERS - 60);
-        let end = page.char_indices().nth(MOST_LETTERS - 60).map_or(page.len(), |(at, _)| at);
+        let cut = page.chars().count().saturating_sub(MAX_PAGE_CHARACTERS - 60);
+        let end = page.char_indices().nth(MAX_PAGE_CHARACTERS - 60).map_or(page.len(), |(at, _)| at);
         page.truncate(end);
         page.push_str(&format!("\n… {} more\n", counted(cut as u64, "letter", "letters")));
         page
@@ -54,7 +54,7 @@ fn write(facts: &ExplanationInput<'_>, rows: usize) -> String {
 
 struct Page<'a, 'f> {
     facts: &'a ExplanationInput<'f>,
-    /// Rows of a list.
+    /// Maximum number of rows of each list.
     rows: usize,
     text: String,
 }
@@ -114,7 +114,8 @@ impl Page<'_, '_> {
         if threads.len() < 2 {
             return;
         }
-        let listed = self.listed(threads, self.rows, |page, &frame| page.facts.name(frame, Some(THREAD)));
+        let listed =
+            self.listed(threads, self.rows, |page, &frame| page.facts.name(frame, Some(THREAD_COLUMNS)));
         self.heading("By thread name");
         self.line(&format!("  {listed}"));
     }
@@ -132,9 +133,9 @@ impl Page<'_, '_> {
         self.line(&format!("  {listed}"));
     }
 
-    /// `name 31.0 %, name 12.0 %, 7 more 3.0 %`
+    /// Lists the heaviest parts in one line: `name 31.0 %, name 12.0 %, 7 more 3.0 %`.
     fn listed<T>(&self, parts: &[Part<T>], most: usize, name: impl Fn(&Self, &T) -> String) -> String {
-        let told = parts.iter().take(most).take_while(|part| self.share(part.weight) >= LEAST_SHARE).count();
+        let told = parts.iter().take(most).take_while(|part| self.share(part.weight) >= MIN_SHARE).count();
         let mut words: Vec<String> = parts[..told]
             .iter()
             .map(|part| format!("{} {}", name(self, &part.what), self.percent(part.weight)))
@@ -152,7 +153,7 @@ impl Page<'_, '_> {
         let mut told = 0_u64;
         let enough = causes.iter().position(|cause| {
             told = told.saturating_add(cause.weight);
-            self.share(told) >= MOST_OF_IT
+            self.share(told) >= CAUSES_SHARE
         });
         let shown = enough.map_or(causes.len(), |last| last + 1).min(self.rows);
         let sum = causes[..shown].iter().map(|cause| cause.weight).fold(0, u64::saturating_add);
@@ -185,22 +186,22 @@ impl Page<'_, '_> {
 
     fn path(&self, cause: &Cause) -> String {
         let mut steps: Vec<String> = Vec::new();
-        let left_out = cause.path.len().saturating_sub(STEPS);
+        let left_out = cause.path.len().saturating_sub(MAX_PATH_FRAMES);
         for (index, &frame) in cause.path.iter().enumerate() {
-            // The thread and the first function stay, and the last ones.
+            // The thread, the first function and the last functions stay.
             if left_out > 0 && (2..2 + left_out).contains(&index) {
                 if index == 2 {
                     steps.push(format!("… {left_out} …"));
                 }
                 continue;
             }
-            steps.push(self.facts.name(frame, Some(if index == 0 { THREAD } else { NAME })));
+            steps.push(self.facts.name(frame, Some(if index == 0 { THREAD_COLUMNS } else { NAME_COLUMNS })));
         }
         let rest = if cause.is_rest { " (the rest of it)" } else { "" };
         steps.join(" → ") + rest
     }
 
-    /// In which functions most of a cause is, where that is not the cause itself.
+    /// Describes the functions that have most of a cause's weight; empty if that is the last function of its path alone.
     fn inside(&self, cause: &Cause) -> String {
         let of_cause = |weight: u64| format!("{:.0} %", percent(weight, cause.weight));
         let function = cause.path.last();
@@ -216,7 +217,7 @@ impl Page<'_, '_> {
                     let name = if Some(&part.what) == function {
                         "itself".to_owned()
                     } else {
-                        self.facts.name(part.what, Some(NAME))
+                        self.facts.name(part.what, Some(NAME_COLUMNS))
                     };
                     format!("{name} {}", of_cause(part.weight))
                 });
@@ -231,7 +232,7 @@ impl Page<'_, '_> {
 
     fn functions(&mut self) {
         let functions = &self.facts.explanation.functions;
-        let is_told = |function: &&HotFunction| self.share(function.own) >= 2.0 * LEAST_SHARE;
+        let is_told = |function: &&HotFunction| self.share(function.own) >= 2.0 * MIN_SHARE;
         let shown: Vec<&HotFunction> = functions.iter().take(self.rows).take_while(is_told).collect();
         if shown.is_empty() {
             let count = counted(functions.len() as u64, "function", "functions");
@@ -242,7 +243,7 @@ impl Page<'_, '_> {
         for function in &shown {
             let module = self.facts.module(function.function);
             let module = module.map_or_else(String::new, |module| format!(" ({})", fit(&module, 24)));
-            let name = self.facts.name(function.function, Some(NAME));
+            let name = self.facts.name(function.function, Some(NAME_COLUMNS));
             let caller = self.caller(function);
             self.line(&format!("  {:>7}  {name}{module}{caller}", self.percent(function.own)));
         }
@@ -258,7 +259,7 @@ impl Page<'_, '_> {
         let Some(first) = function.callers.first() else { return String::new() };
         let share = percent(first.weight, function.own);
         let others = function.callers.len() - 1;
-        let name = self.facts.name(first.what, Some(NAME));
+        let name = self.facts.name(first.what, Some(NAME_COLUMNS));
         match others {
             0 => format!(" ← {name}"),
             _ => format!(" ← {name} {share:.0} %, {} more", grouped(others as u64)),
@@ -266,11 +267,11 @@ impl Page<'_, '_> {
     }
 
     fn costs(&mut self) {
-        let is_told = |weight: u64| self.share(weight) >= 2.0 * LEAST_SHARE;
+        let is_told = |weight: u64| self.share(weight) >= 2.0 * MIN_SHARE;
         let costs = self.facts.explanation.costs.iter().filter(|cost| is_told(cost.weight));
         let words: Vec<String> = costs
             .map(|cost| {
-                let by = self.facts.name(cost.by, Some(NAME));
+                let by = self.facts.name(cost.by, Some(NAME_COLUMNS));
                 format!("{} {} (mostly {by})", kind(cost.kind), self.percent(cost.weight))
             })
             .collect();
@@ -287,7 +288,7 @@ impl Page<'_, '_> {
         let shown = phases.len().min(self.rows);
         for phase in &phases[..shown] {
             let (from, to) = (phase.start.0 - start.0, phase.end.0 - start.0);
-            let name = |frame: FrameId| self.facts.name(frame, Some(NAME));
+            let name = |frame: FrameId| self.facts.name(frame, Some(NAME_COLUMNS));
             let of_phase = |weight: u64| percent(weight, phase.weight);
             let told = phase.functions.iter().take(3);
             let told: Vec<String> =
@@ -313,7 +314,7 @@ impl Page<'_, '_> {
         let facts = self.facts;
         let mut lines = Vec::new();
         let margin = facts.margin();
-        if facts.total.samples < FEW_SAMPLES {
+        if facts.total.samples < MIN_RELIABLE_SAMPLES {
             lines.push(format!(
                 "only {}: a share of 50 % may be off by {margin:.0} points; record for longer, or more often (-F 4999)",
                 counted(facts.total.samples, "sample", "samples")
@@ -342,7 +343,7 @@ impl Page<'_, '_> {
         for line in lines {
             self.line(&format!("  {line}"));
         }
-        if facts.total.samples >= FEW_SAMPLES {
+        if facts.total.samples >= MIN_RELIABLE_SAMPLES {
             self.line(&format!("  shares are estimates: 50 % here is 50 ± {margin:.1} % (95 times of 100)"));
         }
     }

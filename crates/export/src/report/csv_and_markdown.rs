@@ -1,4 +1,4 @@
-//! Reports as tables for other programs (CSV) and for texts (Markdown).
+//! Reports as CSV and as Markdown.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -11,13 +11,13 @@ use super::shares::{percents, share};
 use super::{EventReport, Options, ReportBody, events_of, heading, hints};
 use crate::summary::counted;
 
-/// Headings and rows.
+/// The headings and rows of a table, as text.
 struct Cells {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-/// Writes a line of headings and a line for each row. What a report says beside its rows is not in it.
+/// Writes a line of headings and a line for each row. Omits the heading and the hints of a report.
 pub(super) fn csv(
     events: &[EventReport<'_>],
     body: &ReportBody,
@@ -36,8 +36,8 @@ pub(super) fn csv(
     Ok(())
 }
 
-/// A cell of CSV (RFC 4180). What a spreadsheet would take for a formula gets an apostrophe: names are chosen by those who
-/// are profiled.
+/// Quotes a cell of CSV (RFC 4180). Prefixes text that a spreadsheet would take for a formula by an apostrophe, because
+/// the profiled program chooses its names.
 fn quoted(cell: &str) -> String {
     let is_formula = cell.starts_with(['=', '+', '@', '-']) && cell.parse::<f64>().is_err();
     let cell = if is_formula { Cow::Owned(format!("'{cell}")) } else { Cow::Borrowed(cell) };
@@ -48,7 +48,7 @@ fn quoted(cell: &str) -> String {
     }
 }
 
-/// Writes what was recorded, a table for each part of the answer, and what was left out.
+/// Writes the heading, the tables, and how much was omitted.
 pub(super) fn markdown(
     events: &[EventReport<'_>],
     body: &ReportBody,
@@ -94,7 +94,7 @@ pub(super) fn markdown(
     Ok(())
 }
 
-/// Text that Markdown shows as it is.
+/// Escapes text for Markdown.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -112,7 +112,7 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// The body as tables, each with its event where there is one for each.
+/// Returns the tables of a report, each with the name of its event if each event has one.
 fn tables(events: &[EventReport<'_>], body: &ReportBody, options: &Options) -> Vec<(Option<String>, Cells)> {
     match body {
         ReportBody::Totals => {
@@ -157,7 +157,7 @@ fn tables(events: &[EventReport<'_>], body: &ReportBody, options: &Options) -> V
 
 /// The columns of figures.
 struct Figures {
-    /// The text before the headings of each event.
+    /// The prefix of each event's headings.
     prefixes: Vec<String>,
     totals: bool,
     ratios: Vec<Ratio>,
@@ -196,7 +196,7 @@ impl Figures {
             }
         }
         for ratio in &self.ratios {
-            let value = ratio.of(|column| weights.get(column).map_or(0, |weights| weights.self_weight));
+            let value = ratio.value(|column| weights.get(column).map_or(0, |weights| weights.self_weight));
             cells.push(value.map_or_else(String::new, |value| format!("{value:.3}")));
         }
         cells

@@ -1,4 +1,4 @@
-//! The functions that a name means.
+//! Selects the functions that a name or pattern matches.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use profile::{FrameId, Label, Pattern, ViewFrame};
 
 use super::{ReportError, keys};
 
-/// The set of frames that belong to the chosen functions.
+/// The frames of the selected functions.
 pub(super) struct ChosenFunctions(Vec<bool>);
 
 impl ChosenFunctions {
-    pub(super) fn is(&self, frame: FrameId) -> bool {
+    pub(super) fn contains(&self, frame: FrameId) -> bool {
         self.0[frame.index()]
     }
 }
 
-/// So many names are offered in place of one that there is not.
-const OFFERED: usize = 3;
+/// Maximum number of similar names that are offered if no function matches.
+const MAX_SUGGESTIONS: usize = 3;
 
-/// Chooses the function of exactly this name; where there is none, all that match.
+/// Selects the function of exactly this name, or else all functions that match the pattern.
 pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<ChosenFunctions, ReportError> {
     let is_thread = |label: &Label| {
         matches!(
@@ -51,7 +51,7 @@ pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<ChosenFun
     Err(ReportError::NoSuchFunction { wanted: wanted.typed().to_owned(), nearest })
 }
 
-/// Returns the names that are most like one that there is not, the nearest first; empty where none is like it.
+/// Returns up to three names that are most similar to `wanted`, the most similar first; empty if none is similar.
 pub fn nearest_names<'n>(names: impl Iterator<Item = &'n str>, wanted: &str) -> Vec<String> {
     let mut likeness: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
@@ -59,10 +59,10 @@ pub fn nearest_names<'n>(names: impl Iterator<Item = &'n str>, wanted: &str) -> 
     }
     let mut nearest: Vec<_> = likeness.into_iter().filter(|(_, common)| *common > 0).collect();
     nearest.sort_by_key(|&(name, common)| (std::cmp::Reverse(common), name.len()));
-    nearest.iter().take(OFFERED).map(|(name, _)| (*name).to_owned()).collect()
+    nearest.iter().take(MAX_SUGGESTIONS).map(|(name, _)| (*name).to_owned()).collect()
 }
 
-/// The number of pairs of letters of `wanted` that the name has.
+/// Returns how many pairs of adjacent letters of `wanted` occur in the name.
 fn common_pairs(name: &str, wanted: &str) -> usize {
     let (name, wanted) = (name.to_lowercase(), wanted.to_lowercase());
     let letters: Vec<char> = wanted.chars().collect();

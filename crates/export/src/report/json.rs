@@ -1,4 +1,4 @@
-//! Reports as JSON, which `docs/schemas/report.json` describes.
+//! Reports as JSON, by the schema in `docs/schemas/report.json`.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use super::tree::{Omitted, Tree};
 use super::{EventReport, Options, ReportBody, events_of};
 use crate::figures::write_json_line;
 
-/// The version of the schema. One that breaks readers has a higher number.
+/// The name and version of the schema. Increase the number with a change that breaks readers.
 const SCHEMA: &str = "prof-report-1";
 
 pub(super) fn write(
@@ -61,7 +61,7 @@ pub(super) fn write(
     write_json_line(&Value::Object(whole), output)
 }
 
-/// The event, and how far what is said about it can be trusted.
+/// Returns the counts, losses and hints of an event.
 fn facts(event: &EventReport<'_>) -> Map<String, Value> {
     let summary = &event.summary;
     let loss = summary.loss;
@@ -96,7 +96,7 @@ fn rows(table: &Table, column: usize, options: &Options) -> Value {
     table.rows.iter().map(row).collect()
 }
 
-/// The keys of a row, by name.
+/// Returns the fields of a row by the names of their keys.
 fn keyed(keys: &[Key], fields: &[String]) -> Map<String, Value> {
     let value = |(key, field): (&Key, &String)| {
         let value = match field.parse::<i64>() {
@@ -119,7 +119,8 @@ fn add_weights(object: &mut Map<String, Value>, weights: Weights, whole: u64, to
     }
 }
 
-/// Calls as a list, in which each names the one that it is below by its position: trees are deeper than readers of JSON go.
+/// Returns calls as a list, in which each has the index of its parent: nested lists would be deeper than JSON readers
+/// accept.
 fn calls(tree: &Tree, column: usize) -> Value {
     let whole = tree.totals.get(column).copied().unwrap_or_default();
     let call = |line: &super::tree::Line| {
@@ -141,17 +142,17 @@ fn total_of(omitted: &Omitted, column: usize) -> u64 {
     omitted.totals.get(column).copied().unwrap_or_default()
 }
 
-/// Ratios of events, each for all and for the rows that have one.
+/// Returns the ratios of events: each for all samples, and for the rows that have one.
 fn quotients(events: &[EventReport<'_>], table: &Table) -> Value {
     let of_ratio = |ratio: &super::ratios::Ratio| {
         let rows = table.rows.iter().filter_map(|row| {
             let value =
-                ratio.of(|column| row.weights.get(column).map_or(0, |weights| weights.self_weight))?;
+                ratio.value(|column| row.weights.get(column).map_or(0, |weights| weights.self_weight))?;
             let mut object = keyed(&table.keys, &row.fields);
             object.insert("value".to_owned(), value.into());
             Some(Value::Object(object))
         });
-        let all = ratio.of(|column| table.totals.get(column).copied().unwrap_or_default());
+        let all = ratio.value(|column| table.totals.get(column).copied().unwrap_or_default());
         json!({ "name": ratio.name, "value": all, "rows": rows.collect::<Vec<_>>() })
     };
     ratios(events).iter().map(of_ratio).collect()

@@ -1,4 +1,4 @@
-//! What rows of a table are told apart by.
+//! The keys of tables: a table has a row for each combination of their values.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::frame_name;
 use crate::interner::Interner;
 
-/// A key by which rows are told apart.
+/// A key of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
     /// The thread's name.
@@ -35,7 +35,7 @@ pub enum Key {
     Line,
 }
 
-/// A name that no key has.
+/// The error for an unknown key.
 #[derive(Error, Debug)]
 #[error(
     "rows cannot be told apart by `{0}`; they can by comm, pid, tid, cpu, container, cgroup, event, module, function, line"
@@ -64,11 +64,11 @@ impl FromStr for Key {
 }
 
 impl Key {
-    /// The names of columns that hold text.
+    /// The names of columns with text.
     pub(super) const TEXTS: [&'static str; 7] =
         ["comm", "container", "cgroup", "event", "module", "function", "line"];
 
-    /// The name of its column.
+    /// Returns the name of its column.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Comm => "comm",
@@ -84,7 +84,7 @@ impl Key {
         }
     }
 
-    /// Returns true if it is a number.
+    /// Returns true if its values are numbers.
     pub(super) fn is_number(self) -> bool {
         matches!(self, Self::Pid | Self::Tid | Self::Cpu)
     }
@@ -94,7 +94,7 @@ impl Key {
     }
 }
 
-/// The function of a frame, harmless for a terminal.
+/// Returns the function of a frame, safe for a terminal.
 pub(super) fn function(frame: &ViewFrame) -> String {
     let label = match &frame.label {
         Label::Function(name, _) => Label::Function(name.clone(), None),
@@ -103,7 +103,7 @@ pub(super) fn function(frame: &ViewFrame) -> String {
     Name::from(frame_name(&ViewFrame { label, kind: FrameKind::User, line: None }).as_str()).to_string()
 }
 
-/// The module of a frame, harmless for a terminal; empty where it has none.
+/// Returns the module of a frame, safe for a terminal; empty if it has none.
 pub(super) fn module(frame: &ViewFrame) -> String {
     match &frame.label {
         Label::Function(_, Some(module)) | Label::Module(module, _) => module.to_string(),
@@ -111,16 +111,16 @@ pub(super) fn module(frame: &ViewFrame) -> String {
     }
 }
 
-/// Formats the line of a frame, harmless for a terminal; empty where it is not known.
+/// Returns the file and line of a frame, safe for a terminal; empty if they are unknown.
 pub(super) fn line(frame: &ViewFrame) -> String {
     let known = frame.line.as_ref().filter(|line| line.line > 0);
     known.map_or_else(String::new, |at| format!("{}:{}", Name::from(&*at.file), at.line))
 }
 
-/// The text in place of the function of a sample without a stack, or of whose stack nothing is shown.
+/// The function of samples without a stack, and of those whose frames are all filtered out.
 pub(super) const NO_STACK: &str = "[no stack]";
 
-/// The keys of rows as text, each once.
+/// Interns the key values of rows as text.
 pub(super) struct Grouping<'t> {
     frames: &'t [ViewFrame],
     keys: &'t [Key],
@@ -133,7 +133,7 @@ impl<'t> Grouping<'t> {
         Self { frames, keys, threads: Interner::default(), functions: Interner::default() }
     }
 
-    /// The fields of a row, in the order of the keys.
+    /// Returns the fields of a row, in the order of the keys.
     pub(super) fn fields(&self, thread: u32, frame: u32) -> Vec<String> {
         let mut of_thread = fields_of(&self.threads, thread);
         let mut of_frame = fields_of(&self.functions, frame);

@@ -1,5 +1,4 @@
-//! Reports: tables of functions, or of whatever else samples are added up by, and call trees, as text, JSON, CSV or
-//! Markdown.
+//! Reports: tables of samples by function or by other keys, and call trees, as text, JSON, CSV or Markdown.
 
 mod csv_and_markdown;
 mod function_match;
@@ -28,14 +27,14 @@ use tree::{Direction, Tree};
 pub struct EventReport<'a> {
     /// Its samples.
     pub view: &'a View<'a>,
-    /// The figures that tell how far the report can be trusted.
+    /// The counts and losses that tell how far the report can be trusted.
     pub summary: Summary<'a>,
-    /// Remedies that would make it more trustworthy, each a sentence.
+    /// Hints that would make the next report more trustworthy, each a sentence.
     pub hints: Vec<String>,
 }
 
 impl EventReport<'_> {
-    /// The unit of weights: `samples`, or the event's name where they are sums of periods.
+    /// Returns the unit of weights: `samples`, or the event's name if weights are sums of periods.
     fn unit(&self) -> &str {
         match self.summary.weight {
             Weight::Samples => "samples",
@@ -47,21 +46,21 @@ impl EventReport<'_> {
 /// A question that a report answers.
 #[derive(Clone, Debug)]
 pub enum Query {
-    /// A table, whose rows are told apart by these.
+    /// A table with a row for each combination of these keys.
     Table(Vec<Key>),
-    /// The calls from the outermost functions on.
+    /// The call tree from the outermost functions on.
     FromRoots,
-    /// The callers of the innermost functions.
+    /// The tree of callers of the innermost functions.
     FromLeaves,
-    /// The callers of a function.
+    /// The tree of callers of a function.
     Callers(Pattern),
-    /// The callees of a function.
+    /// The tree of callees of a function.
     Callees(Pattern),
     /// The sums alone.
     Totals,
 }
 
-/// By what rows are sorted, heaviest first.
+/// The weight that rows are sorted by, the heaviest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// The samples whose innermost frame is of the row.
@@ -73,9 +72,9 @@ pub enum Order {
 /// The format in which a report is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// For a person. Names are cut in the middle where a line would be longer than `width` columns.
+    /// Text. Names are cut in the middle if a line would be longer than `width` columns.
     Text {
-        /// The longest line; `None` where lines may be as long as names are.
+        /// The greatest width of a line; `None` for no limit.
         width: Option<usize>,
     },
     /// One object; `docs/schemas/report.json` describes it.
@@ -91,26 +90,26 @@ pub enum Format {
 pub struct Options {
     /// The question that the report answers.
     pub query: Query,
-    /// By what rows are sorted.
+    /// The weight that rows are sorted by.
     pub order: Order,
-    /// True if totals are shown beside self weights.
+    /// True to show totals beside self weights.
     pub totals: bool,
-    /// True if trees keep threads apart.
+    /// True to keep threads apart in trees.
     pub per_thread: bool,
-    /// Rows and calls below this share, from 0 to 1, are left out; `None` for what suits the format.
+    /// Rows and calls below this share, from 0 to 1, are omitted; `None` for the default of the format.
     pub min_share: Option<f64>,
-    /// So many rows at most.
+    /// Maximum number of rows; `None` for no limit.
     pub limit: Option<usize>,
     /// The format of the output.
     pub format: Format,
-    /// The recorded target, in a line.
+    /// The recorded target, in one line.
     pub title: String,
 }
 
 /// The reason why a report could not be written.
 #[derive(Error, Debug)]
 pub enum ReportError {
-    /// No function has the name that was asked for.
+    /// No function matches the name.
     #[error("no function of these samples matches `{wanted}`{}", offered(.nearest))]
     NoSuchFunction {
         /// The text that was typed.
@@ -129,7 +128,7 @@ fn offered(names: &[String]) -> String {
 }
 
 impl Options {
-    /// The least share that is shown.
+    /// Returns the least share that is shown.
     fn min_share(&self) -> f64 {
         let for_people = matches!(self.format, Format::Text { .. } | Format::Markdown);
         let fitting = match self.query {
@@ -141,17 +140,17 @@ impl Options {
     }
 }
 
-/// An answer, ready to be written.
+/// The contents of a report, without its heading.
 enum ReportBody {
     Tables(Vec<Table>),
     Tree(Tree),
     Totals,
 }
 
-/// Writes a report of events, which lie side by side.
+/// Writes a report of events side by side.
 ///
 /// # Errors
-/// Where a function is asked for that there is not, and those of `output`.
+/// If no function matches the query, and those of `output`.
 pub fn write(
     events: &[EventReport<'_>],
     options: &Options,
@@ -187,24 +186,23 @@ pub fn write(
     Ok(())
 }
 
-/// The columns of a table that is written for one event, or for all side by side: which events it is about.
+/// Returns the events of one of several tables: all of them if there is one table, else the event of that number.
 fn events_of<'e, 'a>(events: &'e [EventReport<'a>], tables: usize, table: usize) -> &'e [EventReport<'a>] {
-    // One table of all, or one for each.
     if tables == 1 { events } else { events.get(table..table + 1).unwrap_or_default() }
 }
 
-/// The lines above a table: what was recorded, and for each event how far it can be trusted.
+/// Returns the lines above a report: the title, and for each event how far it can be trusted.
 fn heading(events: &[EventReport<'_>], options: &Options) -> Vec<String> {
-    let truths = events.iter().map(|event| match kept(event) {
+    let caveats = events.iter().map(|event| match share_after_filters(event) {
         Some(share) => format!("{}; filters leave {}", subtitle(&event.summary), shares::percent(share)),
         None => subtitle(&event.summary),
     });
-    std::iter::once(options.title.clone()).chain(truths).collect()
+    std::iter::once(options.title.clone()).chain(caveats).collect()
 }
 
-/// Remedies that would make the report more trustworthy, each sentence once.
+/// Returns the hints of all events, without those that differ in the share alone.
 fn hints<'e>(events: &'e [EventReport<'_>]) -> Vec<&'e str> {
-    // Events of one recording differ in the share alone: the text behind it is what was said already.
+    // A hint is `PLACE: SHARE of ADVICE`.
     fn advice(hint: &str) -> (&str, &str) {
         let (place, rest) = hint.split_once(": ").unwrap_or((hint, ""));
         (place, rest.split_once(" of ").map_or(rest, |(_, advice)| advice))
@@ -218,8 +216,8 @@ fn hints<'e>(events: &'e [EventReport<'_>]) -> Vec<&'e str> {
     told
 }
 
-/// The share of an event's samples that filters on stacks leave; `None` for all.
-fn kept(event: &EventReport<'_>) -> Option<f64> {
+/// Returns the share of an event's samples that filters on stacks leave; `None` if they leave all.
+fn share_after_filters(event: &EventReport<'_>) -> Option<f64> {
     let (shown, all) = (event.view.shown_total(), event.view.total());
     (shown < all).then(|| shown as f64 / all as f64)
 }

@@ -1,4 +1,4 @@
-//! What counts of several events say together: instructions per cycle, misses per thousand.
+//! Ratios of the counts of two events: instructions per cycle, misses per thousand instructions.
 
 use super::EventReport;
 
@@ -9,22 +9,22 @@ pub(super) struct Ratio {
     pub(super) name: String,
     /// The heading of its column.
     pub(super) heading: String,
-    /// The columns of the two events.
+    /// The columns of the numerator and the denominator.
     part: usize,
     whole: usize,
-    /// The factor of the quotient.
+    /// The factor that the quotient is multiplied by.
     factor: u32,
 }
 
 impl Ratio {
-    /// The ratio for a row with these weights; `None` where there is nothing to divide by.
-    pub(super) fn of(&self, weights: impl Fn(usize) -> u64) -> Option<f64> {
+    /// Returns the ratio for the weights of a row, by column; `None` if the denominator is 0.
+    pub(super) fn value(&self, weights: impl Fn(usize) -> u64) -> Option<f64> {
         let (part, whole) = (weights(self.part), weights(self.whole));
         (whole > 0).then(|| part as f64 / whole as f64 * f64::from(self.factor))
     }
 }
 
-/// The ratios that these events have: of those whose weights are counts, not samples.
+/// Returns the ratios of events whose weights are counts, not samples.
 pub(super) fn ratios(events: &[EventReport<'_>]) -> Vec<Ratio> {
     let counted = |event: &EventReport<'_>| {
         let counts = event.summary.weight == profile::Weight::Period;
@@ -53,7 +53,7 @@ fn between(kinds: &[String]) -> Vec<Ratio> {
     ratios
 }
 
-/// The event's name without its unit and modifiers: `cycles` for `cycles:P` and `cpu_core/cycles/u`.
+/// Returns an event's name without PMU and modifiers: `cycles` for `cycles:P` and `cpu_core/cycles/u`.
 fn kind(event: &str) -> String {
     let bare = match event.split('/').nth(1) {
         Some(of_unit) => of_unit,
@@ -76,8 +76,8 @@ mod tests {
         let names: Vec<_> = ratios.iter().map(|ratio| &*ratio.name).collect();
         assert_eq!(names, ["instructions per cycle", "LLC-load-misses per thousand instructions"]);
         let weights = [1000, 2500, 5, 7];
-        let values: Vec<_> = ratios.iter().map(|ratio| ratio.of(|column| weights[column])).collect();
+        let values: Vec<_> = ratios.iter().map(|ratio| ratio.value(|column| weights[column])).collect();
         assert_eq!(values, [Some(2.5), Some(2.0)]);
-        assert_eq!(ratios[0].of(|_| 0), None);
+        assert_eq!(ratios[0].value(|_| 0), None);
     }
 }

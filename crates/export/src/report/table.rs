@@ -1,4 +1,4 @@
-//! Rows of a table: which there are, in which order, and what was left out.
+//! The rows of a table: selects and sorts them, and sums up what is omitted.
 
 use std::cmp::Reverse;
 
@@ -11,15 +11,16 @@ use super::{Options, Order};
 
 /// A table of one or several events.
 pub(super) struct Table {
-    /// The keys by which its rows are told apart.
+    /// The keys, each of which is a column.
     pub(super) keys: Vec<Key>,
-    /// The heaviest first.
+    /// The rows, the heaviest first.
     pub(super) rows: Vec<Row>,
-    /// The number of rows that were left out.
+    /// The number of rows that were omitted.
     pub(super) omitted: usize,
-    /// Self weights of the rows left out, for each event. Their totals say nothing: a sample may be in several.
+    /// The sum of the self weights of omitted rows, for each event. There is no sum of totals, because a sample may count for
+    /// several rows.
     pub(super) omitted_self: Vec<u64>,
-    /// All that there is, for each event: 100 %.
+    /// The total of each event, which is 100 %.
     pub(super) totals: Vec<u64>,
 }
 
@@ -32,21 +33,21 @@ pub(super) struct Row {
 }
 
 impl Table {
-    /// Adds up the samples of events, a column for each.
+    /// Sums up the samples of events by the keys, with a column for each event.
     pub(super) fn new(views: &[&View<'_>], keys: &[Key], options: &Options) -> Self {
         if let [view] = views {
             let mut grouping = Grouping::new(view.frames().frames(), keys);
             if let Some(table) = FunctionTable::of_view(view, &mut grouping) {
-                return Self::of(&table, &grouping, vec![view.total()], keys, options);
+                return Self::from_functions(&table, &grouping, vec![view.total()], keys, options);
             }
         }
         let tree = CallTree::of(views);
         let mut grouping = Grouping::new(tree.frames(), keys);
         let table = FunctionTable::new(&tree, &mut grouping);
-        Self::of(&table, &grouping, tree.totals(NodeId::ROOT).to_vec(), keys, options)
+        Self::from_functions(&table, &grouping, tree.totals(NodeId::ROOT).to_vec(), keys, options)
     }
 
-    fn of(
+    fn from_functions(
         table: &FunctionTable,
         grouping: &Grouping<'_>,
         totals: Vec<u64>,

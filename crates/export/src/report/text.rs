@@ -1,4 +1,4 @@
-//! Reports for people.
+//! Reports as text.
 
 use std::io::{self, Write};
 
@@ -13,12 +13,12 @@ use super::{EventReport, Options, Query, ReportBody, events_of, heading, hints};
 use crate::figures::fit;
 use crate::summary::{counted, grouped};
 
-/// Columns of a figure with the space before it.
-const FIGURE: usize = 8;
-/// Columns that any field but the last has at most.
-const FIELD: usize = 24;
-/// Columns that the last field has at least, however narrow the terminal is.
-const LEAST: usize = 16;
+/// The width of a figure with the space before it, in columns.
+const FIGURE_COLUMNS: usize = 8;
+/// Maximum width of a field other than the last, in columns.
+const MAX_FIELD_COLUMNS: usize = 24;
+/// Minimum width of the last field, in columns, however narrow the terminal is.
+const MIN_LAST_COLUMNS: usize = 16;
 
 pub(super) fn write(
     events: &[EventReport<'_>],
@@ -58,7 +58,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// A field, or what stands for one that is not known.
+/// Returns a field, or `-` for an empty one.
 fn shown(field: &str) -> &str {
     if field.is_empty() { "-" } else { field }
 }
@@ -87,11 +87,11 @@ impl Figures {
 
     fn width(&self, events: usize) -> usize {
         let ratios: usize = self.ratios.iter().map(ratio_width).sum();
-        events * self.columns_of_event() * FIGURE + ratios
+        events * self.columns_of_event() * FIGURE_COLUMNS + ratios
     }
 
     fn headings(&self) -> String {
-        let (own, total) = (format!("{:>FIGURE$}", "self"), format!("{:>FIGURE$}", "total"));
+        let (own, total) = (format!("{:>FIGURE_COLUMNS$}", "self"), format!("{:>FIGURE_COLUMNS$}", "total"));
         match (self.totals, self.self_first) {
             (false, _) => own,
             (true, true) => own + &total,
@@ -102,7 +102,7 @@ impl Figures {
     fn row(&self, weights: &[Weights], wholes: &[u64]) -> String {
         let mut text = String::new();
         for (weights, &whole) in weights.iter().zip(wholes) {
-            let figure = |weight: u64| format!("{:>FIGURE$}", percent(share(weight, whole)));
+            let figure = |weight: u64| format!("{:>FIGURE_COLUMNS$}", percent(share(weight, whole)));
             let (own, total) = (figure(weights.self_weight), figure(weights.total));
             text += &match (self.totals, self.self_first) {
                 (false, _) => own,
@@ -115,7 +115,7 @@ impl Figures {
                 let weights = weights.get(column).copied().unwrap_or_default();
                 if self.self_first || !self.totals { weights.self_weight } else { weights.total }
             };
-            let value = ratio.of(weight).map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+            let value = ratio.value(weight).map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
             text += &format!("{value:>width$}", width = ratio_width(ratio));
         }
         text
@@ -123,7 +123,7 @@ impl Figures {
 }
 
 fn ratio_width(ratio: &Ratio) -> usize {
-    ratio.heading.chars().count().max(FIGURE - 1) + 1
+    ratio.heading.chars().count().max(FIGURE_COLUMNS - 1) + 1
 }
 
 fn write_headings(
@@ -133,7 +133,7 @@ fn write_headings(
     output: &mut dyn Write,
 ) -> io::Result<()> {
     if let [_, _, ..] = events {
-        let room = figures.columns_of_event() * FIGURE;
+        let room = figures.columns_of_event() * FIGURE_COLUMNS;
         let names = events.iter().map(|event| format!("{:>room$}", fit(event.summary.event, room - 1)));
         writeln!(output, "{}", names.collect::<String>())?;
     }
@@ -159,11 +159,15 @@ fn write_table(
     };
     let longest = |at: usize, key: &Key| {
         let fields = table.rows.iter().filter_map(|row| row.fields.get(at));
-        fields.map(|field| field.chars().count()).max().unwrap_or(0).clamp(key.name().len(), FIELD)
+        fields
+            .map(|field| field.chars().count())
+            .max()
+            .unwrap_or(0)
+            .clamp(key.name().len(), MAX_FIELD_COLUMNS)
     };
     let widths: Vec<usize> = first.iter().enumerate().map(|(at, key)| longest(at, key)).collect();
     let used = figures.width(events.len()) + 2 + widths.iter().map(|width| width + 2).sum::<usize>();
-    let room = width.map_or(usize::MAX, |width| width.saturating_sub(used).max(LEAST));
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(used).max(MIN_LAST_COLUMNS));
     let line = |fields: &[String]| {
         let mut text = String::new();
         for ((field, key), &width) in fields.iter().zip(first).zip(&widths) {
@@ -197,7 +201,7 @@ fn write_tree(
     let figures = Figures::new(events, options);
     write_headings(events, &figures, "function (module)", output)?;
     let used = figures.width(events.len()) + 2;
-    // For each line the marks before it; a chain of only calls goes straight down.
+    // The marks before each line. A call that is the only one of its caller gets none.
     let mut marks: Vec<String> = Vec::with_capacity(tree.lines.len());
     let mut shown_below: Vec<usize> = vec![0; tree.lines.len()];
     let blank = " ".repeat(used);
@@ -218,8 +222,9 @@ fn write_tree(
             }
         };
         let name = name(line);
-        let room =
-            width.map_or(usize::MAX, |width| width.saturating_sub(used + before.chars().count()).max(LEAST));
+        let room = width.map_or(usize::MAX, |width| {
+            width.saturating_sub(used + before.chars().count()).max(MIN_LAST_COLUMNS)
+        });
         let weights = figures.row(&line.weights, &tree.totals);
         writeln!(output, "{weights}  {before}{}", fit(&name, room))?;
         marks.push(before);
@@ -232,7 +237,7 @@ fn write_tree(
     Ok(())
 }
 
-/// Ends lines that go on no further, the innermost first: says what was left out below them.
+/// Closes the lines down to `depth`, the innermost first: writes what was omitted below each.
 fn close(
     open: &mut Vec<usize>,
     tree: &Tree,
@@ -253,12 +258,12 @@ fn close(
     Ok(())
 }
 
-/// The number of lines that are written right below a line.
+/// Returns the number of lines that are written directly below a line.
 fn siblings(line: &Line) -> usize {
     line.children + usize::from(line.omitted.calls > 0)
 }
 
-/// The marks of the lines below a line, made from its own.
+/// Returns the marks of the lines below a line with these marks.
 fn stem(marks: &str) -> String {
     marks.replace("├ ", "│ ").replace("└ ", "  ")
 }

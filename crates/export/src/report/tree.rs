@@ -1,4 +1,4 @@
-//! Lines of a call tree: which there are, in which order, and what was left out.
+//! The lines of a call tree: selects and sorts them, and sums up what is omitted.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::function_match::ChosenFunctions;
 use super::shares::share;
 use super::{Options, keys};
 
-/// The direction in which a tree is read.
+/// The root and the direction of a tree.
 pub(super) enum Direction {
     /// From the outermost functions on.
     Roots,
@@ -23,28 +23,28 @@ pub(super) enum Direction {
 /// A tree as lines.
 pub(super) struct Tree {
     pub(super) lines: Vec<Line>,
-    /// The number of calls at the top that were left out, and their totals.
+    /// The calls at the top that were omitted.
     pub(super) omitted: Omitted,
-    /// All that there is, for each event: 100 %.
+    /// The total of each event, which is 100 %.
     pub(super) totals: Vec<u64>,
 }
 
 /// A line of the tree, for one call.
 pub(super) struct Line {
-    /// The line that it is below; `None` at the top.
+    /// The index of the line of the caller (or callee); `None` at the top.
     pub(super) parent: Option<usize>,
-    /// The number of lines that it is below.
+    /// Its depth; 0 at the top.
     pub(super) depth: usize,
     pub(super) function: String,
     pub(super) module: String,
     pub(super) line: String,
     pub(super) weights: Vec<Weights>,
-    /// The number of lines below it.
+    /// The number of lines directly below it.
     pub(super) children: usize,
     pub(super) omitted: Omitted,
 }
 
-/// Calls that were left out, with what they weigh in each event.
+/// Calls that were omitted, with their totals in each event.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Omitted {
     pub(super) calls: usize,
@@ -66,18 +66,18 @@ impl Tree {
             Direction::Roots if options.per_thread => None,
             Direction::Roots => Some(calls.merged_threads()),
             Direction::Leaves => Some(calls.from_leaves(is_shown)),
-            Direction::Callers(chosen) => Some(calls.callers(|frame| chosen.is(frame), is_shown)),
-            Direction::Callees(chosen) => Some(calls.callees(|frame| chosen.is(frame))),
+            Direction::Callers(chosen) => Some(calls.callers(|frame| chosen.contains(frame), is_shown)),
+            Direction::Callees(chosen) => Some(calls.callees(|frame| chosen.contains(frame))),
         };
         let tree = tree.as_ref().unwrap_or(calls);
         let mut shown = Self { lines: Vec::new(), omitted: Omitted::default(), totals: totals.clone() };
         let most = options.limit.unwrap_or(usize::MAX);
-        // Nodes to come, the next one last.
+        // The nodes that are still to be visited, the next one last.
         let mut rest: Vec<(NodeId, Option<usize>)> = Vec::new();
         let mut at = (NodeId::ROOT, None);
         loop {
             let (node, line) = at;
-            // The functions that were asked for are shown, however little they weigh.
+            // The functions of the query are shown, however little they weigh.
             let is_asked_for = asks_for_functions && node == NodeId::ROOT;
             let (mut children, left): (Vec<NodeId>, Vec<NodeId>) =
                 tree.children(node).partition(|&child| is_asked_for || is_shown(tree.totals(child)));

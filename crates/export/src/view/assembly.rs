@@ -1,4 +1,4 @@
-//! Instructions of the page: those of functions that stacks end in, as far as their code is at hand.
+//! The instructions of the page: those of functions that stacks end in, if their code is available.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,12 +11,12 @@ use super::tree::SortedTree;
 use crate::SourceReader;
 use crate::printable;
 
-/// Instructions that a page has at the most: some 25 bytes each before they are packed.
-const MOST_INSTRUCTIONS: usize = 40_000;
+/// Maximum number of instructions of a page. Each takes about 25 bytes before they are packed.
+const MAX_INSTRUCTIONS: usize = 40_000;
 
-/// The code of a function, and where it lies.
+/// A range of a function's code, with its location.
 pub struct PageRange {
-    /// The space it lies in.
+    /// The space that it lies in.
     pub space: SpaceId,
     /// Its first byte, as an offset in its space's file.
     pub start: u64,
@@ -27,20 +27,20 @@ pub struct PageRange {
 /// The instructions of all ranges, numbered from 1.
 #[derive(Default, Debug)]
 pub(super) struct Instructions {
-    /// By space and offset: the end of the instruction, and its number.
+    /// The end and the number of each instruction, by space and offset.
     numbers: BTreeMap<(SpaceId, u64), (u64, u32)>,
-    /// How many ranges have a place in the page.
+    /// The number of ranges that fit into the page.
     ranges: usize,
 }
 
 impl Instructions {
-    /// Numbers the instructions of the first ranges, as many as a page has room for.
+    /// Numbers the instructions of the first ranges, up to [`MAX_INSTRUCTIONS`].
     pub(super) fn new(ranges: &[PageRange]) -> Self {
         let mut instructions = Self::default();
         let mut next = 1;
         for PageRange { space, start, range } in ranges {
             let count = range.instructions.len();
-            if next as usize + count > MOST_INSTRUCTIONS {
+            if next as usize + count > MAX_INSTRUCTIONS {
                 break;
             }
             instructions.ranges += 1;
@@ -59,7 +59,8 @@ impl Instructions {
         self.numbers.is_empty()
     }
 
-    /// Returns the number of the instruction that a sample was taken at, 0 where it has none. Behind a return address is the call.
+    /// Returns the number of the instruction that a stack entry is in, or 0 if it has none. For a return address it is the
+    /// call before it.
     pub(super) fn number(&self, entry: &StackEntry) -> u32 {
         let offset = match entry.kind {
             AddressKind::ReturnAddress => entry.offset.saturating_sub(1),
@@ -71,7 +72,7 @@ impl Instructions {
             .map_or(0, |(_, (_, number))| *number)
     }
 
-    /// Returns what `meta` has of the code. `read` gives the text of source lines, where the page is to have them.
+    /// Returns the member `code` of `meta`. `read` reads source files, for pages with source.
     pub(super) fn meta(
         &self,
         ranges: &[PageRange],
@@ -80,7 +81,7 @@ impl Instructions {
     ) -> Value {
         let functions = tree.functions_by_name();
         let ranges = ranges.get(..self.ranges).unwrap_or_default();
-        let mut places = Places { numbers: HashMap::new(), labels: Vec::new(), read };
+        let mut labels = LineLabels { numbers: HashMap::new(), labels: Vec::new(), read };
         let (mut lengths, mut texts, mut targets, mut lines) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut of_ranges: Vec<Value> = Vec::new();
@@ -103,7 +104,7 @@ impl Instructions {
                 let target = instruction.target.filter(|_| instruction.callee.is_none());
                 let target = target.and_then(|target| range.position(target));
                 targets.push(target.map_or(0, |target| target as i64 - index as i64));
-                lines.push(places.number(instruction));
+                lines.push(labels.number(instruction));
             }
         }
         json!({
@@ -112,7 +113,7 @@ impl Instructions {
             "texts": texts,
             "jumps": targets,
             "places": lines,
-            "labels": places.labels,
+            "labels": labels.labels,
         })
     }
 }
@@ -123,15 +124,15 @@ fn text(instruction: &Instruction) -> String {
     format!("{}{callee}", printable(&instruction.text))
 }
 
-/// Source lines of instructions, each with its text once.
-struct Places<'r> {
+/// Interns the source lines of instructions, with their texts.
+struct LineLabels<'r> {
     numbers: HashMap<String, u32>,
     labels: Vec<(String, String)>,
     read: Option<&'r SourceReader<'r>>,
 }
 
-impl Places<'_> {
-    /// The number of an instruction's line, from 1; 0 where it is not known.
+impl LineLabels<'_> {
+    /// Returns the number of an instruction's line, from 1; 0 if it is unknown.
     fn number(&mut self, instruction: &Instruction) -> u32 {
         let Some(location) = instruction.frames.first().and_then(|frame| frame.location.as_ref()) else {
             return 0;
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_page_has_room_for_so_many_instructions() {
-        let large = || range(1, 0, &vec![1; MOST_INSTRUCTIONS / 2 + 1]);
+        let large = || range(1, 0, &vec![1; MAX_INSTRUCTIONS / 2 + 1]);
         assert_eq!(Instructions::new(&[large(), large()]).ranges, 1);
     }
 }

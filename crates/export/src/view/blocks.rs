@@ -1,22 +1,23 @@
-//! The data of the page, and how it is packed. `page/format.js` reads it.
+//! The format in which the data of the page is packed. `page/format.js` reads it.
 //!
-//! The page carries named blocks, each a zlib stream in base64 in a `<script type="text/plain" data-block="NAME">`. `meta` is a JSON
+//! The page has named blocks, each a zlib stream in base64 in a `<script type="text/plain" data-block="NAME">`. `meta` is a JSON
 //! object (its fields are described in `page/format.js`); the others are columns of integers in LEB128, signed ones as zigzag:
 //!
 //! | block | content |
 //! |---|---|
-//! | `nodes` | how many nodes the tree of stacks has; then for each but the root, in preorder, how many levels above the node before it its parent lies (0: it is that node); then the frame of each but the root |
-//! | `stacks` | how many different stacks there are; then the innermost node of each, the most frequent stack first, as the difference to the one before (signed) |
-//! | `lines` | for each stack its innermost line, as a number of `meta.lines`, or 0 where it is not known; absent in pages without source |
-//! | `instructions` | for each stack the instruction that it ends at, as a number of `meta.code`, from 1, or 0 where its code is not in the page; absent in pages without code |
-//! | `times` | for each sample how much its distance to the sample before differs from the distance before (signed), in units of time |
-//! | `samples` | for each sample the low byte of its stack, then for each the next byte, as many as the number of stacks needs: no LEB128, because bytes that mean the same pack better side by side |
+//! | `nodes` | the number of nodes of the tree of stacks; then for each node but the root, in preorder, the number of levels from the previous node up to its parent (0: the previous node is the parent); then the frame of each node but the root |
+//! | `stacks` | the number of different stacks; then the innermost node of each, the most frequent stack first, as the difference to the previous one (signed) |
+//! | `lines` | for each stack its innermost line, as a number of `meta.lines`, or 0 if it is unknown; absent in pages without source |
+//! | `instructions` | for each stack the instruction that it ends at, as a number of `meta.code`, from 1, or 0 if its code is not in the page; absent in pages without code |
+//! | `times` | for each sample the difference between its distance from the previous sample and the previous distance (signed), in units of time |
+//! | `samples` | for each sample the low byte of its stack, then for each the next byte, as many bytes as the number of stacks needs. No LEB128, because bytes of equal significance pack better side by side |
 //! | `waits` | for each lane of `meta.waits` its waits: how long after the end of the one before it began, and twice its length, one more where the thread could go on; absent where switches were not recorded |
-//! | `cpus` | for each sample the difference of its CPU to that of the sample before (signed); absent where samples do not say |
-//! | `weights` | for each sample of a weighted event the difference of its period to that of the sample before (signed) |
+//! | `cpus` | for each sample the difference of its CPU to that of the previous sample (signed); absent if samples have no CPU |
+//! | `weights` | for each sample of a weighted event the difference of its period to that of the previous sample (signed) |
 //!
-//! Samples lie in segments (`meta.segments`), one for each event and thread, in the order of time; differences begin at 0 in each.
-//! Siblings of the tree lie in the order of their frames, frames are numbered by their names: equal recordings give equal pages.
+//! Samples are grouped in segments (`meta.segments`), one for each event and thread, in the order of time. Differences start
+//! from 0 in each segment. Siblings in the tree are sorted by frame, and frames are numbered by name, so that equal
+//! recordings give equal pages.
 
 use std::io;
 
@@ -24,12 +25,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zlib_rs::{DeflateConfig, ReturnCode, compress_bound, compress_slice};
 
-/// Integers of a column.
+/// A column of integers, encoded.
 #[derive(Default, Debug)]
 pub(crate) struct Column(Vec<u8>);
 
 impl Column {
-    /// Appends a number.
+    /// Appends an unsigned number as LEB128.
     pub(crate) fn push(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -38,32 +39,32 @@ impl Column {
         self.0.push(value as u8);
     }
 
-    /// Appends a signed number.
+    /// Appends a signed number as zigzag LEB128.
     pub(crate) fn push_signed(&mut self, value: i64) {
         self.push(((value << 1) ^ (value >> 63)) as u64);
     }
 
-    /// Appends a byte as it is.
+    /// Appends a plain byte.
     pub(crate) fn push_byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
 
-    /// Returns the written bytes.
+    /// Returns the encoded bytes.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// zlib's level: level 6 takes twice as long and saves 3 per cent on recordings of rustc.
-const LEVEL: i32 = 4;
+/// The compression level of zlib. Level 6 takes twice as long and saves 3 per cent on recordings of rustc.
+const COMPRESSION_LEVEL: i32 = 4;
 
-/// Packs bytes as a block: zlib, then base64.
+/// Packs bytes to the text of a block: compressed by zlib, encoded in base64.
 ///
 /// # Errors
-/// Where they cannot be packed (no memory).
+/// If zlib fails (out of memory).
 pub(crate) fn pack(bytes: &[u8]) -> io::Result<String> {
     let mut packed = vec![0; compress_bound(bytes.len())];
-    let (packed, code) = compress_slice(&mut packed, bytes, DeflateConfig::new(LEVEL));
+    let (packed, code) = compress_slice(&mut packed, bytes, DeflateConfig::new(COMPRESSION_LEVEL));
     match code {
         ReturnCode::Ok => Ok(STANDARD.encode(packed)),
         code => Err(io::Error::other(format!("cannot pack the data of the page: zlib says {code:?}"))),

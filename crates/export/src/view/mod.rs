@@ -1,7 +1,7 @@
-//! A recording as one page: an HTML file that needs nothing else, shows everything of the recording and adds it up itself.
+//! A recording as one self-contained HTML page, whose script aggregates and draws the samples.
 //!
-//! The page re-aggregates integers and draws; it knows no ELF. [`blocks`] says how the data is packed, `page/` holds the script's
-//! modules. Without scripts the page shows its title, what is missing from the recording, and the hottest functions.
+//! The page has names and integers only. [`blocks`] describes how data is packed; `page/` has the modules of the script.
+//! Without scripts the page shows its title, the losses of the recording, and the hottest functions.
 
 mod assembly;
 mod blocks;
@@ -30,26 +30,27 @@ use waits::Waits;
 pub struct Page<'p> {
     /// The recorded target.
     pub title: String,
-    /// The machine, time, duration and rate of the recording; each for itself.
+    /// The machine, time, duration and rate of the recording, a text each.
     pub facts: Vec<String>,
-    /// Statements on what is missing, a line each.
+    /// The losses and other caveats of the recording, a line each.
     pub caveats: Vec<String>,
-    /// The events that have samples. Their profiles keep threads, processes, pools and the order of samples apart
-    /// ([`profile::Detail`]), their views show modules ([`profile::Show`]), which tell functions of one name apart.
+    /// The events with samples. Their profiles must keep threads, processes, pools and single samples
+    /// ([`profile::Detail`]), and their views must show modules ([`profile::Show`]), by which functions of one name differ.
     pub events: Vec<PageEvent<'p>>,
-    /// The spans in which samples are missing: from, to (nanoseconds of the recording's clock), and the number of records lost.
+    /// The intervals in which samples are missing: start and end in nanoseconds of the recording's clock, and the number of
+    /// records lost.
     pub gaps: Vec<(u64, u64, u64)>,
-    /// The spans in which threads were off the CPU, in the order of their ends.
+    /// The intervals in which threads were off the CPU, in the order of their ends.
     pub waits: Vec<PageWait>,
-    /// Says of a module whether it is code of those who look at the page, and not the system's.
+    /// Returns true for modules with code of the user, and not of the system.
     pub is_own_code: &'p dyn Fn(&str) -> bool,
-    /// Reads source files; `None` where the page is to have no source. With it, the views must show lines.
+    /// Reads source files; `None` for a page without source. With it, the views must show lines.
     pub source: Option<&'p SourceReader<'p>>,
-    /// The code of functions, those first that matter most; empty where the page is to have none.
+    /// The code of functions, the most important first; empty for a page without code.
     pub code: &'p [PageRange],
 }
 
-/// A stretch of time in which a thread was off the CPU.
+/// An interval in which a thread was off the CPU.
 #[derive(Clone, Copy)]
 pub struct PageWait {
     /// The process.
@@ -60,7 +61,7 @@ pub struct PageWait {
     pub from: u64,
     /// The end.
     pub to: u64,
-    /// True if it could go on and had no CPU; else it was blocked.
+    /// True if the thread was runnable; false if it was blocked.
     pub is_ready: bool,
 }
 
@@ -76,15 +77,15 @@ pub struct PageEvent<'p> {
     pub is_time: bool,
 }
 
-/// Functions of the table that needs no script.
+/// The number of functions in the table that is shown without scripts.
 const STATIC_TABLE_FUNCTIONS: usize = 30;
 
 /// Writes the page.
 ///
 /// # Errors
-/// Those of the output.
+/// Those of `output`, and one if no sample is left.
 pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
-    let page = &page.harmless();
+    let page = &page.with_safe_text();
     let mut stacks = StackTree::default();
     let mut samples = Samples::default();
     samples.has_lines = page.source.is_some();
@@ -157,8 +158,8 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
 }
 
 impl<'p> Page<'p> {
-    /// The page without characters that a reader could take for something else than text ([`Name::is_unsafe`]).
-    fn harmless(&self) -> Page<'p> {
+    /// Returns the page with unsafe characters of its texts replaced ([`Name::is_unsafe`]).
+    fn with_safe_text(&self) -> Page<'p> {
         let text = |text: &str| Name::from(text).to_string();
         let event = |event: &PageEvent<'p>| PageEvent { name: text(&event.name), ..*event };
         Page {
@@ -175,7 +176,7 @@ impl<'p> Page<'p> {
     }
 }
 
-/// What is missing, with what the page itself leaves out.
+/// Returns the caveats of the recording, and those of the page.
 fn caveats(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
     let mut caveats = page.caveats.clone();
     let times = page.events.iter().filter(|event| event.is_time);
@@ -263,13 +264,13 @@ fn meta(
     })
 }
 
-/// Numbers as what each differs from the one before: those that mostly rise pack well so.
+/// Returns the differences between consecutive numbers, which pack well for numbers that mostly rise.
 fn differences(numbers: impl Iterator<Item = u32>) -> Vec<i64> {
     let mut before = 0;
     numbers.map(|number| i64::from(number) - std::mem::replace(&mut before, number.into())).collect()
 }
 
-/// What the page shows without scripts, and what a screen reader reads.
+/// The content that the page shows without scripts, and that screen readers read.
 struct StaticContent<'s> {
     page: &'s Page<'s>,
     caveats: &'s [String],
@@ -292,7 +293,7 @@ impl StaticContent<'_> {
         text
     }
 
-    /// The hottest functions of the event with most samples.
+    /// Returns a table of the hottest functions of the event with most samples.
     fn table(&self) -> String {
         let Self { page, tree, columns, .. } = self;
         let samples = |event: &PageEvent<'_>| event.view.profile().total().samples;
@@ -337,7 +338,7 @@ impl StaticContent<'_> {
     }
 }
 
-/// Self and total of each function. A stack counts once for a function, however often it calls itself.
+/// Returns the self and total weight of each function. A recursive function gets the weight of a stack once.
 fn function_weights(tree: &SortedTree, own: &[u64]) -> Vec<(u64, u64)> {
     let mut totals = own.to_vec();
     let mut ends: Vec<usize> = (1..=own.len()).collect();

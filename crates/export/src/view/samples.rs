@@ -1,4 +1,4 @@
-//! Samples as columns: by event and thread, in the order of time.
+//! The samples of the page as columns, grouped by event and thread, in the order of time.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ use super::blocks::Column;
 use super::source::Lines;
 use super::tree::StackTree;
 
-/// A thread, whatever names it had.
+/// A thread under all of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Lane {
     pub(crate) pid: Pid,
     pub(crate) tid: Tid,
     pub(crate) process: Name,
     pub(crate) name: Name,
-    /// The name of all threads that do the same work; empty where it is the only one.
+    /// The name of its thread pool; empty if it belongs to none.
     pub(crate) pool: String,
-    /// Samples under that name.
-    named: u64,
+    /// The number of samples under `name`.
+    samples_under_name: u64,
 }
 
 /// One sample.
@@ -29,7 +29,7 @@ pub(crate) struct Lane {
 struct Row {
     event: u32,
     lane: u32,
-    /// Number in [`Samples::leaves`].
+    /// The index in [`Samples::leaves`].
     leaf: u32,
     cpu: u32,
     time: u64,
@@ -58,26 +58,27 @@ pub(crate) struct Samples {
     pub(crate) lines: Lines,
     /// True if stacks that end on different lines are told apart.
     pub(crate) has_lines: bool,
-    /// The code of the page: stacks that end at different instructions are told apart.
+    /// The code of the page: stacks that end at different instructions get different leaves.
     pub(crate) instructions: Instructions,
     rows: Vec<Row>,
-    /// True if all samples say when, and where, they were taken.
+    /// True if all samples have a time.
     is_timed: bool,
+    /// True if all samples have a CPU.
     has_cpus: bool,
 }
 
-/// The clock by which samples say when they were taken.
+/// The clock of the page, in which times of samples are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Clock {
-    /// Microseconds of the recording's clock at unit 0.
+    /// The time of unit 0, in microseconds of the recording's clock.
     pub(crate) origin: u64,
-    /// Microseconds of one unit: a power of two.
+    /// The length of a unit in microseconds, a power of two.
     pub(crate) unit: u64,
-    /// Units from the origin to behind the last sample.
+    /// The number of units from the origin to the last sample, inclusive.
     pub(crate) length: u64,
 }
 
-/// The packed columns, before they are compressed.
+/// The columns of the page, before they are compressed.
 #[derive(Default, Debug)]
 pub(crate) struct Columns {
     pub(crate) stacks: Column,
@@ -87,25 +88,25 @@ pub(crate) struct Columns {
     pub(crate) instructions: Option<Column>,
     pub(crate) cpus: Option<Column>,
     pub(crate) weights: Option<Column>,
-    /// Event, lane, samples.
+    /// The event, lane and number of samples of each segment.
     pub(crate) segments: Vec<(u32, u32, u64)>,
-    /// One more than the highest CPU.
+    /// The highest CPU number plus one.
     pub(crate) cpu_count: u32,
-    /// The number of samples of each node, by its number in the sorted tree, of each event; and their weight.
+    /// The self weight of each node of the sorted tree, for each event.
     pub(crate) own: Vec<Vec<u64>>,
     /// The number of samples of each line, by its number.
     pub(crate) samples_of_lines: Vec<u64>,
 }
 
-/// CPUs beyond are taken for nonsense: the page keeps 16 bits of them.
-const MOST_CPUS: u32 = 1 << 16;
+/// Greater CPU numbers are taken for damage. The page stores 16 bits.
+const MAX_CPUS: u32 = 1 << 16;
 
-/// Units of time that the page can tell apart.
-const MOST_UNITS: u64 = u32::MAX as u64 - 1;
+/// Maximum number of units of time of the page.
+const MAX_UNITS: u64 = u32::MAX as u64 - 1;
 
-/// Samples that a page keeps with microseconds. With twice as many times are kept half as fine, and so on: a page of 1.6 million
-/// samples and 42,000 stacks has to stay below 4 MB, and their microseconds alone would take 1.3.
-const MOST_FINE_SAMPLES: u64 = 1 << 17;
+/// Maximum number of samples whose times are stored in microseconds. The unit doubles with each doubling of the samples: a
+/// page of 1.6 million samples and 42,000 stacks has to stay below 4 MB, and microseconds alone would take 1.3.
+const MAX_MICROSECOND_SAMPLES: u64 = 1 << 17;
 
 impl Samples {
     /// Adds the samples of an event.
@@ -119,7 +120,7 @@ impl Samples {
         let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(thread)).collect();
         let roots: Vec<u32> = pools.iter().map(|name| tree.root(name)).collect();
         let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
-        // Each stack of each root once, numbered as they come.
+        // Numbers each stack of each root once, in the order of samples.
         let mut numbers_of_stacks: HashMap<(u32, StackId), u32, FxBuildHasher> = HashMap::default();
         let mut stacks: Vec<(u32, StackId, ThreadId)> = Vec::new();
         let of_samples: Vec<u32> = profile
@@ -139,7 +140,7 @@ impl Samples {
         for (sample, number) in profile.samples().iter().zip(of_samples) {
             let thread = sample.thread.index();
             let Some(leaf) = leaves[number as usize] else { continue };
-            let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MOST_CPUS);
+            let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MAX_CPUS);
             self.is_timed &= sample.time.is_some();
             self.has_cpus &= cpu.is_some();
             named[thread] += 1;
@@ -155,8 +156,8 @@ impl Samples {
         self.name_lanes(profile.threads(), &pools, &lanes, &named);
     }
 
-    /// Adds stacks to the tree; returns where each ends, `None` where the view leaves it out. `stacks` are of a root and a thread of it,
-    /// `numbers_of_stacks` are their positions.
+    /// Adds stacks to the tree, and returns the leaf of each; `None` if the view omits it. `stacks` are stacks of a root with
+    /// one of its threads, `numbers_of_stacks` their indices.
     fn leaves(
         &mut self,
         view: &View<'_>,
@@ -196,12 +197,12 @@ impl Samples {
         leaves
     }
 
-    /// A thread goes by the name that most of its samples have.
+    /// Gives each lane the name under which its thread has most samples.
     fn name_lanes(&mut self, threads: &[Thread], pools: &[Name], lanes: &[u32], named: &[u64]) {
         for (((thread, pool), &lane), &samples) in threads.iter().zip(pools).zip(lanes).zip(named) {
             let lane = &mut self.lanes[lane as usize];
-            if samples > lane.named {
-                lane.named = samples;
+            if samples > lane.samples_under_name {
+                lane.samples_under_name = samples;
                 lane.name = thread.comm.clone();
                 lane.pool = if *pool == thread.comm { String::new() } else { pool.to_string() };
             }
@@ -213,7 +214,14 @@ impl Samples {
         let lanes = &mut self.lanes;
         let number = *self.lane_numbers.entry((pid, tid)).or_insert_with(|| {
             let process = thread.comm.clone();
-            let lane = Lane { pid, tid, process, name: thread.comm.clone(), pool: String::new(), named: 0 };
+            let lane = Lane {
+                pid,
+                tid,
+                process,
+                name: thread.comm.clone(),
+                pool: String::new(),
+                samples_under_name: 0,
+            };
             lanes.push(lane);
             (lanes.len() - 1) as u32
         });
@@ -223,17 +231,17 @@ impl Samples {
         number
     }
 
-    /// The number of a thread's lane; `None` where it has no samples.
+    /// Returns the number of a thread's lane; `None` if the thread has no samples.
     pub(crate) fn lane_of(&self, pid: Pid, tid: Tid) -> Option<u32> {
         self.lane_numbers.get(&(pid, tid)).copied()
     }
 
-    /// Samples of an event.
+    /// Returns the number of samples of an event.
     pub(crate) fn count(&self, event: usize) -> usize {
         self.rows.iter().filter(|row| row.event as usize == event).count()
     }
 
-    /// The clock, where all samples say when they were taken.
+    /// Returns the clock of the page; `None` if some samples have no time.
     pub(crate) fn clock(&self) -> Option<Clock> {
         if !self.is_timed {
             return None;
@@ -242,13 +250,16 @@ impl Samples {
         let (first, last) = (times().min()?, times().max()?);
         let mut unit = 1;
         let samples = self.rows.len() as u64;
-        while (last / unit).saturating_sub(first / unit) >= MOST_UNITS || samples / unit > MOST_FINE_SAMPLES {
+        while (last / unit).saturating_sub(first / unit) >= MAX_UNITS
+            || samples / unit > MAX_MICROSECOND_SAMPLES
+        {
             unit *= 2;
         }
         Some(Clock { origin: first / unit * unit, unit, length: last / unit - first / unit + 1 })
     }
 
-    /// Puts the samples into columns. `weighted` says of which events the periods matter; `moved` where nodes of the tree went.
+    /// Encodes the samples as columns. `weighted` is true for events that are weighted by period; `moved` has the new numbers
+    /// of the tree's nodes.
     pub(crate) fn into_columns(mut self, clock: Option<Clock>, weighted: &[bool], moved: &[u32]) -> Columns {
         // Equal times stay in the order of the recording.
         self.rows.sort_by_key(|row| (row.event, row.lane, row.time));
@@ -340,7 +351,7 @@ mod tests {
         assert_eq!(short, Some(Clock { origin: 5_000_001, unit: 1, length: 11 }));
         let day = samples(&[1_000_001, 86_400_000_000]).clock().unwrap();
         assert_eq!((day.unit, day.origin % day.unit), (32, 0));
-        assert!(day.length <= MOST_UNITS && day.origin + day.length * day.unit > 86_400_000_000);
+        assert!(day.length <= MAX_UNITS && day.origin + day.length * day.unit > 86_400_000_000);
         let many: Vec<u64> = (0..1_600_000).collect();
         assert_eq!(samples(&many).clock().unwrap().unit, 16);
         assert_eq!(Samples::default().clock(), None);

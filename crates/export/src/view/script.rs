@@ -1,4 +1,4 @@
-//! The script and the style sheet of the page: modules of their own while they are written, one inline module in the page.
+//! The script and the style sheet of the page. The script is written as modules, which are joined to one inline module.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ macro_rules! modules {
     };
 }
 
-/// The modules, those that others need first. The same script serves the page and its worker.
+/// The modules, each after those that it imports. The page and its worker run the same script.
 const MODULES: &[(&str, &str)] = modules![
     "format",
     "tree",
@@ -41,8 +41,7 @@ const MODULES: &[(&str, &str)] = modules![
     "main",
 ];
 
-/// Joins the modules to one: without imports and exports, which are all of names that stay the same, and without
-/// comments, which no reader of the page needs.
+/// Joins the modules to one. Drops comments, and imports and exports, none of which renames anything.
 pub(super) fn joined() -> String {
     let mut script = String::from("\"use strict\";\n");
     for (_, module) in MODULES {
@@ -60,7 +59,7 @@ pub(super) fn joined() -> String {
     script
 }
 
-/// Returns the content security policy: the page may load and run only this: itself.
+/// Returns the content security policy, which allows only the page's own script and style.
 pub(super) fn policy(script: &str) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let (script, style) = (hash(script), hash(STYLE));

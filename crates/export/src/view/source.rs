@@ -1,4 +1,4 @@
-//! Source lines of the page: those that stacks end on, with some around.
+//! The source lines of the page: those that stacks end on, with lines around them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use serde_json::{Map, Value, json};
 
 use crate::SourceReader;
 
-/// Lines that are shown before and behind one that was sampled.
-const AROUND: usize = 8;
-/// Lines that a page has at the most: those of the files with most samples.
-const MOST_LINES: usize = 60_000;
-/// Letters of a line at the most.
-const MOST_LETTERS: usize = 300;
-/// How names of source files end. Debug information may name any file of the machine, and the page is handed over.
-const ENDINGS: [&str; 38] = [
+/// The number of lines shown before and after a sampled one.
+const CONTEXT_LINES: usize = 8;
+/// Maximum number of source lines of a page. Files with most samples come first.
+const MAX_LINES: usize = 60_000;
+/// Maximum number of characters of a line.
+const MAX_LINE_CHARACTERS: usize = 300;
+/// The extensions of source files. Only such files are read: debug information may name any file of the machine, and users
+/// share the page.
+const SOURCE_EXTENSIONS: [&str; 38] = [
     "rs", "c", "h", "cc", "cpp", "cxx", "hh", "hpp", "hxx", "inl", "ipp", "tcc", "s", "asm", "go", "java",
     "kt", "scala", "py", "pyx", "js", "mjs", "ts", "rb", "php", "pl", "swift", "m", "mm", "zig", "d", "f",
     "f90", "hs", "ml", "nim", "cs", "jl",
@@ -27,13 +28,13 @@ const ENDINGS: [&str; 38] = [
 pub(crate) struct Lines {
     files: Vec<Arc<str>>,
     file_numbers: HashMap<Arc<str>, u32>,
-    /// File and line.
+    /// The file number and line of each.
     lines: Vec<(u32, u32)>,
     line_numbers: HashMap<(u32, u32), u32>,
 }
 
 impl Lines {
-    /// The number of each frame's line, 0 where it has none.
+    /// Returns the number of each frame's line, 0 if it has none.
     pub(crate) fn of_frames(&mut self, view: &View<'_>) -> Vec<u32> {
         let line = |frame: &profile::ViewFrame| {
             let location = frame.line.as_ref().filter(|location| location.line > 0)?;
@@ -51,7 +52,8 @@ impl Lines {
         view.frames().frames().iter().map(line).map(Option::unwrap_or_default).collect()
     }
 
-    /// Returns `meta` with the text of lines around those that have samples. `samples` are by the lines' numbers.
+    /// Returns the members of `meta` for source, with the text of sampled lines and of those around them. `samples` has the
+    /// samples of each line, by its number.
     pub(crate) fn with_text(&self, samples: &[u64], read: &SourceReader<'_>) -> Map<String, Value> {
         // The sampled lines of each file.
         let mut sampled: BTreeMap<u32, (u64, Vec<usize>)> = BTreeMap::new();
@@ -64,13 +66,13 @@ impl Lines {
         }
         let mut order: Vec<(u32, (u64, Vec<usize>))> = sampled.into_iter().collect();
         order.sort_by_key(|(file, (samples, _))| (std::cmp::Reverse(*samples), *file));
-        let mut left = MOST_LINES;
+        let mut left = MAX_LINES;
         let mut texts: Vec<Value> = Vec::new();
         for (file, (_, mut lines)) in order {
             let path = &self.files[file as usize];
             let Some(text) = is_source(path).then(|| read(path)).flatten() else { continue };
             lines.sort_unstable();
-            for (first, end) in stretches(&lines, text.len()) {
+            for (first, end) in line_ranges(&lines, text.len()) {
                 if end - first > left {
                     break;
                 }
@@ -91,25 +93,26 @@ impl Lines {
 
 pub(super) fn is_source(path: &str) -> bool {
     let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
-    ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending))
+    SOURCE_EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(ending))
 }
 
-/// Lines with those around, from and to (not included), counted from 0. `lines` ascend, and are counted from 1.
-fn stretches(lines: &[usize], count: usize) -> Vec<(usize, usize)> {
-    let mut stretches: Vec<(usize, usize)> = Vec::new();
+/// Returns the ranges of lines around sampled ones: start and exclusive end, counted from 0. `lines` ascend and count
+/// from 1.
+fn line_ranges(lines: &[usize], count: usize) -> Vec<(usize, usize)> {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &line in lines.iter().filter(|&&line| line <= count) {
-        let (first, end) = (line.saturating_sub(AROUND + 1), (line + AROUND).min(count));
-        match stretches.last_mut() {
+        let (first, end) = (line.saturating_sub(CONTEXT_LINES + 1), (line + CONTEXT_LINES).min(count));
+        match ranges.last_mut() {
             Some(last) if last.1 >= first => last.1 = end,
-            _ => stretches.push((first, end)),
+            _ => ranges.push((first, end)),
         }
     }
-    stretches
+    ranges
 }
 
-/// A line as text that is harmless, and not longer than anybody reads.
+/// Returns a line with tabs as spaces and unsafe characters replaced, cut to [`MAX_LINE_CHARACTERS`].
 pub(super) fn shown(line: &str) -> String {
-    let line: String = line.replace('\t', "    ").chars().take(MOST_LETTERS).collect();
+    let line: String = line.replace('\t', "    ").chars().take(MAX_LINE_CHARACTERS).collect();
     Name::from(line.as_str()).to_string()
 }
 
@@ -119,9 +122,9 @@ mod tests {
 
     #[test]
     fn lines_that_lie_close_share_a_stretch() {
-        assert_eq!(stretches(&[3, 5, 40], 100), [(0, 13), (31, 48)]);
-        assert_eq!(stretches(&[1, 17, 99, 101], 100), [(0, 25), (90, 100)]);
-        assert_eq!(stretches(&[7], 0), []);
+        assert_eq!(line_ranges(&[3, 5, 40], 100), [(0, 13), (31, 48)]);
+        assert_eq!(line_ranges(&[1, 17, 99, 101], 100), [(0, 25), (90, 100)]);
+        assert_eq!(line_ranges(&[7], 0), []);
     }
 
     #[test]
@@ -136,6 +139,6 @@ mod tests {
     fn text_of_files_is_harmless() {
         assert_eq!(shown("\tif (a)"), "    if (a)");
         assert!(!shown("a\u{202e}b\u{1b}[2J").contains(['\u{202e}', '\u{1b}']));
-        assert_eq!(shown(&"x".repeat(9_000)).len(), MOST_LETTERS);
+        assert_eq!(shown(&"x".repeat(9_000)).len(), MAX_LINE_CHARACTERS);
     }
 }

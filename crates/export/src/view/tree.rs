@@ -1,4 +1,4 @@
-//! The stacks of all events as one tree of frames, with names beside it.
+//! The stacks of all events as one tree of frames, with tables of their names.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Waiting = 10,
 }
 
-/// A frame as the page has it.
+/// A frame of the page.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Frame {
     name: String,
@@ -38,7 +38,7 @@ struct Frame {
     colour: u32,
 }
 
-/// A node: a frame on top of the frames that lead to it.
+/// A node of the tree: a frame with its caller.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     parent: u32,
@@ -49,25 +49,25 @@ struct Node {
 #[derive(Debug)]
 pub(crate) struct StackTree {
     frames: Vec<Frame>,
-    /// With a random key: names are chosen by those who are profiled.
+    /// Hashed with a random key, because the profiled program chooses the names.
     frame_numbers: HashMap<Frame, u32>,
     nodes: Vec<Node>,
     children: HashMap<(u32, u32), u32, FxBuildHasher>,
     memory: StackNodes<u32>,
 }
 
-/// The tree in its final order, with what the page calls its frames.
+/// The tree in its final order, with the tables of its frames.
 #[derive(Debug)]
 pub(crate) struct SortedTree {
-    /// Parents and frames of the nodes, in preorder.
+    /// The parent and the frame of each node, in preorder.
     pub(crate) nodes: Vec<(u32, u32)>,
     /// The new number of each node of the [`StackTree`].
     pub(crate) moved: Vec<u32>,
     pub(crate) names: Vec<String>,
     pub(crate) modules: Vec<String>,
-    /// Name, module (-1: none), and how the name can be shortened, of each function.
+    /// The name, the module (-1: none), and the encoded parts of the name, of each function.
     pub(crate) functions: Vec<(u32, i32, Option<String>)>,
-    /// Function, kind and colour of each frame.
+    /// The function, kind and colour of each frame.
     pub(crate) frames: Vec<(u32, Kind, u32)>,
 }
 
@@ -86,10 +86,10 @@ impl Default for StackTree {
 impl StackTree {
     /// Numbers the frames of a view.
     pub(crate) fn frames_of(&mut self, view: &View<'_>) -> Vec<u32> {
-        view.frames().frames().iter().map(|frame| self.frame(described(frame))).collect()
+        view.frames().frames().iter().map(|frame| self.frame(page_frame(frame))).collect()
     }
 
-    /// Numbers the frame that all stacks of threads of a name stand on.
+    /// Numbers the root frame of all threads of a name.
     pub(crate) fn root(&mut self, name: &Name) -> u32 {
         let name = name.to_string();
         let colour = colour(&name);
@@ -104,8 +104,8 @@ impl StackTree {
         })
     }
 
-    /// Adds stacks of a thread on a root; calls `end` with each, the node of its innermost frame, and that frame. Those that the view
-    /// leaves out are passed over. `numbers` are those of the view's frames.
+    /// Adds stacks of a thread on a root. Calls `end` with each stack, the node of its innermost frame, and that frame. Skips
+    /// stacks that the view omits. `numbers` are the numbers of the view's frames.
     pub(crate) fn add(
         &mut self,
         view: &View<'_>,
@@ -147,7 +147,7 @@ impl StackTree {
         })
     }
 
-    /// Puts the nodes into preorder, siblings and frames in the order of names.
+    /// Sorts the nodes in preorder, with siblings and frames in the order of names.
     pub(crate) fn sorted(self) -> SortedTree {
         let Self { frames, nodes, .. } = self;
         let mut order: Vec<u32> = (0..frames.len() as u32).collect();
@@ -189,7 +189,7 @@ impl StackTree {
 }
 
 impl SortedTree {
-    /// The numbers of functions by name and module; those without a module are not among them.
+    /// Returns the numbers of functions with a module, by name and module.
     pub(crate) fn functions_by_name(&self) -> HashMap<(&str, &str), u32> {
         let named = |(&(name, module, _), number): (&(u32, i32, Option<String>), u32)| {
             let module = self.modules.get(usize::try_from(module).ok()?)?;
@@ -198,7 +198,7 @@ impl SortedTree {
         self.functions.iter().zip(0..).filter_map(named).collect()
     }
 
-    /// The block `nodes`.
+    /// Returns the block `nodes`.
     pub(crate) fn column(&self) -> Column {
         let mut column = Column::default();
         column.push(self.nodes.len() as u64);
@@ -215,12 +215,12 @@ impl SortedTree {
     }
 }
 
-/// The nodes in preorder, and where each went. Callers come before what they call in `nodes`.
+/// Returns the nodes in preorder, and the new number of each. In `nodes` callers come before their callees.
 fn preorder(nodes: &[Node], ranks: &[u32]) -> (Vec<u32>, Vec<u32>) {
     let rank = |node: u32| ranks[nodes[node as usize].frame as usize];
     let mut by_rank: Vec<u32> = (1..nodes.len() as u32).collect();
     by_rank.sort_unstable_by_key(|&node| std::cmp::Reverse(rank(node)));
-    // The child of the lowest rank is put in last, before its siblings.
+    // Children are prepended from the highest rank to the lowest, so that each list is in ascending order.
     let mut first = vec![0_u32; nodes.len()];
     let mut next = vec![0_u32; nodes.len()];
     for node in by_rank {
@@ -247,7 +247,7 @@ fn preorder(nodes: &[Node], ranks: &[u32]) -> (Vec<u32>, Vec<u32>) {
     }
 }
 
-fn described(frame: &ViewFrame) -> Frame {
+fn page_frame(frame: &ViewFrame) -> Frame {
     let kind = match frame.kind {
         FrameKind::User => Kind::User,
         FrameKind::Kernel => Kind::Kernel,
@@ -283,7 +283,7 @@ fn described(frame: &ViewFrame) -> Frame {
         | Label::Container(_)
         | Label::Cgroup(_)) => (text(label, FrameKind::User), String::new(), Kind::Root),
     };
-    // The colour is that of the picture of `prof flame`, whose labels have no module.
+    // The same colour as in `prof flame`, whose labels have no module.
     let label = match &frame.label {
         Label::Function(function, _) => Label::Function(function.clone(), None),
         other => other.clone(),

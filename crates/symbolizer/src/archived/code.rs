@@ -1,37 +1,36 @@
-//! Code that travels with a recording: the bytes of sampled functions, and whose code each of them is.
+//! Archived code: the bytes of sampled functions, stored in the recording, with the functions that each byte belongs to.
 //!
-//! The form is that of the names: version; strings; and for each piece its space, start, address, machine and bytes, the frames
-//! from where on they change, and the functions that it calls.
+//! The format is that of archived names: the version; the strings; for each piece its space, start, address, machine and
+//! bytes, the frames at each position where they change, and the callees of calls.
 
 use std::sync::Arc;
 
 use model::{Frame, Space, Svma};
 
-use super::{
-    ArchiveError, Reader, StringCache, StringTableBuilder, VERSION, write_bytes, write_number, write_space,
-};
+use super::writer::{StringTableBuilder, write_bytes, write_frames, write_number, write_space};
+use super::{ArchiveError, Reader, StringCache, VERSION};
 use crate::names::NameStyle;
 
 /// A piece of a function's code.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ArchivedCode {
-    /// The space that it is in.
+    /// Its space.
     pub space: Space,
-    /// Its first byte, as an offset in its space's file.
+    /// The offset of its first byte in the space.
     pub start: u64,
-    /// The address of that byte, as the object states it.
+    /// The address of its first byte in the object.
     pub address: Svma,
     /// `e_machine` of the object.
     pub machine: u16,
-    /// The bytes.
+    /// The code.
     pub bytes: Vec<u8>,
-    /// The functions whose code begins at a byte, innermost first; ascending.
+    /// Positions at which the functions change, ascending, with the functions from there on, innermost first.
     pub frames: Vec<(u64, Arc<[Frame]>)>,
-    /// The functions that instructions call, by the offset of the instruction; ascending.
+    /// The callees of call instructions, by the offsets of these, ascending.
     pub callees: Vec<(u64, Arc<str>)>,
 }
 
-/// Writes pieces of code in their order.
+/// Encodes pieces of code in their order.
 pub fn encode_code(pieces: &[ArchivedCode]) -> Vec<u8> {
     let mut strings = StringTableBuilder::default();
     let mut out = Vec::new();
@@ -47,19 +46,7 @@ pub fn encode_code(pieces: &[ArchivedCode]) -> Vec<u8> {
         for (position, frames) in &piece.frames {
             write_number(&mut out, position.wrapping_sub(last));
             last = *position;
-            write_number(&mut out, frames.len() as u64);
-            for frame in frames.iter() {
-                write_number(&mut out, strings.number(&frame.function));
-                write_number(&mut out, u64::from(frame.inlined));
-                match &frame.location {
-                    None => write_number(&mut out, 0),
-                    Some(location) => {
-                        write_number(&mut out, strings.number(&location.file) + 1);
-                        write_number(&mut out, location.line.into());
-                        write_number(&mut out, location.column.into());
-                    }
-                }
-            }
+            write_frames(&mut out, frames, &mut strings);
         }
         write_number(&mut out, piece.callees.len() as u64);
         let mut last = 0;
@@ -69,17 +56,13 @@ pub fn encode_code(pieces: &[ArchivedCode]) -> Vec<u8> {
             write_number(&mut out, strings.number(callee));
         }
     }
-    let mut bytes = Vec::new();
-    write_number(&mut bytes, VERSION);
-    write_number(&mut bytes, strings.list.len() as u64);
-    for text in &strings.list {
-        write_bytes(&mut bytes, text.as_bytes());
-    }
+    let mut bytes = strings.header();
     bytes.extend(out);
     bytes
 }
 
-/// Reads what [`encode_code`] wrote, up to the first thing that is wrong. Memory is bounded by the bytes given.
+/// Parses the output of [`encode_code`]. Returns the pieces before the first error, and that error. Uses memory in
+/// proportion to `bytes`.
 pub fn parse_code(bytes: &[u8], style: NameStyle) -> (Vec<ArchivedCode>, Option<ArchiveError>) {
     let mut pieces = Vec::new();
     let error = Reader { bytes, position: 0 }.read_code(style, &mut pieces).err();
@@ -91,16 +74,7 @@ impl Reader<'_> {
         if self.number("the version of the code")? != VERSION {
             return self.error("the version of the code", "not known: a newer prof wrote it");
         }
-        let mut strings = Vec::new();
-        for _ in 0..self.count("the number of strings")? {
-            strings.push(self.text("a string")?);
-        }
-        let mut texts = StringCache {
-            functions: vec![None; strings.len()],
-            files: vec![None; strings.len()],
-            strings,
-            style,
-        };
+        let mut texts = self.strings(style)?;
         for _ in 0..self.count("the number of pieces of code")? {
             let piece = self.piece(&mut texts)?;
             pieces.extend(piece);
@@ -108,7 +82,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A piece; `None` of a space that is no code.
+    /// Reads a piece; returns `None` for one in a space without code.
     fn piece(&mut self, texts: &mut StringCache<'_>) -> Result<Option<ArchivedCode>, ArchiveError> {
         let space = self.space()?;
         let start = self.number("where code starts")?;

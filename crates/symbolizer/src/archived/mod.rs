@@ -1,10 +1,11 @@
-//! Names that travel with a recording: the answer for each address that was sampled, as it was on the machine that has the files.
+//! Archived names: the resolutions of all sampled addresses, stored in the recording by the machine that has the files.
 //!
-//! The form is a run of numbers (LEB128) and strings: version; strings, each with its length; spaces; and for each space its
-//! addresses with their frames, which name strings by their number. Names are stored as linkers know them, so that a reader
-//! may still choose how they look.
+//! The format is a sequence of numbers (LEB128) and strings: the version; the strings, each with its length; the spaces; for
+//! each space its addresses with their frames, which refer to strings by index. Names are linkage names, so that the reader
+//! chooses their style.
 
 mod code;
+mod writer;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,24 +18,25 @@ use model::{
 };
 
 use crate::names::{NameStyle, display_name};
+use writer::{StringTableBuilder, write_frames, write_number, write_space};
 
 pub use code::{ArchivedCode, encode_code, parse_code};
 
-/// The version that is written. Version 1, which is read, too, has no functions without a name.
+/// The version that is written. Version 1, which has no functions without a name, is still read.
 const VERSION: u64 = 2;
 
-/// Names of addresses, by what these lie in.
+/// The resolutions of addresses, by their spaces.
 #[derive(Default)]
 pub struct ArchivedNames {
-    // Spaces are chosen by those who are profiled: the hash has a random key.
+    // Hashed with a random key, because the profiled program chooses the spaces.
     spaces: HashMap<Space, HashMap<(u64, u8), Resolution, DefaultHashBuilder>, DefaultHashBuilder>,
 }
 
-/// The reason why the names of a recording are not read on.
+/// The error that ends the reading of an archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ArchiveError {
-    /// The offset in the unpacked names, in bytes.
+    /// The offset in the unpacked archive, in bytes.
     pub offset: usize,
     /// The field at that offset.
     pub field: &'static str,
@@ -50,22 +52,22 @@ impl fmt::Display for ArchiveError {
 
 impl std::error::Error for ArchiveError {}
 
-/// The names that an archive holds of one space.
+/// A space of an archive, with the number of its addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ArchivedSpace<'a> {
     /// The space.
     pub space: &'a Space,
-    /// Addresses whose function is known, mostly by name.
+    /// The number of addresses with a function, which nearly always has a name.
     pub addresses: usize,
 }
 
 impl ArchivedNames {
-    /// The name of an entry that lies in `space`.
+    /// Returns the named resolution of an entry in `space`; `None` if the archive has no name for it.
     pub fn resolve(&self, space: &Space, entry: &StackEntry) -> Option<Resolution> {
         self.find(space, entry).filter(|found| found.reason().is_none()).cloned()
     }
 
-    /// Tells functions apart that found no name here either.
+    /// Replaces unresolved resolutions by archived ones that delimit a function without a name.
     pub fn complete(&self, space: &Space, entries: &[StackEntry], resolutions: &mut [Resolution]) {
         for (entry, resolution) in entries.iter().zip(resolutions) {
             if let Resolution::Unresolved(_) = resolution
@@ -80,26 +82,27 @@ impl ArchivedNames {
         self.spaces.get(space)?.get(&(entry.offset, kind(entry)))
     }
 
-    /// Returns true if any address of `space` is named.
+    /// Returns true if the archive has an address of `space`.
     pub fn names_space(&self, space: &Space) -> bool {
         self.spaces.contains_key(space)
     }
 
-    /// Returns true if there is no name.
+    /// Returns true if the archive has no address.
     pub fn is_empty(&self) -> bool {
         self.spaces.is_empty()
     }
 
-    /// Lists the contents, spaces with most addresses first.
+    /// Lists the spaces, those with most addresses first.
     pub fn contents(&self) -> Vec<ArchivedSpace<'_>> {
         let spaces = self.spaces.iter();
         let mut contents: Vec<_> =
             spaces.map(|(space, names)| ArchivedSpace { space, addresses: names.len() }).collect();
-        contents.sort_by_key(|of| (std::cmp::Reverse(of.addresses), format!("{:?}", of.space)));
+        contents
+            .sort_by_key(|archived| (std::cmp::Reverse(archived.addresses), format!("{:?}", archived.space)));
         contents
     }
 
-    /// All functions and source files that are named, each once, in order.
+    /// Returns the names of all functions and of all source files, sorted and unique.
     pub fn names(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let frames = || {
             let found = self.spaces.values().flat_map(HashMap::values);
@@ -118,7 +121,8 @@ impl ArchivedNames {
         (functions, files)
     }
 
-    /// Reads what [`encode`] wrote, up to the first thing that is wrong. Memory is bounded by the bytes given.
+    /// Parses the output of [`encode`]. Returns the names before the first error, and that error. Uses memory in proportion
+    /// to `bytes`.
     pub fn parse(bytes: &[u8], style: NameStyle) -> (Self, Option<ArchiveError>) {
         let mut names = Self::default();
         let error = Reader { bytes, position: 0 }.read(style, &mut names).err();
@@ -126,13 +130,13 @@ impl ArchivedNames {
     }
 }
 
-/// The number of an entry's kind of address: a return address is another question than an instruction.
+/// Returns the number of an entry's kind of address, which is part of the key: the lookup address of a return address
+/// differs from that of an instruction pointer.
 fn kind(entry: &StackEntry) -> u8 {
     u8::from(entry.kind == AddressKind::ReturnAddress) | u8::from(entry.in_kernel) << 1
 }
 
-/// Writes names, in the order in which they are given; entries of one space should follow each other, ascending.
-/// Those that tell no function are left out.
+/// Encodes resolutions in their order. Entries of one space should follow each other, ascending. Skips unresolved ones.
 pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, &'a Resolution)>) -> Vec<u8> {
     let mut strings = StringTableBuilder::default();
     let mut spaces: Vec<(&Space, Vec<u8>, u64)> = Vec::new();
@@ -162,26 +166,9 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, 
             Resolution::Unresolved(_) => continue,
         };
         write_number(out, found.symbol_offset.map_or(0, |offset| offset.saturating_add(1)));
-        write_number(out, found.frames.len() as u64);
-        for frame in found.frames.iter() {
-            write_number(out, strings.number(&frame.function));
-            write_number(out, u64::from(frame.inlined));
-            match &frame.location {
-                None => write_number(out, 0),
-                Some(location) => {
-                    write_number(out, strings.number(&location.file) + 1);
-                    write_number(out, location.line.into());
-                    write_number(out, location.column.into());
-                }
-            }
-        }
+        write_frames(out, &found.frames, &mut strings);
     }
-    let mut bytes = Vec::new();
-    write_number(&mut bytes, VERSION);
-    write_number(&mut bytes, strings.list.len() as u64);
-    for text in &strings.list {
-        write_bytes(&mut bytes, text.as_bytes());
-    }
+    let mut bytes = strings.header();
     write_number(&mut bytes, spaces.len() as u64);
     for (space, entries, count) in spaces {
         write_space(&mut bytes, space);
@@ -191,7 +178,7 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, 
     bytes
 }
 
-/// The number of a reason why a function has no name, of those that an object can have that can be read.
+/// Returns the number of a reason why a function of a readable object has no name.
 fn reason_number(reason: &Reason) -> u8 {
     match reason {
         Reason::NoSymbols => 0,
@@ -208,97 +195,7 @@ fn reason_of(number: u8) -> Reason {
     }
 }
 
-#[derive(Default)]
-struct StringTableBuilder<'a> {
-    numbers: HashMap<&'a str, u64>,
-    list: Vec<&'a str>,
-}
-
-impl<'a> StringTableBuilder<'a> {
-    fn number(&mut self, text: &'a str) -> u64 {
-        let list = &mut self.list;
-        *self.numbers.entry(text).or_insert_with(|| {
-            list.push(text);
-            list.len() as u64 - 1
-        })
-    }
-}
-
-fn write_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    write_number(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn write_build_id(out: &mut Vec<u8>, build_id: Option<&BuildId>) {
-    write_bytes(out, build_id.map_or(&[], BuildId::as_bytes));
-}
-
-/// The number of each kind of space in an archive. Those that are no code have none.
-fn write_space(out: &mut Vec<u8>, space: &Space) {
-    let pid_number = |pid: &Pid| u64::from(pid.0.cast_unsigned());
-    match space {
-        Space::Object(identity) => {
-            out.push(1);
-            write_bytes(out, identity.path.as_bytes());
-            write_build_id(out, identity.build_id.as_ref());
-            match identity.file {
-                None => out.push(0),
-                Some(file) => {
-                    out.push(1);
-                    for number in [file.major.into(), file.minor.into(), file.inode, file.generation] {
-                        write_number(out, number);
-                    }
-                }
-            }
-        }
-        Space::Vdso { build_id } => {
-            out.push(2);
-            write_build_id(out, build_id.as_ref());
-        }
-        Space::Kernel { build_id, text_address } => {
-            out.push(3);
-            write_build_id(out, build_id.as_ref());
-            write_number(out, text_address.map_or(0, |address| address.wrapping_add(1)));
-        }
-        Space::KernelModule { name, build_id, start } => {
-            out.push(4);
-            write_bytes(out, name.as_bytes());
-            write_build_id(out, build_id.as_ref());
-            write_number(out, *start);
-        }
-        Space::KernelSymbol { name } => {
-            out.push(5);
-            write_bytes(out, name.as_bytes());
-        }
-        Space::Jit { pid, generation, mapping } => {
-            out.push(6);
-            write_number(out, pid_number(pid));
-            write_number(out, (*generation).into());
-            write_bytes(out, mapping.as_bytes());
-        }
-        Space::JitDump { pid, generation, path } => {
-            out.push(7);
-            write_number(out, pid_number(pid));
-            write_number(out, (*generation).into());
-            write_bytes(out, path.as_bytes());
-        }
-        Space::Unmapped { pid, generation } => {
-            out.push(8);
-            write_number(out, pid_number(pid));
-            write_number(out, (*generation).into());
-        }
-        Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => out.push(0),
-    }
-}
-
+/// Reads an archive. Every method checks bounds.
 struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -336,7 +233,7 @@ impl<'a> Reader<'a> {
         u32::try_from(number).or_else(|_| self.error(field, "too large"))
     }
 
-    /// Reads the number of things that follow, each of which takes at least a byte.
+    /// Reads the number of items that follow. Each takes at least a byte, which bounds the number.
     fn count(&mut self, field: &'static str) -> Result<usize, ArchiveError> {
         let count = self.number(field)?;
         let left = self.bytes.len() - self.position;
@@ -412,17 +309,7 @@ impl<'a> Reader<'a> {
         if !(1..=VERSION).contains(&self.number("the version")?) {
             return self.error("the version", "not known: a newer prof wrote it");
         }
-        let mut strings: Vec<&'a [u8]> = Vec::new();
-        for _ in 0..self.count("the number of strings")? {
-            strings.push(self.text("a string")?);
-        }
-        // As functions and as files, by number: made when they are needed first.
-        let mut texts = StringCache {
-            functions: vec![None; strings.len()],
-            files: vec![None; strings.len()],
-            strings,
-            style,
-        };
+        let mut texts = self.strings(style)?;
         for _ in 0..self.count("the number of spaces")? {
             let space = self.space()?;
             let count = self.count("the number of addresses")?;
@@ -441,6 +328,15 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
+    }
+
+    fn strings(&mut self, style: NameStyle) -> Result<StringCache<'a>, ArchiveError> {
+        let mut strings: Vec<&'a [u8]> = Vec::new();
+        for _ in 0..self.count("the number of strings")? {
+            strings.push(self.text("a string")?);
+        }
+        let (functions, files) = (vec![None; strings.len()], vec![None; strings.len()]);
+        Ok(StringCache { strings, functions, files, style })
     }
 
     fn resolution(&mut self, texts: &mut StringCache<'_>) -> Result<Resolution, ArchiveError> {
@@ -480,6 +376,7 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The strings of an archive, with the names made of them on their first use.
 struct StringCache<'a> {
     strings: Vec<&'a [u8]>,
     functions: Vec<Option<Arc<str>>>,

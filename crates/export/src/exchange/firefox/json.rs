@@ -1,10 +1,10 @@
-//! JSON that is written as it comes, since its columns are as long as the recording.
+//! Streaming writer of JSON objects, whose columns are as long as the recording.
 
 use std::io::{self, Write};
 
 use serde_json::Value;
 
-/// An object whose members are written one by one.
+/// A JSON object whose members are written one by one.
 pub(super) struct Object<'o> {
     output: &'o mut dyn Write,
     is_empty: bool,
@@ -20,7 +20,7 @@ impl<'o> Object<'o> {
         self.output
     }
 
-    /// Begins a member, whose value the caller writes.
+    /// Starts a member, whose value the caller writes.
     pub(super) fn key(&mut self, key: &str) -> io::Result<&mut dyn Write> {
         if !self.is_empty {
             self.output.write_all(b",")?;
@@ -47,29 +47,29 @@ impl<'o> Object<'o> {
 /// A column of a table.
 pub(super) enum Column {
     Numbers(Vec<u32>),
-    /// `null` where there is none.
-    Known(Vec<Option<u32>>),
-    /// Numbers or -1.
+    /// Numbers, or `null`.
+    Optional(Vec<Option<u32>>),
+    /// Numbers, or -1.
     Signed(Vec<i64>),
     Large(Vec<u64>),
     Fractions(Vec<f64>),
     Texts(Vec<String>),
     Values(Vec<Value>),
-    /// So many times the same.
-    Same(Value, usize),
+    /// The same value this many times.
+    Repeated(Value, usize),
 }
 
 impl Column {
     fn write(&self, output: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Numbers(column) => serde_json::to_writer(output, column)?,
-            Self::Known(column) => serde_json::to_writer(output, column)?,
+            Self::Optional(column) => serde_json::to_writer(output, column)?,
             Self::Signed(column) => serde_json::to_writer(output, column)?,
             Self::Large(column) => serde_json::to_writer(output, column)?,
             Self::Fractions(column) => serde_json::to_writer(output, column)?,
             Self::Texts(column) => serde_json::to_writer(output, column)?,
             Self::Values(column) => serde_json::to_writer(output, column)?,
-            Self::Same(value, length) => {
+            Self::Repeated(value, length) => {
                 let text = value.to_string();
                 for number in 0..*length {
                     output.write_all(if number == 0 { b"[" } else { b"," })?;
@@ -82,7 +82,7 @@ impl Column {
     }
 }
 
-/// Writes a table: its columns, and its length.
+/// Writes a table as an object with its columns and its length.
 pub(super) fn table(output: &mut dyn Write, length: usize, columns: &[(&str, Column)]) -> io::Result<()> {
     let mut table = Object::begin(output)?;
     for (name, column) in columns {

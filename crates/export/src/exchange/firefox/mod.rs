@@ -1,8 +1,8 @@
 //! The Firefox Profiler's processed profile (<https://github.com/firefox-devtools/profiler>), as JSON of version 61, which
 //! every later version of its loader upgrades.
 //!
-//! Names, lines and inlined calls are in the file, so that it needs no symbol server. Each thread has a track for each
-//! event; what is missing has a track of its own, with a marker for each gap.
+//! The file contains names, lines and inlined calls, so that it needs no symbol server. Each thread has a track for each
+//! event. Gaps have a track of their own, with a marker for each.
 
 mod json;
 mod tables;
@@ -18,10 +18,10 @@ use json::Object;
 use tables::Tables;
 use tracks::Tracks;
 
-/// The version of the format that is written.
+/// The version of the format.
 const VERSION: u32 = 61;
 
-/// Categories of frames and markers, with colours of the profiler's palette. The grey one is the default.
+/// The categories of frames and markers, with colours of the profiler's palette. The profiler uses the grey one by default.
 const CATEGORIES: [(&str, &str); 4] =
     [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Generated code", "green")];
 

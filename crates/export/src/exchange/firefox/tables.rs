@@ -1,4 +1,4 @@
-//! What all tracks share: strings, libraries, functions, frames, and stacks as a tree.
+//! The tables that all tracks share: strings, libraries, functions, frames, and stacks as a tree.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use super::super::dictionary::{Dictionary, Mapping};
 use super::json::{Column, Object, table};
 use crate::interner::Interner;
 
-/// The kind of a resource that is a library.
+/// The type of a resource that is a library (`resourceTypes.library`).
 const LIBRARY: u32 = 1;
 
-/// A function as it occurs in a library.
+/// A function of a library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Function {
     name: u32,
@@ -31,19 +31,19 @@ struct Frame {
     column: u32,
 }
 
-/// The tables, filled by what tracks ask for.
+/// The tables, filled while tracks are built.
 #[derive(Default)]
 pub(super) struct Tables {
     strings: Interner<String>,
-    /// Strings.
+    /// Source files, as string ids.
     sources: Interner<u32>,
     functions: Interner<Function>,
     frames: Interner<Frame>,
-    /// The caller's stack and the frame.
+    /// The stack of the caller and the frame, of each stack.
     stacks: Interner<(Option<u32>, u32)>,
-    /// By the number that a stack has in the dictionary.
-    of_stacks: HashMap<u32, u32, FxBuildHasher>,
-    /// Names of libraries, as strings.
+    /// The ids of stacks by their ids in the dictionary.
+    stack_ids: HashMap<u32, u32, FxBuildHasher>,
+    /// The names of libraries, as string ids.
     libraries: Vec<u32>,
 }
 
@@ -52,9 +52,9 @@ impl Tables {
         self.strings.intern(text.to_owned())
     }
 
-    /// Returns the number of a stack of the dictionary; `None` for one without frames.
+    /// Interns a stack of the dictionary; returns `None` for one without frames.
     pub(super) fn stack(&mut self, dictionary: &Dictionary, number: u32) -> Option<u32> {
-        if let Some(&stack) = self.of_stacks.get(&number) {
+        if let Some(&stack) = self.stack_ids.get(&number) {
             return Some(stack);
         }
         let mut caller = None;
@@ -80,7 +80,7 @@ impl Tables {
                 caller = Some(self.stacks.intern((caller, frame)));
             }
         }
-        self.of_stacks.insert(number, caller?);
+        self.stack_ids.insert(number, caller?);
         caller
     }
 
@@ -102,47 +102,47 @@ impl Tables {
     }
 
     pub(super) fn write(self, output: &mut dyn Write) -> io::Result<()> {
-        use Column::{Known, Numbers, Same, Signed, Texts};
+        use Column::{Numbers, Optional, Repeated, Signed, Texts};
         let known = |number: u32| (number > 0).then_some(number);
         let (stacks, frames) = (self.stacks.values, self.frames.values);
         let (functions, sources) = (self.functions.values, self.sources.values);
         let mut shared = Object::begin(output)?;
         let columns = [
             ("frame", Numbers(stacks.iter().map(|(_, frame)| *frame).collect())),
-            ("prefix", Known(stacks.iter().map(|(caller, _)| *caller).collect())),
+            ("prefix", Optional(stacks.iter().map(|(caller, _)| *caller).collect())),
         ];
         table(shared.key("stackTable")?, stacks.len(), &columns)?;
         let length = frames.len();
         let columns = [
-            ("address", Same((-1).into(), length)),
+            ("address", Repeated((-1).into(), length)),
             ("inlineDepth", Numbers(frames.iter().map(|frame| frame.inline_depth).collect())),
             ("category", Numbers(frames.iter().map(|frame| frame.category).collect())),
-            ("subcategory", Same(0.into(), length)),
+            ("subcategory", Repeated(0.into(), length)),
             ("func", Numbers(frames.iter().map(|frame| frame.function).collect())),
-            ("nativeSymbol", Same(Value::Null, length)),
-            ("innerWindowID", Same(0.into(), length)),
-            ("line", Known(frames.iter().map(|frame| known(frame.line)).collect())),
-            ("column", Known(frames.iter().map(|frame| known(frame.column)).collect())),
+            ("nativeSymbol", Repeated(Value::Null, length)),
+            ("innerWindowID", Repeated(0.into(), length)),
+            ("line", Optional(frames.iter().map(|frame| known(frame.line)).collect())),
+            ("column", Optional(frames.iter().map(|frame| known(frame.column)).collect())),
         ];
         table(shared.key("frameTable")?, length, &columns)?;
         let length = functions.len();
         let resource = |function: &Function| function.library.map_or(-1, i64::from);
         let columns = [
             ("name", Numbers(functions.iter().map(|function| function.name).collect())),
-            ("isJS", Same(false.into(), length)),
-            ("relevantForJS", Same(false.into(), length)),
+            ("isJS", Repeated(false.into(), length)),
+            ("relevantForJS", Repeated(false.into(), length)),
             ("resource", Signed(functions.iter().map(resource).collect())),
-            ("source", Known(functions.iter().map(|function| function.source).collect())),
-            ("lineNumber", Same(Value::Null, length)),
-            ("columnNumber", Same(Value::Null, length)),
+            ("source", Optional(functions.iter().map(|function| function.source).collect())),
+            ("lineNumber", Repeated(Value::Null, length)),
+            ("columnNumber", Repeated(Value::Null, length)),
         ];
         table(shared.key("funcTable")?, length, &columns)?;
         let length = self.libraries.len();
         let columns = [
             ("lib", Numbers((0..).take(length).collect())),
             ("name", Numbers(self.libraries)),
-            ("host", Same(Value::Null, length)),
-            ("type", Same(LIBRARY.into(), length)),
+            ("host", Repeated(Value::Null, length)),
+            ("type", Repeated(LIBRARY.into(), length)),
         ];
         table(shared.key("resourceTable")?, length, &columns)?;
         let none = || Numbers(Vec::new());
@@ -150,11 +150,11 @@ impl Tables {
         table(shared.key("nativeSymbols")?, 0, &columns)?;
         let length = sources.len();
         let columns = [
-            ("id", Same(Value::Null, length)),
+            ("id", Repeated(Value::Null, length)),
             ("filename", Numbers(sources)),
-            ("startLine", Same(1.into(), length)),
-            ("startColumn", Same(1.into(), length)),
-            ("sourceMapURL", Same(Value::Null, length)),
+            ("startLine", Repeated(1.into(), length)),
+            ("startColumn", Repeated(1.into(), length)),
+            ("sourceMapURL", Repeated(Value::Null, length)),
         ];
         table(shared.key("sources")?, length, &columns)?;
         shared.column("stringArray", &Texts(self.strings.values))?;
@@ -162,7 +162,8 @@ impl Tables {
     }
 }
 
-/// Breakpad's form of a build id: its first 16 bytes as a GUID, whose first three fields are little-endian numbers, and an age of 0.
+/// Returns Breakpad's form of a build id: its first 16 bytes as a GUID, whose first three fields are little-endian, and the
+/// age 0.
 fn breakpad_id(build_id: &str) -> String {
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     if build_id.is_empty() {

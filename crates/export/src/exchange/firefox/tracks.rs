@@ -1,4 +1,4 @@
-//! Tracks: the samples of a thread in the order of time, and the markers beside them.
+//! Tracks: the samples of a thread in the order of time, with markers for the CPUs that it ran on.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -14,36 +14,36 @@ use super::json::{Column, Object, table};
 use super::milliseconds;
 use super::tables::Tables;
 
-/// Samples that are further apart than so many intervals are not of one stretch on a CPU.
-const STRETCH_INTERVALS: u64 = 3;
-/// The phase of a marker that has a start and an end.
+/// A stretch on a CPU ends where samples are further apart than this many sampling intervals.
+const MAX_STRETCH_INTERVALS: u64 = 3;
+/// The phase of a marker with a start and an end.
 const INTERVAL: u32 = 1;
-/// The resolution of times: nanoseconds in a microsecond.
-const MICROSECOND: u64 = 1000;
-/// Stands for "not known" among CPUs.
+/// The resolution of times, in nanoseconds.
+const RESOLUTION_NS: u64 = 1000;
+/// Stands for an unknown CPU.
 const NO_CPU: u32 = u32::MAX;
 
 /// The samples of one event of one thread.
 pub(super) struct Track {
     event: usize,
     thread: u32,
-    /// Positions in the table of stacks.
+    /// The stack of each sample, as an index of the stack table.
     stacks: Vec<Option<u32>>,
-    /// Nanoseconds since the recording began.
+    /// The time of each sample, in nanoseconds since the first sample of the recording.
     times: Vec<u64>,
     cpus: Vec<u32>,
     periods: Vec<u64>,
-    /// True if it is the one that stands for its process.
+    /// True for the main track of its process.
     is_main: bool,
 }
 
-/// All tracks that have samples.
+/// The tracks of all threads with samples.
 pub(super) struct Tracks {
     pub(super) list: Vec<Track>,
     pub(super) timeline: Timeline,
 }
 
-/// Samples in a row on one CPU: times in nanoseconds.
+/// Consecutive samples on one CPU. Times are in nanoseconds.
 struct Stretch {
     cpu: u32,
     start: u64,
@@ -77,7 +77,7 @@ impl Tracks {
         Self { list, timeline }
     }
 
-    /// The position of the track with most samples, if there is one.
+    /// Returns the index of the track of the first event with most samples.
     pub(super) fn heaviest(&self) -> Option<[usize; 1]> {
         let tracks = self.list.iter().enumerate().filter(|(_, track)| track.event == 0);
         tracks.max_by_key(|(at, track)| (track.times.len(), std::cmp::Reverse(*at))).map(|(at, _)| [at])
@@ -102,7 +102,7 @@ impl Tracks {
         let (pid, tid) = match of.ids {
             Some((pid, tid)) if track.event == 0 => (pid.to_string(), tid.into()),
             Some((pid, tid)) => (pid.to_string(), format!("{tid} {}", event.name).into()),
-            // Threads of one name as one.
+            // All threads of one name together.
             None => ("0".to_owned(), Value::from(format!("{} {}", of.comm, event.name))),
         };
         let name = match track.event {
@@ -121,21 +121,18 @@ impl Tracks {
         )?;
         let length = track.times.len();
         let deltas = track.times.iter().scan(0, |before, time| {
-            // Rounded before they are subtracted, so that they sum to the rounded time.
-            let now = time / MICROSECOND;
+            // Times are rounded before the subtraction, so that the deltas add up to the rounded time.
+            let now = time / RESOLUTION_NS;
             let delta = now.saturating_sub(*before);
             *before = now;
-            Some(delta as f64 / MICROSECOND as f64)
+            Some(delta as f64 / RESOLUTION_NS as f64)
         });
         let mut columns = vec![
-            ("stack", Column::Known(track.stacks.clone())),
+            ("stack", Column::Optional(track.stacks.clone())),
             ("timeDeltas", Column::Fractions(deltas.collect())),
         ];
         let weight_type = match (event.view.weight(), event.is_clock) {
-            (Weight::Samples, _) => {
-                // 1 each.
-                "samples"
-            }
+            (Weight::Samples, _) => "samples",
             (Weight::Period, true) => {
                 let weights = track.periods.iter().copied().map(milliseconds);
                 columns.push(("weight", Column::Fractions(weights.collect())));
@@ -146,7 +143,7 @@ impl Tracks {
                 "samples"
             }
         };
-        if tells_load(recording, track.event, event) {
+        if measures_load(recording, track.event, event) {
             columns.push(("threadCPUDelta", Column::Large(track.periods.clone())));
         }
         let mut samples = Object::begin(thread.key("samples")?)?;
@@ -165,7 +162,7 @@ impl Tracks {
     }
 
     fn stretches(&self, track: &Track) -> Vec<Stretch> {
-        let longest = self.timeline.interval.saturating_mul(STRETCH_INTERVALS);
+        let longest = self.timeline.interval.saturating_mul(MAX_STRETCH_INTERVALS);
         let mut stretches: Vec<Stretch> = Vec::new();
         for (&time, &cpu) in track.times.iter().zip(&track.cpus).filter(|(_, cpu)| **cpu != NO_CPU) {
             match stretches.last_mut() {
@@ -178,7 +175,7 @@ impl Tracks {
         stretches
     }
 
-    /// A track with a marker for each gap, or for each event whose losses have no time; `None` where nothing is missing.
+    /// Returns a track with a marker for each gap; `None` if there is none.
     pub(super) fn losses(&self, recording: &ExportedRecording<'_>, tables: &mut Tables) -> Option<Value> {
         let gaps = self.timeline.gaps(recording);
         if gaps.is_empty() {
@@ -225,13 +222,14 @@ impl Track {
     }
 }
 
-/// Returns true if an event's periods say how much of the time a thread ran, in the unit that the whole file has.
-fn tells_load(recording: &ExportedRecording<'_>, number: usize, event: &ExportedEvent<'_>) -> bool {
+/// Returns true if the periods of an event measure how long a thread ran, in the unit of the file.
+fn measures_load(recording: &ExportedRecording<'_>, number: usize, event: &ExportedEvent<'_>) -> bool {
     let first_is_clock = recording.events.first().is_some_and(|event| event.is_clock);
     if first_is_clock { event.is_clock } else { number == 0 && event.name.contains("cycles") }
 }
 
-/// A process has one main track: of its first thread, the one with most samples, as the thread may have had several names.
+/// Marks the main track of each process: of its main thread the track with most samples, because the thread may have had
+/// several names.
 fn choose_main(tracks: &mut [Track], dictionary: &Dictionary) {
     let mut longest: HashMap<i32, (usize, usize)> = HashMap::new();
     for (number, track) in tracks.iter().enumerate() {
@@ -293,8 +291,8 @@ fn markers(output: &mut dyn Write, stretches: &[Stretch], tables: &mut Tables) -
         ("name", Column::Numbers(names)),
         ("startTime", times(|stretch| stretch.start)),
         ("endTime", times(|stretch| stretch.end)),
-        ("phase", Column::Same(INTERVAL.into(), length)),
-        ("category", Column::Same(0.into(), length)),
+        ("phase", Column::Repeated(INTERVAL.into(), length)),
+        ("category", Column::Repeated(0.into(), length)),
     ];
     table(output, length, &columns)
 }

@@ -1,4 +1,4 @@
-//! The columns of a group of rows.
+//! Collects a group of rows as columns, and writes them.
 
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
@@ -9,7 +9,7 @@ use super::super::dictionary::Dictionary;
 use super::super::{ExportedRecording, signed};
 use super::Row;
 
-/// Names as the columns hold them: to copy one is to count a reference.
+/// Names as reference-counted byte arrays, which columns share.
 pub(super) struct Names {
     events: Vec<ByteArray>,
     comms: Vec<ByteArray>,
@@ -34,10 +34,10 @@ impl Names {
     }
 }
 
-/// A column whose values may be absent.
+/// A column of optional values.
 struct Optional<T> {
     values: Vec<T>,
-    /// For each row 1 where there is a value.
+    /// The definition level of each row: 1 if it has a value.
     levels: Vec<i16>,
 }
 
@@ -54,10 +54,10 @@ impl<T> Optional<T> {
     }
 }
 
-/// Rows, column by column, in the order of the schema.
+/// The columns of rows, in the order of the schema.
 #[derive(Default)]
 pub(super) struct Columns {
-    /// The time at which the first sample was taken, in nanoseconds since 1970.
+    /// The time of the first sample, in nanoseconds since 1970.
     started: Option<u64>,
     times: Optional<i64>,
     since_start: Optional<i64>,
@@ -72,7 +72,7 @@ pub(super) struct Columns {
     lines: Optional<i32>,
     in_kernel: Vec<bool>,
     stacks: Vec<ByteArray>,
-    /// 0 for the first frame of a row's stack, 1 for the others.
+    /// The repetition level of each frame: 0 for the first of a row's stack, 1 for the others.
     stack_levels: Vec<i16>,
     samples: Vec<i64>,
     periods: Vec<i64>,
@@ -99,7 +99,7 @@ impl Columns {
             self.stacks.push(names.functions[line.function as usize].clone());
             innermost = Some((location, line));
         }
-        // No stack of the dictionary is empty.
+        // Stacks of the dictionary are not empty.
         let Some((location, line)) = innermost else { return };
         let function = line.function as usize;
         let time = row.start.zip(self.started).map(|(start, started)| signed(started.saturating_add(start)));
@@ -120,7 +120,7 @@ impl Columns {
     }
 
     pub(super) fn write(&self, group: &mut SerializedRowGroupWriter<'_, Vec<u8>>) -> Result<()> {
-        // Every stack has a frame.
+        // Every stack has a frame, so all values are defined.
         let defined = vec![1; self.stacks.len()];
         optional::<Int64Type>(group, &self.times)?;
         optional::<Int64Type>(group, &self.since_start)?;
@@ -139,7 +139,7 @@ impl Columns {
         column::<Int64Type>(group, &self.periods, None, None)
     }
 
-    /// Forgets the rows.
+    /// Removes all rows.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.started);
     }
@@ -152,7 +152,7 @@ fn optional<T: DataType>(
     column::<T>(group, &of.values, Some(&of.levels), None)
 }
 
-/// Writes the next column of a group: its values, for each row whether it has one, and which values begin a row.
+/// Writes the next column of a group: its values, its definition levels and its repetition levels.
 fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
     values: &[T::T],

@@ -1,4 +1,4 @@
-//! What a build without the feature `parquet` says.
+//! Stands in for the Parquet writer in builds without the feature `parquet`: returns an error.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -1,7 +1,6 @@
-//! A table for DuckDB, ClickHouse, Spark and others that read Parquet: a row for each stretch of time, thread and stack.
+//! A Parquet table for DuckDB, ClickHouse, Spark and others, with a row for each interval, thread and stack.
 //!
-//! Compressed by Snappy, which every reader knows. Rows are in the order of events, then of time; within a stretch of time, of
-//! threads and stacks.
+//! It is compressed by Snappy, which every reader supports. Rows are sorted by event, interval, thread and stack.
 
 mod columns;
 
@@ -21,7 +20,8 @@ use super::dictionary::{Dictionary, TimedSample};
 use super::timeline::Timeline;
 use columns::{Columns, Names};
 
-/// The columns. `stack` has the outermost function first; the others are those of the innermost.
+/// The columns. `stack` has the outermost function first; `function`, `module`, `file` and `line` are those of the
+/// innermost.
 const SCHEMA: &str = "message samples {
     optional int64 time (TIMESTAMP(NANOS,true));
     optional int64 since_start_ns;
@@ -40,18 +40,18 @@ const SCHEMA: &str = "message samples {
     required int64 period;
 }";
 
-/// Rows that are kept in memory until they are written.
-const GROUP_ROWS: usize = 100_000;
-/// Or so many frames of their stacks.
-const GROUP_FRAMES: usize = 4_000_000;
-/// Names up to so many bytes are written once in a group of rows.
-const DICTIONARY_BYTES: usize = 8 << 20;
+/// A group of rows is written when it has this many rows.
+const MAX_GROUP_ROWS: usize = 100_000;
+/// A group of rows is written when its stacks have this many frames.
+const MAX_GROUP_FRAMES: usize = 4_000_000;
+/// Maximum size of the dictionary of a column in a group, in which each name is written once.
+const MAX_DICTIONARY_BYTES: usize = 8 << 20;
 
-/// Samples of one thread with one stack in one stretch of time.
+/// The samples of one thread with one stack in one interval.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     event: usize,
-    /// Nanoseconds since the first sample, where samples say when they were taken.
+    /// The start of the interval, in nanoseconds since the first sample; `None` if samples have no time.
     start: Option<u64>,
     thread: u32,
     stack: u32,
@@ -68,7 +68,7 @@ pub(super) fn write(
     let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
-        .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+        .set_dictionary_page_size_limit(MAX_DICTIONARY_BYTES)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(concat!("prof ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(metadata(recording, bucket)))
@@ -116,7 +116,7 @@ fn metadata(recording: &ExportedRecording<'_>, bucket: Duration) -> Vec<KeyValue
 
 /// The table that is being written.
 struct Table<'t> {
-    /// Writes into memory, from where `output` gets it after each group of rows.
+    /// Writes to memory, which is copied to `output` after each group of rows.
     writer: SerializedFileWriter<Vec<u8>>,
     output: &'t mut dyn Write,
     columns: Columns,
@@ -125,7 +125,7 @@ struct Table<'t> {
 }
 
 impl Table<'_> {
-    /// Adds the rows of a stretch of time, and empties it.
+    /// Adds the rows of the samples of an interval, and clears these.
     fn rows(&mut self, event: usize, start: Option<u64>, open: &mut Vec<TimedSample>) -> io::Result<()> {
         open.sort_unstable_by_key(|sample| (sample.thread, sample.stack));
         for same in open.chunk_by(|one, other| (one.thread, one.stack) == (other.thread, other.stack)) {
@@ -134,7 +134,7 @@ impl Table<'_> {
             let samples = same.iter().map(|sample| sample.count.samples).fold(0, u64::saturating_add);
             let row = Row { event, start, thread, stack, samples, period };
             self.columns.push(&row, self.dictionary, &self.names);
-            if self.columns.rows() >= GROUP_ROWS || self.columns.frames() >= GROUP_FRAMES {
+            if self.columns.rows() >= MAX_GROUP_ROWS || self.columns.frames() >= MAX_GROUP_FRAMES {
                 self.write_group()?;
             }
         }

@@ -1,4 +1,4 @@
-//! What packets of one sequence refer to by number, each written once.
+//! The interned data of a sequence of packets: stacks, frames, mappings and names that packets refer to by id.
 
 use std::collections::HashSet;
 
@@ -8,14 +8,14 @@ use super::super::dictionary::{Dictionary, Line, Location};
 use super::messages::{Callstack, Frame, InternedBytes, InternedData, Mapping};
 use crate::interner::Interner;
 
-/// The names that the packets of a sequence have defined so far. Numbers begin with 1; those of functions, mappings
-/// and stacks are the dictionary's, plus 1.
+/// The data that packets of a sequence have defined so far. Ids start at 1: those of functions, mappings and stacks are
+/// the ids of the dictionary plus 1.
 pub(super) struct Interned<'d> {
     dictionary: &'d Dictionary,
     stacks: HashSet<u32>,
     mappings: HashSet<u32>,
     functions: HashSet<u32>,
-    /// Location and position among its functions.
+    /// The location of each frame, and its index among the functions there.
     frames: Interner<(u32, usize)>,
     sources: Interner<&'d str>,
 }
@@ -33,7 +33,7 @@ impl<'d> Interned<'d> {
         }
     }
 
-    /// Returns what has to be defined before a stack is referred to, where that is anything.
+    /// Returns the data to define before packets refer to a stack; `None` if the stack is defined already.
     pub(super) fn stack(&mut self, stack: u32) -> Option<InternedData> {
         if !self.stacks.insert(stack) {
             return None;
@@ -50,12 +50,12 @@ impl<'d> Interned<'d> {
                 let known = self.frames.values.len();
                 let frame = self.frames.intern((number, at));
                 if frame as usize == known {
-                    self.frame(number_of(frame), location, line, &mut new);
+                    self.frame(iid_of(frame), location, line, &mut new);
                 }
-                frame_ids.push(number_of(frame));
+                frame_ids.push(iid_of(frame));
             }
         }
-        new.callstacks.push(Callstack { iid: number_of(stack), frame_ids });
+        new.callstacks.push(Callstack { iid: iid_of(stack), frame_ids });
         Some(new)
     }
 
@@ -65,20 +65,20 @@ impl<'d> Interned<'d> {
         const JIT: i32 = 4;
         let Some(function) = self.dictionary.functions.values.get(line.function as usize) else { return };
         if self.functions.insert(line.function) {
-            new.function_names.push(interned(number_of(line.function), function.name.as_bytes().to_vec()));
+            new.function_names.push(interned(iid_of(line.function), function.name.as_bytes().to_vec()));
         }
         let source_path_iid = (!function.file.is_empty()).then(|| {
             let known = self.sources.values.len();
             let source = self.sources.intern(&*function.file);
             if source as usize == known {
-                new.source_paths.push(interned(number_of(source), function.file.as_bytes().to_vec()));
+                new.source_paths.push(interned(iid_of(source), function.file.as_bytes().to_vec()));
             }
-            number_of(source)
+            iid_of(source)
         });
         new.frames.push(Frame {
             iid,
-            function_name_id: number_of(line.function),
-            mapping_id: location.mapping.map_or(0, number_of),
+            function_name_id: iid_of(line.function),
+            mapping_id: location.mapping.map_or(0, iid_of),
             rel_pc: location.mapping.map(|_| location.address),
             source_path_iid,
             line_number: (line.line > 0).then_some(line.line),
@@ -96,7 +96,7 @@ impl<'d> Interned<'d> {
         if !self.mappings.insert(number) {
             return;
         }
-        let iid = number_of(number);
+        let iid = iid_of(number);
         let build_id = bytes(&mapping.build_id);
         new.mappings.push(Mapping {
             iid,
@@ -106,14 +106,14 @@ impl<'d> Interned<'d> {
         if !build_id.is_empty() {
             new.build_ids.push(interned(iid, build_id));
         }
-        // Paths are joined with a slash before each part.
+        // Perfetto writes a slash before each part of a path.
         let path = mapping.name.strip_prefix('/').unwrap_or(&mapping.name);
         new.mapping_paths.push(interned(iid, path.as_bytes().to_vec()));
     }
 }
 
-/// The number that stands for a position: 0 means "not set".
-fn number_of(position: u32) -> u64 {
+/// Returns the interning id of an index. Ids start at 1, because 0 means "not set".
+fn iid_of(position: u32) -> u64 {
     u64::from(position) + 1
 }
 
@@ -121,7 +121,7 @@ fn interned(iid: u64, bytes: Vec<u8>) -> InternedBytes {
     InternedBytes { iid, bytes }
 }
 
-/// The bytes of hexadecimal digits; none where they are not such.
+/// Decodes hexadecimal digits; returns nothing for other text.
 fn bytes(digits: &str) -> Vec<u8> {
     let byte = |at: usize| digits.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
     (0..digits.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>().unwrap_or_default()

@@ -1,10 +1,10 @@
-//! The messages of a trace that are written, with the numbers of Perfetto's own definitions (`protos/perfetto/trace`).
+//! The messages of a trace, with the field numbers of Perfetto's definitions (`protos/perfetto/trace`).
 
 use prost::{Message, Oneof};
 
-/// Interned data of the sequence is forgotten; the packet begins anew.
+/// `SEQ_INCREMENTAL_STATE_CLEARED`: interned data of earlier packets of the sequence is invalid.
 pub(super) const STATE_CLEARED: u32 = 1;
-/// The packet refers to interned data of earlier ones.
+/// `SEQ_NEEDS_INCREMENTAL_STATE`: the packet refers to interned data of earlier packets.
 pub(super) const NEEDS_STATE: u32 = 2;
 pub(super) const REALTIME: u32 = 1;
 pub(super) const BOOTTIME: u32 = 6;
@@ -135,14 +135,14 @@ pub(super) struct StackSample {
     pub(super) execution_context: Option<ExecutionContext>,
     #[prost(uint64, tag = "6")]
     pub(super) callstack_iid: u64,
-    /// Also 0 is a weight.
+    /// Optional, so that a weight of 0 is written.
     #[prost(uint64, optional, tag = "11")]
     pub(super) primary_weight: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct TaskContext {
-    /// The idle task has number 0, which is to be written.
+    /// Optional, so that 0, the idle task, is written.
     #[prost(uint32, optional, tag = "2")]
     pub(super) pid: Option<u32>,
     #[prost(uint32, optional, tag = "3")]
@@ -191,7 +191,7 @@ pub(super) struct Frame {
     pub(super) function_name_id: u64,
     #[prost(uint64, tag = "3")]
     pub(super) mapping_id: u64,
-    /// To be written with every mapping.
+    /// Written for every frame with a mapping, also if 0.
     #[prost(uint64, optional, tag = "4")]
     pub(super) rel_pc: Option<u64>,
     #[prost(uint64, optional, tag = "5")]

@@ -1,7 +1,7 @@
 //! A trace for Perfetto (<https://perfetto.dev>): a `StackSample` packet for each sample, which Perfetto reads from version 58
 //! on.
 //!
-//! Each event is a sequence of packets of its own. What samples refer to is written with the first that does.
+//! Each event has a sequence of packets. Stacks and names are written with the first sample that refers to them.
 
 mod interned;
 mod messages;
@@ -22,15 +22,15 @@ use messages::{
     TaskContext, Thread, TracePacket, TracePacketDefaults, TrackDescriptor, TrackEvent, Unit,
 };
 
-/// The number of the field of a trace that holds its packets, as it is written before each.
-const PACKET: u8 = 1 << 3 | 2;
-/// The sequence of what is not a sample.
+/// The protobuf tag of a packet: field 1 of a trace, with a length.
+const PACKET_TAG: u8 = 1 << 3 | 2;
+/// The sequence of packets other than samples.
 const FIRST_SEQUENCE: u32 = 1;
-/// The first track of gaps. The one before it says how far the recording can be trusted.
+/// The first track of gaps. The one before it has the caveats.
 const GAPS: u64 = 2;
 const CAVEATS: u64 = 1;
 
-/// Units that Perfetto knows, by what events are called.
+/// The units of counters that Perfetto defines, by event names.
 const UNITS: [(&str, i32); 6] = [
     ("cycles", 2),
     ("instructions", 3),
@@ -64,7 +64,7 @@ struct Trace<'o> {
 impl Trace<'_> {
     fn packet(&mut self, packet: &TracePacket) -> io::Result<()> {
         self.buffer.clear();
-        self.buffer.push(PACKET);
+        self.buffer.push(PACKET_TAG);
         packet.encode_length_delimited(&mut self.buffer).map_err(io::Error::other)?;
         self.output.write_all(&self.buffer)
     }
@@ -76,7 +76,7 @@ fn beginning(recording: &ExportedRecording<'_>, dictionary: &Dictionary, timelin
     let snapshot = recording.started_unix_ns.map(|started| ClockSnapshot {
         clocks: vec![clock(BOOTTIME, timeline.origin), clock(REALTIME, started)],
     });
-    // A thread goes by the name that most of its samples have.
+    // A thread gets the name under which it has most samples.
     let samples = dictionary.samples_by_thread();
     let mut order: Vec<usize> = (0..samples.len()).collect();
     order.sort_by_key(|&thread| samples[thread]);
@@ -103,7 +103,7 @@ fn beginning(recording: &ExportedRecording<'_>, dictionary: &Dictionary, timelin
     }
 }
 
-/// Process and thread. Those that are counted by name get numbers of our own.
+/// Returns the process and thread ids of a thread. Threads that are counted by name get made-up ids.
 fn ids(dictionary: &Dictionary, thread: usize) -> (i32, i32) {
     let known = dictionary.threads.values.get(thread).and_then(|thread| thread.ids);
     let number = i32::try_from(thread).unwrap_or(i32::MAX).saturating_add(1);
@@ -166,7 +166,7 @@ fn stack_sample(sample: &TimedSample, dictionary: &Dictionary) -> StackSample {
     }
 }
 
-/// Tracks of what is missing, and of how far the rest can be trusted.
+/// Writes the track of caveats, and tracks of gaps.
 fn missing(recording: &ExportedRecording<'_>, timeline: Timeline, trace: &mut Trace<'_>) -> io::Result<()> {
     let packet = |timestamp| TracePacket {
         timestamp: Some(timestamp),
@@ -185,7 +185,7 @@ fn missing(recording: &ExportedRecording<'_>, timeline: Timeline, trace: &mut Tr
     for (of, truth) in recording.events.iter().zip(&recording.caveats) {
         trace.packet(&event(INSTANT, CAVEATS, format!("{}: {truth}", of.name), 0))?;
     }
-    // Slices of a track do not overlap; gaps of several CPUs do.
+    // Slices of one track must not overlap, but gaps of several CPUs may.
     let mut ends: Vec<u64> = Vec::new();
     for gap in timeline.gaps(recording) {
         let free = ends.iter().position(|&end| end <= gap.start);

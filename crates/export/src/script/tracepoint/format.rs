@@ -26,7 +26,7 @@ pub(super) struct Field {
     pub(super) long: bool,
 }
 
-/// Where the data of a field lie.
+/// The location of a field's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FieldLocation {
     /// In the field itself.
