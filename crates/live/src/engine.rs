@@ -132,7 +132,7 @@ pub(crate) struct Interval {
 pub(crate) struct NewestSample {
     /// By the clock of the samples, in nanoseconds.
     pub(crate) time: u64,
-    /// When the engine saw that it was the newest.
+    /// The moment at which the engine saw that it was the newest.
     pub(crate) seen_at: Instant,
 }
 

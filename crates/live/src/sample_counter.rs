@@ -15,7 +15,7 @@ use super::window::Window;
 /// A sink that counts samples in a window.
 pub(crate) struct SampleCounter<'e> {
     pub(crate) window: &'e mut Window,
-    /// Where set, counts the time of threads instead of samples.
+    /// Counts the time of threads instead of samples, where it is set.
     pub(crate) time: Option<&'e mut ThreadTime>,
     pub(crate) seen_in: &'e mut SeenIn,
     /// The process and the path, where the last record has mapped a jitdump.

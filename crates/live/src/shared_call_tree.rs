@@ -53,17 +53,17 @@ impl SharedCallTree {
         tree
     }
 
-    /// Returns [`Snapshot::stack_nodes`](crate::snapshot::Snapshot::stack_nodes).
+    /// Returns a clone of the list for [`Snapshot::stack_nodes`](crate::snapshot::Snapshot::stack_nodes).
     pub(crate) fn stack_nodes(&self) -> SharedList<StackNode> {
         self.stack_nodes.clone()
     }
 
-    /// Returns [`Snapshot::frame_nodes`](crate::snapshot::Snapshot::frame_nodes).
+    /// Returns a clone of the list for [`Snapshot::frame_nodes`](crate::snapshot::Snapshot::frame_nodes).
     pub(crate) fn frame_nodes(&self) -> SharedList<FrameNode> {
         self.frame_nodes.clone()
     }
 
-    /// Returns [`Snapshot::leaf_nodes`](crate::snapshot::Snapshot::leaf_nodes).
+    /// Returns a clone of the list for [`Snapshot::leaf_nodes`](crate::snapshot::Snapshot::leaf_nodes).
     pub(crate) fn leaf_nodes(&self) -> SharedList<u32> {
         self.leaf_nodes.clone()
     }

@@ -203,7 +203,7 @@ impl Frame {
     }
 }
 
-/// How often a stack of a thread was sampled.
+/// A stack of a thread with its samples.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedStack {
     /// The event; a position in [`Status::events`].
@@ -233,7 +233,7 @@ pub enum Span {
 pub struct Status {
     /// The recorded target: `whole system`, `processes of user 1000`, `pid 17`.
     pub target: String,
-    /// What was counted: the sampling events, or time.
+    /// The quantities that were counted: the sampling events, or time.
     pub events: Vec<EventStatus>,
     /// Number of sampled CPUs.
     pub cpus: u32,

@@ -37,7 +37,7 @@ pub(crate) struct NamedAddress {
     pub(crate) entry: StackEntry,
     /// The functions, or why there are none.
     pub(crate) resolution: Resolution,
-    /// How much was looked at. After [`Stage::Symbols`] another answer follows, with inlined calls.
+    /// The stage of the lookup. After [`Stage::Symbols`] another answer follows, with inlined calls.
     pub(crate) stage: Stage,
 }
 
