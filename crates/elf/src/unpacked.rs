@@ -81,7 +81,7 @@ impl Default for UnpackBudget {
 }
 
 impl ObjectBudget {
-    /// Reserves bytes.
+    /// Reserves bytes until the share is dropped.
     ///
     /// # Errors
     /// The limit that they exceed.

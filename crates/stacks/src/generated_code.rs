@@ -79,7 +79,7 @@ pub(crate) struct GeneratedCode {
 }
 
 impl GeneratedCode {
-    /// See [`GeneratedTables::find`].
+    /// Finds the code at an address, as [`GeneratedTables::find`] does.
     pub(crate) fn find(
         &self,
         address: Avma,
@@ -93,7 +93,7 @@ impl GeneratedCode {
         self.read().loads_until(time)
     }
 
-    /// See [`GeneratedTables::tables`].
+    /// Returns tables, as [`GeneratedTables::tables`] does.
     pub(crate) fn tables(&self, object: ObjectNumber) -> Option<Arc<UnwindTables<TableBytes>>> {
         self.read().tables(object)
     }

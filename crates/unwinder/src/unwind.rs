@@ -86,8 +86,7 @@ impl Unwinder {
         Self { earlier_stacks, ..self }
     }
 
-    /// Chooses whether code without unwind tables is unwound by the frame pointer and by its instructions (the default), or stacks end
-    /// there.
+    /// Chooses whether code without unwind tables is unwound by frame pointers and instructions (the default), or ends stacks.
     #[must_use]
     pub fn with_code_without_tables(self, code_without_tables: bool) -> Self {
         Self { code_without_tables, ..self }
@@ -146,8 +145,7 @@ impl Unwinder {
         self.steps = steps;
     }
 
-    /// Returns true if a return address lies in the first function of a thread, which nobody calls. Returns `None` where no code can run
-    /// right before the address.
+    /// Returns true if a return address lies in a thread's first function; `None` where no code can run right before the address.
     pub fn is_outermost<O: Objects>(
         &mut self,
         space: &AddressSpace,
