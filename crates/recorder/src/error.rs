@@ -1,4 +1,4 @@
-//! Why there is no recording.
+//! The errors of recording and counting.
 
 use std::fmt;
 use std::io;
@@ -7,19 +7,19 @@ use thiserror::Error;
 
 use crate::event::EventError;
 
-/// The reason why a recording could not be made. Each message says what, why, and what to type next.
+/// Why a recording or count could not be made. Each message says what failed, why, and what to type next.
 #[derive(Error, Debug)]
 pub enum Error {
-    /// The event list was not understood.
+    /// The list of events is wrong.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// There is no such command.
+    /// The command does not exist.
     #[error("{}", no_command(name))]
     CommandNotFound {
         /// As typed.
         name: String,
     },
-    /// The command is there and cannot be executed.
+    /// The command exists and cannot be executed.
     #[error("cannot execute {name}: {}", Errno(errno))]
     NotExecutable {
         /// As typed.
@@ -27,7 +27,7 @@ pub enum Error {
         /// The error of `execve(2)`.
         errno: io::Error,
     },
-    /// The command is there, and what would run it is not.
+    /// The command exists, but its interpreter or dynamic linker does not.
     #[error(
         "cannot execute {name}: the interpreter in its first line (of a program, its dynamic linker) is missing"
     )]
@@ -35,16 +35,16 @@ pub enum Error {
         /// As typed.
         name: String,
     },
-    /// The command could not be started for a reason of our own.
+    /// The process for the command could not be created.
     #[error("cannot start the command: {}", Errno(.0))]
     Spawn(io::Error),
-    /// There is nobody to observe.
+    /// The process does not exist.
     #[error("process {pid} does not exist")]
     NoSuchProcess {
         /// As typed.
         pid: i32,
     },
-    /// A filter that the tracepoint does not take.
+    /// The kernel refused the filter of a tracepoint.
     #[error(
         "the kernel rejects the filter {filter:?}; see the fields in /sys/kernel/tracing/events/SYSTEM/NAME/format"
     )]
@@ -52,36 +52,36 @@ pub enum Error {
         /// As typed.
         filter: String,
     },
-    /// Switches between threads may not be sampled.
+    /// This user is not permitted to sample switches between threads.
     #[error("{}", no_switches(*paranoid))]
     SwitchesForbidden {
         /// `kernel.perf_event_paranoid`.
         paranoid: Option<i32>,
     },
-    /// Switches between threads happen in the kernel, with stacks of both sides.
+    /// Switches cannot be sampled with one privilege level only: they occur in the kernel, and have stacks of both levels.
     #[error(
         "--off-cpu samples context switches with kernel and user stacks; try without --all-user and --all-kernel"
     )]
     SwitchesOfOneSide,
-    /// A user without processes.
+    /// The user has no processes.
     #[error("user {user} has no processes")]
     NoProcessOf {
         /// The user's number.
         user: u32,
     },
-    /// A CPU that was asked for.
+    /// A requested CPU is not online.
     #[error("CPU {cpu} is not online; see /sys/devices/system/cpu/online")]
     CpuOffline {
         /// Its number.
         cpu: u32,
     },
-    /// A PMU that belongs to no thread.
+    /// The event's PMU counts for whole CPUs only, not for threads.
     #[error("{event} counts on whole CPUs, not for processes; try: -a -e {event}")]
     WholeCpusOnly {
         /// The event's name.
         event: String,
     },
-    /// A PMU that none of the CPUs has.
+    /// None of the requested CPUs has the event's PMU.
     #[error("{event} counts on CPUs {cpus} only; try: -C {cpus}")]
     NotOnTheseCpus {
         /// The event's name.
@@ -89,7 +89,7 @@ pub enum Error {
         /// The CPUs that it counts on.
         cpus: String,
     },
-    /// A cgroup that was asked for.
+    /// A requested cgroup could not be opened.
     #[error(
         "cannot open the cgroup {path}: {}; paths are relative to the root of the hierarchy, as in /proc/PID/cgroup",
         Errno(errno)
@@ -113,7 +113,7 @@ pub enum Error {
         /// The remedy to type.
         advice: String,
     },
-    /// Too many file descriptors would be needed, or none are left.
+    /// More file descriptors are needed than the limit allows.
     #[error(
         "{needed} file descriptors are needed ({detail}) and {limit} are allowed; try: ulimit -n {needed}, or fewer events"
     )]
@@ -125,21 +125,21 @@ pub enum Error {
         /// `RLIMIT_NOFILE`.
         limit: u64,
     },
-    /// No ring fits, not even the smallest.
+    /// Not even the smallest ring could be mapped.
     #[error(
         "cannot map a ring of {size} bytes: {}{}",
         Errno(errno),
         no_ring(errno, *mlock_kb)
     )]
     Ring {
-        /// Bytes of the smallest that was tried.
+        /// Size in bytes of the smallest ring that was tried.
         size: u64,
-        /// A setting that would do.
+        /// A value of `kernel.perf_event_mlock_kb` that suffices.
         mlock_kb: u64,
         /// The error of `mmap(2)`.
         errno: io::Error,
     },
-    /// Something of the system that we cannot do without.
+    /// A system call failed without which nothing can be recorded.
     #[error("{what}: {}", Errno(errno))]
     System {
         /// The operation that failed.
@@ -147,17 +147,17 @@ pub enum Error {
         /// The error of the operating system.
         errno: io::Error,
     },
-    /// The consumer of the records failed: for a file, it could not be made or written.
+    /// The consumer of the records failed: usually its file could not be created or written.
     #[error("{}", unwritten(errno, *kept))]
     Consumer {
         /// The error of the consumer.
         errno: io::Error,
-        /// True if what was written before can be read.
+        /// True if a readable recording of what was written before exists.
         kept: bool,
     },
 }
 
-/// A name with a slash is not looked for in PATH (`execvp(3)`).
+/// Says that a command does not exist. A name with a slash is not searched for in PATH (`execvp(3)`).
 fn no_command(name: &str) -> String {
     if name.contains('/') {
         format!("there is no file {name:?}")
@@ -178,7 +178,7 @@ fn unwritten(errno: &io::Error, kept: bool) -> String {
     format!("cannot write the recording: {}{rest}", Errno(errno))
 }
 
-/// An I/O error in words, with the name of its errno.
+/// Displays an I/O error in words, with the name of its errno.
 pub struct Errno<'a>(pub &'a io::Error);
 
 impl fmt::Display for Errno<'_> {
@@ -192,8 +192,7 @@ impl fmt::Display for Errno<'_> {
     }
 }
 
-/// The reason why no ring could be mapped, with the next thing to try, as the end of a message; empty where the errno tells
-/// all that is known.
+/// Returns why no ring could be mapped and what to try next, as the end of a message; empty if no more than the errno is known.
 fn no_ring(errno: &io::Error, mlock_kb: u64) -> String {
     match errno.raw_os_error() {
         Some(EPERM | EAGAIN) => format!(
@@ -212,7 +211,7 @@ fn no_ring(errno: &io::Error, mlock_kb: u64) -> String {
     }
 }
 
-/// The kernel's name of an errno that this crate can meet (asm-generic/errno-base.h, errno.h).
+/// Returns the kernel's name of an errno (asm-generic/errno-base.h, errno.h); `None` for those that this crate does not get.
 fn errno_name(code: i32) -> Option<&'static str> {
     Some(match code {
         EPERM => "EPERM",
@@ -248,7 +247,7 @@ fn errno_name(code: i32) -> Option<&'static str> {
     })
 }
 
-/// The reason why waits of threads cannot be seen, and what would allow it.
+/// Returns why switches between threads cannot be sampled, and what would permit it.
 fn no_switches(paranoid: Option<i32>) -> String {
     let level = paranoid.map_or_else(String::new, |level| format!(" (it is {level})"));
     format!(

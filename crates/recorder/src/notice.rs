@@ -1,4 +1,4 @@
-//! What a recording has to tell while it runs, each thing once.
+//! Notices to the user while a recording or count runs.
 
 use std::fmt;
 use std::io;
@@ -12,177 +12,177 @@ use model::{Name, Pid};
 
 use crate::consumer::{Dump, DumpFailure};
 
-/// Something that is not as it was asked for, or that the user should know of.
+/// A fact that the user should know: usually that something is done otherwise than requested. `Display` gives the message.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Notice {
-    /// There is no PMU: the CPU clock samples instead of cycles.
+    /// There is no PMU, so the CPU clock samples instead of cycles.
     ClockInstead,
-    /// The processor gives no last branches: the kernel walks frame pointers instead.
+    /// The processor records no last branches, so the kernel walks frame pointers instead.
     FramePointersInstead {
         /// The event's name.
         event: String,
     },
-    /// The user may not have a part of what was asked for.
-    Forbidden {
+    /// This user is not permitted a part of the request, which is left out.
+    NotPermitted {
         /// The part that is left out.
         what: &'static str,
     },
-    /// Only user space is seen: this user may not profile the kernel.
+    /// Only user space is sampled, because this user is not permitted to profile the kernel.
     UserSpaceOnly {
         /// `kernel.perf_event_paranoid`.
         paranoid: Option<i32>,
     },
-    /// An event that only the kernel causes, and the kernel is not seen.
+    /// An event occurs in the kernel only, which is not sampled.
     NothingToCount {
         /// Its name.
         event: String,
     },
-    /// The kernel allows no higher rate.
+    /// The kernel limits the rate.
     RateLimited {
-        /// Asked for, in Hz.
+        /// The requested rate, in Hz.
         asked: u64,
         /// `kernel.perf_event_max_sample_rate`, in Hz.
         allowed: u64,
     },
-    /// The kernel gives no longer call chains.
+    /// The kernel limits the length of call chains.
     StackLimited {
-        /// Addresses that were asked for.
+        /// The requested number of addresses.
         asked: u16,
         /// `kernel.perf_event_max_stack`.
         allowed: u16,
     },
-    /// An event was enabled, and has never counted.
+    /// An event was enabled and has never counted.
     NeverRan {
         /// Its name.
         event: String,
         /// The reason.
         why: Uncounted,
     },
-    /// The rings are smaller than they should be.
+    /// The rings are smaller than wanted.
     RingsShrunk {
-        /// Bytes per CPU that were wanted.
+        /// The wanted size per CPU, in bytes.
         wanted: u64,
-        /// Bytes per CPU that were given.
+        /// The size per CPU in bytes.
         given: u64,
         /// The errno with which the kernel refused larger ones.
         errno: Option<i32>,
     },
-    /// The stack copies asked for are too large for the rings, or for a sample with its other parts.
+    /// The requested stack copies are too large for the rings, or for a sample with its other fields.
     CopiesShrunk {
-        /// Bytes of each copy that were asked for.
+        /// The requested size of each copy, in bytes.
         asked: u32,
-        /// Bytes of each copy that are taken.
+        /// The size of each copy in bytes.
         given: u32,
-        /// Bytes per ring, where that is what limits them; `None` where it is the 16 bits of a record's size.
+        /// The size of a ring in bytes, if that is the limit; `None` if the limit is the 16 bits of a record's size.
         ring: Option<u64>,
     },
-    /// The kernel does not know a feature; the recording does without.
-    Without {
+    /// The kernel does not know a feature, which is left out.
+    MissingFeature {
         /// The event's name.
         event: String,
         /// The missing feature, in the kernel's words.
         feature: &'static str,
     },
-    /// The kernel lets nobody take the event over: what the target starts is not sampled.
+    /// The kernel cannot inherit the event, so threads and processes that the target starts are not sampled.
     NotInherited {
         /// Its name.
         event: String,
     },
-    /// The threads are too many to be opened each: whole CPUs are sampled, and what is of others is left out.
+    /// There are too many threads to open events on each: whole CPUs are sampled, and records of other processes dropped.
     WholeCpus {
         /// File descriptors that the threads would need.
         needed: u64,
         /// `RLIMIT_NOFILE`.
         limit: u64,
     },
-    /// The CPUs that the command may run on are sampled whole, and what is of others is left out.
+    /// The CPUs that the command may run on are sampled whole, and records of other processes dropped.
     WholeCpusForCommand,
-    /// Some threads got no ring for the reports of the tasks that they start: these are counted with them.
+    /// Some threads got no ring for the counts of the tasks that they start. These are counted with the threads.
     TasksUnreported {
         /// The step at which they got no ring.
         step: ReportStep,
         /// The error of the operating system.
         errno: i32,
     },
-    /// The same, as probes cannot be taken over by what the target starts.
+    /// Whole CPUs are sampled, and records of other processes dropped, because probes cannot be inherited.
     WholeCpusForProbes,
-    /// There are so many switches between threads that those of some moments only are recorded.
+    /// There are too many switches between threads: they are recorded for a part of the time.
     SwitchesSampled,
-    /// Stacks of blocked threads may not be read from outside.
+    /// This user is not permitted to read the stacks of blocked threads.
     StacksRefused {
         /// `kernel.yama.ptrace_scope`.
         ptrace_scope: Option<i32>,
     },
-    /// Some of the processes had ended when we came.
-    Gone {
-        /// The number that was asked for.
+    /// A process of the target had ended when the recording began.
+    ProcessGone {
+        /// Its pid.
         pid: i32,
     },
-    /// Java virtual machines were asked for the names of their code, and have written them down.
+    /// Java virtual machines were asked for the names of their code, and have written perf maps.
     JvmsAsked {
         /// The processes.
         pids: Vec<Pid>,
     },
-    /// A Java virtual machine could not be asked for the names of its code, or has not written them down.
+    /// A Java virtual machine could not be asked for the names of its code, or has written no perf map.
     JvmNotAsked {
         /// The process.
         pid: Pid,
-        /// The reason: a sentence.
+        /// The reason, in words.
         why: String,
     },
-    /// Processes that the targets had started before are not recorded.
+    /// Processes that the target had started before the recording are not recorded.
     ChildrenNotRecorded {
         /// The number of children.
         children: usize,
     },
-    /// A CPU that is recorded went offline.
-    CpuAway {
+    /// A recorded CPU went offline.
+    CpuOffline {
         /// Its number.
         cpu: u32,
     },
-    /// It came back, and is recorded again.
-    CpuBack {
+    /// A recorded CPU came online again, and is recorded again.
+    CpuOnline {
         /// Its number.
         cpu: u32,
     },
     /// A CPU went offline while it was counted.
-    CpuUncounted {
+    CountedCpuOffline {
         /// Its number.
         cpu: u32,
     },
-    /// A CPU came online where the events of threads had been opened on the others.
-    CpuUnseen {
+    /// A CPU came online after the events of threads were opened on the other CPUs, so nothing is sampled there.
+    CpuNotSampled {
         /// Its number.
         cpu: u32,
     },
-    /// An event as it was opened (asked for with `-vv`).
+    /// An event as it was opened (shown with `-vv`).
     Opened {
         /// Its name.
         name: String,
         /// The kernel's attr.
         attr: Box<Attr>,
     },
-    /// An event that could not be opened, as it was refused first (asked for with `-vv`).
+    /// An event that could not be opened, as it was refused first (shown with `-vv`).
     Refused {
         /// Its name.
         name: String,
         /// The kernel's attr.
         attr: Box<Attr>,
     },
-    /// The recording is over and the command still runs: it was sent SIGTERM.
+    /// The recording is over and SIGTERM was sent to the command, which still runs.
     CommandTerminated,
-    /// The recording has failed and the command still runs: we wait for it.
+    /// The recording has failed, and waits for the command, which still runs.
     CommandGoesOn {
         /// The reason why the recording has failed.
         because: String,
     },
-    /// A condition was met: the kept records are going to be written.
+    /// A condition is met (in words), so the kept records are being written.
     ConditionMet(String),
-    /// The last file was not completed, and why.
-    Incomplete(String),
-    /// A file with what is kept was written, or not.
+    /// Names could not be added to the last file; the reason in words.
+    LastFileIncomplete(String),
+    /// A file of kept records was written, or could not be.
     Dump(Result<Dump, DumpFailure>),
-    /// The ring memory that is used (detail).
+    /// The memory of the rings.
     Rings {
         /// The number of CPUs.
         cpus: usize,
@@ -196,21 +196,21 @@ pub enum Notice {
 /// The importance of a [`Notice`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Importance {
-    /// For those who want to see the attrs.
+    /// Shown with `-vv`: the attrs of events.
     Attributes,
-    /// For those who want detail.
+    /// Shown with `-v`: details.
     Detail,
-    /// For everybody.
+    /// Always shown.
     Normal,
 }
 
 impl Notice {
-    /// Returns the importance, which decides who should see it.
+    /// Returns the importance, which decides when the notice is shown.
     pub fn importance(&self) -> Importance {
         match self {
             Self::Opened { .. } | Self::Refused { .. } => Importance::Attributes,
             Self::Rings { .. }
-            | Self::Without { .. }
+            | Self::MissingFeature { .. }
             | Self::WholeCpusForCommand
             | Self::WholeCpusForProbes => Importance::Detail,
             _ => Importance::Normal,
@@ -218,7 +218,7 @@ impl Notice {
     }
 }
 
-/// The fields of an attr that are not 0.
+/// Displays the fields of an attr that are not 0.
 struct Fields<'a>(&'a Attr);
 
 impl fmt::Display for Fields<'_> {
@@ -250,7 +250,7 @@ impl fmt::Display for Fields<'_> {
     }
 }
 
-/// Names of bits, as `bitflags` writes them.
+/// Returns the names of set bits, joined by `|`.
 fn names(bits: impl fmt::Debug) -> String {
     let text = format!("{bits:?}");
     let inner = text.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
@@ -268,7 +268,7 @@ impl fmt::Display for Notice {
                 "no last branch records with {event} on this machine: using frame pointers instead; \
                  try: --call-graph auto"
             ),
-            Self::Forbidden { what } => write!(
+            Self::NotPermitted { what } => write!(
                 f,
                 "recording without {what}, which need CAP_PERFMON; try: sudo setcap cap_perfmon=ep \"$(command -v prof)\""
             ),
@@ -323,7 +323,7 @@ impl fmt::Display for Notice {
                 f,
                 "stack copies of {given} bytes instead of {asked}: a sample has at most 64 KiB in all"
             ),
-            Self::Without { event, feature } => {
+            Self::MissingFeature { event, feature } => {
                 write!(f, "this kernel does not know {feature}: recording {event} without it")
             }
             Self::NotInherited { event } => write!(
@@ -371,7 +371,7 @@ impl fmt::Display for Notice {
                     _ => f.write_str(": the process belongs to another user, or has changed its credentials"),
                 }
             }
-            Self::Gone { pid } => write!(f, "process {pid} does not exist"),
+            Self::ProcessGone { pid } => write!(f, "process {pid} does not exist"),
             Self::JvmsAsked { pids } => {
                 let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
                 write!(f, "asked java for the names of its code: {}", pids.join(", "))
@@ -384,24 +384,24 @@ impl fmt::Display for Notice {
                     if *children == 1 { ("child that was", "is") } else { ("children that were", "are") };
                 write!(f, "{children} {children_are} started before {are} not recorded; try: --with-children")
             }
-            Self::CpuAway { cpu } => {
+            Self::CpuOffline { cpu } => {
                 write!(f, "CPU {cpu} is offline now; it is recorded again when it comes back")
             }
-            Self::CpuBack { cpu } => {
+            Self::CpuOnline { cpu } => {
                 write!(f, "CPU {cpu} was offline (or the machine suspended) and is recorded again")
             }
-            Self::CpuUnseen { cpu } => write!(
+            Self::CpuNotSampled { cpu } => write!(
                 f,
                 "CPU {cpu} came online while recording, and is not recorded; try again, or try: prof record -a"
             ),
-            Self::CpuUncounted { cpu } => {
+            Self::CountedCpuOffline { cpu } => {
                 write!(f, "CPU {cpu} went offline: its counts end there")
             }
             Self::Opened { name, attr } => write!(f, "{name}: {}", Fields(attr)),
             Self::Refused { name, attr } => write!(f, "{name} was refused: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the recording is over: the command was sent SIGTERM"),
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
-            Self::Incomplete(why) => write!(f, "last file: {why}"),
+            Self::LastFileIncomplete(why) => write!(f, "last file: {why}"),
             Self::ConditionMet(why) => write!(f, "{why}: writing a file"),
             Self::Dump(Ok(dump)) => {
                 let samples = if dump.samples == 1 { "sample" } else { "samples" };

@@ -1,4 +1,4 @@
-//! Events and options to what `perf_event_open(2)` takes.
+//! Makes the `perf_event_attr` of `perf_event_open(2)` from events and options.
 
 use decoder::attr::{SIZE_NEWEST, SIZE_VER7, SIZE_VER8, TYPE_SOFTWARE};
 use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
@@ -13,18 +13,19 @@ const TASK_CLOCK: u64 = 1;
 /// `PERF_COUNT_SW_DUMMY`: counts nothing.
 const DUMMY: u64 = 9;
 
-/// The fields that every record of every event carries, so that one reader understands all of them: the identifier says whose
-/// the record is, thread, time and CPU say where it belongs.
+/// The fields that the records of all events carry, at the same offsets, so that a record can be assigned to an event, thread, time and
+/// CPU without knowing its event's layout.
 const COMMON: SampleFormat = SampleFormat::IDENTIFIER
     .union(SampleFormat::IP)
     .union(SampleFormat::TID)
     .union(SampleFormat::TIME)
     .union(SampleFormat::CPU);
 
-/// The word of a read that says for how long an event has been enabled comes second; nothing else needs it.
-const PULSE: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED;
+/// Has a read of the sideband event return for how long it has been enabled, as the second word: it stops growing when the CPU goes
+/// offline.
+const ENABLED_TIME: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED;
 
-/// The registers of `asm/perf_regs.h` that can be asked for.
+/// The registers of `asm/perf_regs.h` that samples can carry.
 const REGISTERS: u64 = if cfg!(target_arch = "x86_64") {
     0xff_0fff // without ds, es, fs, gs
 } else if cfg!(target_arch = "aarch64") {
@@ -33,16 +34,15 @@ const REGISTERS: u64 = if cfg!(target_arch = "x86_64") {
     0
 };
 
-/// The branches that make a call stack of the processor's last ones: calls, less those that have returned; as little beside them
-/// as possible.
-const LAST_CALLS: BranchSampleFormat = BranchSampleFormat::USER
+/// The last branches as a call stack: the calls that have not returned, without flags and cycles.
+const CALL_STACK_BRANCHES: BranchSampleFormat = BranchSampleFormat::USER
     .union(BranchSampleFormat::CALL_STACK)
     .union(BranchSampleFormat::NO_CYCLES)
     .union(BranchSampleFormat::NO_FLAGS)
     .union(BranchSampleFormat::HW_INDEX);
 
-/// The attr of a sampling event. `copy` is the size of stack copies, `wakeup` how full the ring is when we are woken, in
-/// bytes.
+/// Returns the attr of a sampling event. `copy` is the size of stack copies, `wakeup` the fill of the ring at which readers are woken,
+/// both in bytes.
 pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) -> Attr {
     let rate = rate_of(event, options);
     let extras = &options.extras;
@@ -58,7 +58,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     format.set(SampleFormat::READ, event.modifiers.sample_read);
     let mut read_format = ReadFormat::ID | ReadFormat::LOST;
     read_format.set(ReadFormat::GROUP, event.modifiers.sample_read);
-    // Whether it ever ran is known at the end only; in samples it would cost room.
+    // The times tell at the end whether the event ever ran. In samples they would only need space.
     let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
     read_format.set(times, !event.modifiers.sample_read);
     let mut stack = Attr::default();
@@ -78,7 +78,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     }
     if chain == CallChain::LastBranches && user_chains {
         format |= SampleFormat::BRANCH_STACK;
-        stack.branch_sample_format = LAST_CALLS;
+        stack.branch_sample_format = CALL_STACK_BRANCHES;
     }
     format.set(SampleFormat::ADDR, extras.data | extras.physical_data | extras.data_page_sizes);
     format.set(SampleFormat::DATA_PAGE_SIZE, extras.data_page_sizes);
@@ -97,28 +97,28 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         PrivilegeLevels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
     }
     flags.set(AttrFlags::USE_CLOCKID, options.clock.id().is_some());
-    // Inherited, a probe has the target's forks fail (`open::whole_cpus`).
+    // An inherited probe would make the target's forks fail (`open::whole_cpus`).
     let inherits = options.inherits() && event.probe.is_none();
     flags.set(AttrFlags::INHERIT, inherits);
     flags.set(AttrFlags::INHERIT_THREAD, inherits && options.threads_only);
     flags.set(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL, chains && options.chain_levels == PrivilegeLevels::User);
-    // The kernel lets its function tracer sample without user stacks only (perf_trace_event_perm()).
+    // The kernel refuses its function tracer with user stacks (perf_trace_event_perm()).
     let kernel_chains = options.chain_levels == PrivilegeLevels::Kernel || is_function_tracer(event);
     flags.set(AttrFlags::EXCLUDE_CALLCHAIN_USER, kernel_chains);
     match options.target {
         Target::Command => {
-            // With a delay it is enabled when that is over.
+            // With a delay, the session enables the event later.
             flags.set(AttrFlags::ENABLE_ON_EXEC, options.delay.is_none());
         }
         Target::Processes(_) | Target::User(_) | Target::Threads(_) => {}
-        // The clock ticks on idle CPUs too, where there is nothing to see.
+        // The CPU clock would sample idle CPUs, too.
         Target::System | Target::Cgroup(_) => {
             let clock = event.attr.kind == TYPE_SOFTWARE && event.attr.config == CPU_CLOCK;
             flags.set(AttrFlags::EXCLUDE_IDLE, clock | event.modifiers.exclude_idle);
         }
     }
     flags.set(AttrFlags::CONTEXT_SWITCH, event.watches && !event.everywhere);
-    // What is read from outside is of user space; an event that asks for more is refused to most, or stripped of its fields.
+    // Samples made of blocked threads have user space only. An event for the kernel, too, would be refused to most users.
     if event.read_outside {
         flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
     }
@@ -148,13 +148,13 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     }
 }
 
-/// Returns true if the event is the call of any function of the kernel.
+/// Returns true if the event is ftrace's function tracer, which occurs at calls of kernel functions.
 pub(crate) fn is_function_tracer(event: &Event) -> bool {
     event.tracepoint.as_ref().is_some_and(|(system, name)| system == "ftrace" && name == "function")
 }
 
-/// The attr of a group's member behind its leader, which starts it and gives it its place on the PMU. With `:S` the
-/// leader's samples carry the member's count, and it takes none.
+/// Returns the attr of a member of a group. The leader enables and schedules it. With `:S` the leader's samples carry the member's
+/// count, and the member takes none.
 pub(crate) fn member(sampler: Attr) -> Attr {
     let mut flags = sampler.flags - (AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC);
     let is_read = sampler.read_format.contains(ReadFormat::GROUP);
@@ -162,7 +162,8 @@ pub(crate) fn member(sampler: Attr) -> Attr {
     Attr { flags, sample_period: if is_read { 0 } else { sampler.sample_period }, ..sampler }
 }
 
-/// The smallest size that holds what an event counts: a kernel refuses what is larger than it knows and not 0 at the end.
+/// Returns the smallest size of an attr with the event's config fields: a kernel refuses a larger attr than it knows, unless the rest is
+/// 0.
 pub(crate) fn size_with(event: &Attr) -> u32 {
     match (event.config3, event.config4) {
         (0, 0) => SIZE_VER7,
@@ -171,7 +172,7 @@ pub(crate) fn size_with(event: &Attr) -> u32 {
     }
 }
 
-/// The attr of the event that tells of mappings, names and threads; always enabled.
+/// Returns the attr of the sideband event, which reports mappings, names and threads, and is always enabled.
 pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Attr {
     let mut flags = AttrFlags::MMAP
         | AttrFlags::MMAP2
@@ -192,7 +193,7 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
     flags.set(AttrFlags::CONTEXT_SWITCH, options.extras.switches);
     flags.set(AttrFlags::NAMESPACES, options.extras.namespaces);
     flags.set(AttrFlags::CGROUP, options.extras.cgroups);
-    // Where the kernel may not be observed, an event that would observe it is refused, even this one.
+    // A user who may not observe the kernel gets no event without these flags, even one that counts nothing.
     let user_only = samplers.iter().all(|attr| attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
     flags.set(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV, user_only);
     if user_only {
@@ -201,7 +202,7 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
     Attr {
         sample_period: 1,
         sample_format: COMMON,
-        read_format: if options.target.is_cpu_wide() { PULSE } else { ReadFormat::empty() }
+        read_format: if options.target.is_cpu_wide() { ENABLED_TIME } else { ReadFormat::empty() }
             | ReadFormat::ID
             | ReadFormat::LOST,
         flags,
@@ -211,12 +212,12 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
     }
 }
 
-/// An event that counts nothing, which every kernel has and every user may open.
+/// Returns the attr of an event that counts nothing, which every kernel has and every user may open.
 pub(crate) fn dummy() -> Attr {
     Attr { kind: TYPE_SOFTWARE, config: DUMMY, size: SIZE_VER7, ..Attr::default() }
 }
 
-/// The attr of the clock that counts the CPU time of each task that is followed, and reports it at the task's end.
+/// Returns the attr of the clock that counts the CPU time of each followed task, and reports it in a READ record at the task's end.
 pub(crate) fn task_clock(samplers: &[Attr], options: &Options) -> Attr {
     let sideband = sideband(samplers, options, 0);
     let kept = AttrFlags::SAMPLE_ID_ALL
@@ -232,11 +233,11 @@ pub(crate) fn task_clock(samplers: &[Attr], options: &Options) -> Attr {
         | AttrFlags::WATERMARK;
     let by_exec = options.target == Target::Command && options.delay.is_none();
     flags.set(AttrFlags::ENABLE_ON_EXEC, by_exec);
-    // A count alone: kernels before 6.0 know it, too, and it samples nothing that could be lost.
+    // It only counts, without PERF_FORMAT_LOST: kernels before 6.0 know that, and without samples nothing can be lost.
     Attr { config: TASK_CLOCK, sample_period: 0, read_format: ReadFormat::ID, flags, ..sideband }
 }
 
-/// The attr of an event that counts nothing and has a ring for the records of an event like `writer`.
+/// Returns the attr of an event that counts nothing and owns a ring for the records of events like `writer`.
 pub(crate) fn ring_owner(writer: &Attr) -> Attr {
     Attr { kind: TYPE_SOFTWARE, config: DUMMY, config1: 0, config2: 0, sample_period: 1, ..writer.clone() }
 }

@@ -177,11 +177,11 @@ impl Counters {
             return Err(Error::NoSuchProcess { pid });
         }
         if matches!(options.target, Target::Threads(_)) {
-            gone.iter().for_each(|tid| notices(Notice::Gone { pid: tid.0 }));
+            gone.iter().for_each(|tid| notices(Notice::ProcessGone { pid: tid.0 }));
         }
         if let Target::Processes(pids) = &options.target {
             for &pid in crate::open::ended_processes(pids)?.iter() {
-                notices(Notice::Gone { pid: pid.0 });
+                notices(Notice::ProcessGone { pid: pid.0 });
             }
         }
         if let Some((step, errno)) = self.reports.as_ref().and_then(|reports| reports.refused) {
@@ -460,7 +460,7 @@ impl Counters {
         let Some(counted) = &self.whole_cpus else { return };
         let Ok(online) = sysfs::online_cpus() else { return };
         let gone = counted.iter().filter(|cpu| !online.contains(cpu));
-        gone.for_each(|cpu| notices(Notice::CpuUncounted { cpu: cpu.0 }));
+        gone.for_each(|cpu| notices(Notice::CountedCpuOffline { cpu: cpu.0 }));
     }
 }
 
@@ -483,7 +483,7 @@ fn report_fallbacks(
     }
     for fallback in fallbacks {
         if let Fallback::Without(feature) = fallback {
-            notices(Notice::Without { event: counted.name.clone(), feature });
+            notices(Notice::MissingFeature { event: counted.name.clone(), feature });
         }
     }
     notices(Notice::Opened { name: counted.name.clone(), attr: Box::new(counted.attr.clone()) });

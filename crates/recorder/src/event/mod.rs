@@ -90,7 +90,7 @@ pub struct Event {
     pub measure: Measure,
 }
 
-/// Returns true if the event is what BPF programs write (`bpf_perf_event_output()`): its samples are nothing but that.
+/// Returns true if samples of the event carry what BPF programs write with `bpf_perf_event_output()`, and nothing else.
 pub(crate) fn is_bpf_output(attr: &Attr) -> bool {
     /// `PERF_COUNT_SW_BPF_OUTPUT`
     const BPF_OUTPUT: u64 = 10;

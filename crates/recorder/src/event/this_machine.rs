@@ -11,19 +11,19 @@ use host::tracefs;
 use super::{Catalogue, EventError, Measure, Pmu, Tracepoint, closest_name, mangled, matches};
 use crate::error::Errno;
 
-/// The catalogue of events that this machine offers. Its PMUs are read at once, the rest when it is asked for.
+/// The catalogue of events that this machine offers. The PMUs are read when it is created; tracepoints and symbols on each call.
 #[derive(Debug)]
 pub struct ThisMachine {
     pmus: Vec<Pmu>,
 }
 
-/// The catalogue of this machine; without PMUs where `/sys` is not mounted.
+/// Reads the catalogue of this machine. It has no PMUs if `/sys` is not mounted.
 pub fn this_machine() -> ThisMachine {
     let files = sysfs::pmus(Path::new(sysfs::EVENT_SOURCES)).unwrap_or_default();
     ThisMachine { pmus: files.into_iter().map(pmu).collect() }
 }
 
-/// The PMUs of this machine's kinds of cores, without their terms and aliases.
+/// Reads the PMUs of this machine's kinds of cores, without their terms and aliases.
 pub(crate) fn core_pmus() -> Vec<Pmu> {
     sysfs::core_pmus(Path::new(sysfs::EVENT_SOURCES)).into_iter().map(pmu).collect()
 }

@@ -1,4 +1,4 @@
-//! Whether this machine gives an event, to this user: asked of the kernel by opening it, as nothing else tells.
+//! Finds out whether an event works on this machine for this user, by opening it: nothing else tells.
 
 use std::io;
 
@@ -12,20 +12,20 @@ use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::event::Event;
 use crate::options::{CallChain, Options, Target};
 
-/// The kernel's answer to a request for an event.
+/// How far an event works on this machine for this user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventSupport {
     /// It samples.
     Samples,
-    /// It samples, user space only: the kernel's side is not for this user.
+    /// It samples user space only: this user may not observe the kernel.
     UserSpaceOnly,
-    /// It can be counted, and takes no samples.
+    /// It counts, but cannot sample.
     CountsOnly,
     /// This machine, or its kernel, does not have it.
     Absent,
-    /// This user may not have it.
+    /// This user is not permitted to open it.
     Forbidden,
-    /// Something else is wrong: an errno.
+    /// The kernel refuses it with another errno.
     Refused(i32),
 }
 
@@ -43,7 +43,7 @@ pub fn event_support_on_cpu(event: &Event, cpu: CpuId) -> EventSupport {
     }
 }
 
-/// Nothing but the event itself.
+/// Returns options for the event alone, without call chains.
 fn bare(target: Target) -> Options {
     Options { call_chain: CallChain::None, ..Options::new(target) }
 }

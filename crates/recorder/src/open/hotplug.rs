@@ -88,7 +88,7 @@ impl Opened {
             let new: Vec<CpuId> = online.into_iter().filter(|cpu| !self.cpus.contains(cpu)).collect();
             // An event of a thread on any CPU follows it there, too.
             for &cpu in new.iter().filter(|cpu| wanted(**cpu) && !options.per_thread) {
-                notices(Notice::CpuUnseen { cpu: cpu.0 });
+                notices(Notice::CpuNotSampled { cpu: cpu.0 });
             }
             self.cpus.extend(new);
             return change;
@@ -103,12 +103,12 @@ impl Opened {
                     let Ok(event) = reopened else { continue };
                     (watch.event, watch.enabled_ns, watch.is_offline) = (event, 0, false);
                     if wanted(cpu) {
-                        notices(Notice::CpuBack { cpu: cpu.0 });
+                        notices(Notice::CpuOnline { cpu: cpu.0 });
                     }
                 }
                 (false, false) => {
                     if !std::mem::replace(&mut watch.is_offline, true) && wanted(cpu) {
-                        notices(Notice::CpuAway { cpu: cpu.0 });
+                        notices(Notice::CpuOffline { cpu: cpu.0 });
                     }
                 }
             }

@@ -110,9 +110,9 @@ impl Negotiation<'_> {
         for fallback in fallbacks {
             match fallback {
                 Fallback::Without(feature) => {
-                    (self.notices)(Notice::Without { event: "sideband".to_owned(), feature });
+                    (self.notices)(Notice::MissingFeature { event: "sideband".to_owned(), feature });
                 }
-                Fallback::Forbidden(what) => self.sent.send_once(Notice::Forbidden { what }, self.notices),
+                Fallback::Forbidden(what) => self.sent.send_once(Notice::NotPermitted { what }, self.notices),
                 _ => {}
             }
         }
@@ -179,13 +179,13 @@ impl Negotiation<'_> {
                         (self.notices)(Notice::NothingToCount { event: event.name.clone() });
                     }
                 }
-                Fallback::Forbidden(what) => self.sent.send_once(Notice::Forbidden { what }, self.notices),
+                Fallback::Forbidden(what) => self.sent.send_once(Notice::NotPermitted { what }, self.notices),
                 Fallback::FramePointers => {
                     self.sent.send_once(Notice::FramePointersInstead { event: name.clone() }, self.notices);
                 }
                 Fallback::NotInherited => (self.notices)(Notice::NotInherited { event: name.clone() }),
                 Fallback::Without(feature) => {
-                    (self.notices)(Notice::Without { event: name.clone(), feature })
+                    (self.notices)(Notice::MissingFeature { event: name.clone(), feature })
                 }
             }
         }

@@ -204,7 +204,7 @@ fn open_with(
         }
     };
     for pid in std::mem::take(&mut opened.gone) {
-        notices(Notice::Gone { pid: pid.0 });
+        notices(Notice::ProcessGone { pid: pid.0 });
     }
     let threads = child.map_or_else(|| threads_of(options), |pid| Ok(vec![Tid(pid.0)]));
     opened.time_tasks(&threads.unwrap_or_default(), true, options, notices);

@@ -448,7 +448,7 @@ mod tests {
         }
 
         fn take_notices(&mut self) -> Vec<Notice> {
-            vec![Notice::Incomplete("the disk was full".to_owned())]
+            vec![Notice::LastFileIncomplete("the disk was full".to_owned())]
         }
 
         fn checkpoint(&mut self) -> io::Result<()> {
@@ -538,7 +538,7 @@ mod tests {
     fn notices_of_the_consumer_are_forwarded() {
         let mut consumer = CountingConsumer::default();
         let mut stage = UnwindingStage::new(ChunkEncoder::new(&mut consumer), false, Mechanisms::all());
-        assert!(matches!(stage.take_notices().as_slice(), [Notice::Incomplete(_)]));
+        assert!(matches!(stage.take_notices().as_slice(), [Notice::LastFileIncomplete(_)]));
     }
 
     #[test]

@@ -310,7 +310,7 @@ impl RecordingSink for WindowConsumer {
         match running.dumps.wait().map(|report| report.outcome) {
             Some(Ok(dump)) => {
                 self.dumps += 1;
-                self.notices.extend(dump.incomplete.clone().map(Notice::Incomplete));
+                self.notices.extend(dump.incomplete.clone().map(Notice::LastFileIncomplete));
                 self.last = Some(dump);
                 Ok(())
             }

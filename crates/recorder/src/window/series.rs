@@ -426,7 +426,7 @@ impl RecordingSink for SeriesConsumer {
         }
         let current = std::mem::take(&mut *lock(&running.current));
         let (added, incomplete) = complete(&self.completion, current.file.as_ref());
-        self.notices.extend(incomplete.map(Notice::Incomplete));
+        self.notices.extend(incomplete.map(Notice::LastFileIncomplete));
         self.last = Some((current.path, size + added));
         Ok(())
     }
