@@ -1,6 +1,6 @@
 //! Walking over raw records: bytes in the machine's byte order, each record with its `perf_event_header`.
 
-use decoder::kind;
+use decoder::{Endian, RawRecord, kind};
 
 /// The record type of a sample whose stack was unwound in its ring: the sample as it is forwarded, and behind it how it was unwound
 /// ([`crate::unwind`]). It never leaves this crate. The kernel's types are below 64, perf's own below 256.
@@ -36,6 +36,15 @@ pub(crate) fn each(records: &[u8]) -> impl Iterator<Item = &[u8]> {
         let record = records.get(at..at + size_at(records, at)?)?;
         at += record.len();
         Some(record)
+    })
+}
+
+/// Iterates over the whole records, parsed.
+pub(crate) fn raw_records(mut records: &[u8]) -> impl Iterator<Item = RawRecord<'_>> {
+    std::iter::from_fn(move || {
+        let (raw, size) = RawRecord::parse(records, Endian::NATIVE).ok()?;
+        records = records.get(size..).unwrap_or(&[]);
+        Some(raw)
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use decoder::{Endian, RawRecord, Record, RecordLayout, kind};
+use decoder::{Record, RecordLayout, kind};
 use model::{Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
@@ -13,6 +13,7 @@ use super::NO_TICKET;
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls};
 use crate::notice::Notice;
 use crate::options::SlowCall;
+use crate::records::raw_records;
 
 /// Number of rounds after which later stages have forwarded the samples of a slow call.
 const ROUNDS_UNTIL_DUMP: u8 = 2;
@@ -58,10 +59,9 @@ impl<C: Consumer> SlowCallDetector<C> {
     }
 
     /// Puts the samples of the probes into the order of time.
-    fn push_samples(&mut self, mut records: &[u8]) {
+    fn push_samples(&mut self, records: &[u8]) {
         let Some(any) = self.layouts.iter().flatten().flatten().next().cloned() else { return };
-        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
-            records = records.get(size..).unwrap_or(&[]);
+        for raw in raw_records(records) {
             if raw.kind != kind::SAMPLE {
                 continue;
             }

@@ -13,9 +13,10 @@ use perfdata::sections;
 use perfdata::write::RecordWriter;
 
 use super::write_behind::{self, WriteBehind};
-use super::{BuildIds, Description, FILE_MODE, Output};
+use super::{BuildIds, Description, FILE_MODE, Output, include_time};
 use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RecordingSink, RingKind, TaskTime};
 use crate::processes::ProcessTable;
+use crate::records::raw_records;
 
 /// Size of the buffer before the output, in bytes, for a disk or pipe that stalls for a while.
 pub const OUTPUT_BUFFER_BYTES: usize = write_behind::BUFFER_BYTES;
@@ -122,10 +123,9 @@ impl FileConsumer {
     }
 
     /// Collects build ids of mapped objects and processes with generated code, for the header, and sums LOST records.
-    fn apply_sideband(&mut self, mut records: &[u8]) {
+    fn apply_sideband(&mut self, records: &[u8]) {
         let Some(layout) = layout_of(&self.description) else { return };
-        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
-            records = records.get(size..).unwrap_or(&[]);
+        for raw in raw_records(records) {
             self.processes.apply(&raw, layout);
             self.build_ids.add_record(&raw, layout);
             add_lost(&raw, layout, &mut self.lost[1]);
@@ -133,16 +133,13 @@ impl FileConsumer {
     }
 
     /// Updates the times of the first and the last sample, and sums LOST records.
-    fn apply_samples(&mut self, mut records: &[u8]) {
+    fn apply_samples(&mut self, records: &[u8]) {
         let Some(layout) = layout_of(&self.description) else { return };
-        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
-            records = records.get(size..).unwrap_or(&[]);
+        for raw in raw_records(records) {
             add_lost(&raw, layout, &mut self.lost[0]);
             // Samples of all events have their time at the same offset.
-            if let Some(Timestamp(time)) = layout.time_of(&raw).filter(|_| raw.kind == kind::SAMPLE) {
-                let (first, last) = self.sample_time.unwrap_or((time, time));
-                self.sample_time = Some((first.min(time), last.max(time)));
-            }
+            let time = layout.time_of(&raw).filter(|_| raw.kind == kind::SAMPLE);
+            include_time(&mut self.sample_time, time.map(|time| time.0));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 
 use decoder::record::MmapIdentity;
 use decoder::{
-    Attr, AttrFlags, BranchSampleFormat, Endian, RawRecord, Record, RecordLayout, SampleFormat, kind, misc,
+    Attr, AttrFlags, BranchSampleFormat, RawRecord, Record, RecordLayout, SampleFormat, kind, misc,
 };
 use host::files::NewFile;
 use host::sys::clock;
@@ -18,6 +18,7 @@ use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 
 use super::{Output, machine_features, tracing_data};
 use crate::consumer::Recording;
+use crate::records::raw_records;
 
 /// The mode of recordings: only the user who recorded may read what their programs do.
 pub(crate) const FILE_MODE: u32 = 0o600;
@@ -154,9 +155,8 @@ impl BuildIds {
     }
 
     /// Adds the build ids of all records in `records`.
-    pub(crate) fn add_all(&mut self, mut records: &[u8], layout: &RecordLayout) {
-        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
-            records = records.get(size..).unwrap_or(&[]);
+    pub(crate) fn add_all(&mut self, records: &[u8], layout: &RecordLayout) {
+        for raw in raw_records(records) {
             self.add_record(&raw, layout);
         }
     }

@@ -10,4 +10,12 @@ mod write_behind;
 pub use file_consumer::{FileConsumer, OUTPUT_BUFFER_BYTES};
 pub(crate) use format::Output;
 pub(crate) use header::{BuildIds, Description, FILE_MODE};
-pub(crate) use write_behind::{Exchange, WriteBehind};
+pub(crate) use write_behind::{Exchange, WriteBehind, append_rounds};
+
+/// Extends a span of times, first and last, to include `time` if there is one.
+pub(crate) fn include_time(span: &mut Option<(u64, u64)>, time: Option<u64>) {
+    if let Some(time) = time {
+        let (first, last) = span.unwrap_or((time, time));
+        *span = Some((first.min(time), last.max(time)));
+    }
+}

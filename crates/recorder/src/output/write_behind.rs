@@ -58,16 +58,21 @@ impl Block {
         self.bytes.clear();
         self.rounds.clear();
     }
+}
 
-    fn write_to(&self, writer: &mut dyn RecordWriter) -> io::Result<()> {
-        let mut begin = 0;
-        for &end in &self.rounds {
-            writer.append(self.bytes.get(begin..end).unwrap_or_default())?;
-            writer.finished_round()?;
-            begin = end;
-        }
-        writer.append(self.bytes.get(begin..).unwrap_or_default())
+/// Appends `records` to a writer, and marks the end of a round at each offset in `rounds`.
+pub(crate) fn append_rounds(
+    records: &[u8],
+    rounds: &[usize],
+    writer: &mut dyn RecordWriter,
+) -> io::Result<()> {
+    let mut begin = 0;
+    for &end in rounds {
+        writer.append(records.get(begin..end).unwrap_or_default())?;
+        writer.finished_round()?;
+        begin = end;
     }
+    writer.append(records.get(begin..).unwrap_or_default())
 }
 
 #[derive(Default)]
@@ -243,7 +248,7 @@ fn execute_orders(shared: &Shared, mut output: Output) {
             // After an error no order is executed.
             _ if failed => Ok(()),
             Order::Records(records) => {
-                let result = records.write_to(output.records());
+                let result = append_rounds(&records.bytes, &records.rounds, output.records());
                 block = Some(records);
                 result
             }

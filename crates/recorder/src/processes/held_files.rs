@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use decoder::record::{Mmap, Record};
-use decoder::{CpuMode, Endian, RawRecord, RecordLayout, kind};
+use decoder::{CpuMode, RecordLayout, kind};
 use host::objects::{MappingLocation, RetainedFiles};
 use host::procfs::{self, PathView};
 use host::sys::perf_event::own_pid;
@@ -17,6 +17,7 @@ use model::Pid;
 use crate::consumer::{
     Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
 };
+use crate::records::raw_records;
 
 /// Folders of installed packages, whose files stay. A process in another mount namespace or root may see other files there.
 const PACKAGE_FOLDERS: [&[u8]; 9] = [
@@ -83,9 +84,8 @@ impl<C: Consumer> FileHolder<C> {
         NameSources { files: Arc::new(files), has_generated_code: self.has_generated_code }
     }
 
-    fn apply_records(&mut self, mut records: &[u8], layout: &RecordLayout) {
-        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
-            records = records.get(size..).unwrap_or(&[]);
+    fn apply_records(&mut self, records: &[u8], layout: &RecordLayout) {
+        for raw in raw_records(records) {
             if !matches!(raw.kind, kind::MMAP2 | kind::COMM | kind::FORK | kind::EXIT) {
                 continue;
             }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use decoder::record::{Mmap, Record};
-use decoder::{CpuMode, Endian, RawRecord, RecordLayout, SampleFormat, kind, offsets};
+use decoder::{CpuMode, RecordLayout, SampleFormat, kind, offsets};
 use host::jvm::{self, AttachError, AttachOutcome};
 use host::procfs;
 use model::{Pid, Tid};
@@ -14,7 +14,7 @@ use model::{Pid, Tid};
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls};
 use crate::notice::Notice;
 use crate::options::JvmMapTiming;
-use crate::records::{each, is_sample, u32_at};
+use crate::records::{each, is_sample, raw_records, u32_at};
 
 /// The library by whose mapping a virtual machine is recognized.
 const JVM_LIBRARY: &[u8] = b"libjvm.so";
@@ -111,9 +111,8 @@ impl<C: Consumer> JvmMapRequester<C> {
         Self { consumer, asking, layout: None, machines: HashMap::new(), notices: Vec::new() }
     }
 
-    fn learn_machines(&mut self, mut records: &[u8], layout: &RecordLayout) {
-        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
-            records = records.get(size..).unwrap_or(&[]);
+    fn learn_machines(&mut self, records: &[u8], layout: &RecordLayout) {
+        for raw in raw_records(records) {
             if !matches!(raw.kind, kind::MMAP2 | kind::COMM | kind::EXIT) {
                 continue;
             }

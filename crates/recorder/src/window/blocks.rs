@@ -9,6 +9,7 @@ use model::{Pid, Timestamp};
 use perfdata::write::RecordWriter;
 use rustc_hash::FxBuildHasher;
 
+use crate::output::{append_rounds, include_time};
 use crate::records::u32_at;
 use crate::unwind::StackTotals;
 
@@ -53,11 +54,11 @@ impl Block {
     fn push(&mut self, record: &[u8], raw: &RawRecord<'_>, time: Option<u64>) {
         if raw.kind == kind::SAMPLE {
             self.samples += 1;
-            self.sample_times = extended(self.sample_times, time);
+            include_time(&mut self.sample_times, time);
         } else {
             self.sideband.push(self.bytes.len());
         }
-        self.times = extended(self.times, time);
+        include_time(&mut self.times, time);
         self.bytes.extend_from_slice(record);
     }
 
@@ -82,13 +83,7 @@ impl Block {
 
     /// Appends the records and the ends of rounds to a file.
     pub(super) fn write_to(&self, writer: &mut dyn RecordWriter) -> std::io::Result<()> {
-        let mut begin = 0;
-        for &end in &self.rounds {
-            writer.append(self.bytes.get(begin..end).unwrap_or_default())?;
-            writer.finished_round()?;
-            begin = end;
-        }
-        writer.append(self.bytes.get(begin..).unwrap_or_default())
+        append_rounds(&self.bytes, &self.rounds, writer)
     }
 
     pub(super) fn samples(&self) -> u64 {
@@ -103,14 +98,6 @@ impl Block {
     fn size(&self) -> u64 {
         let words = self.rounds.capacity() + self.sideband.capacity();
         (self.bytes.capacity() + words * size_of::<usize>() + size_of::<Self>()) as u64
-    }
-}
-
-fn extended(times: Option<(u64, u64)>, time: Option<u64>) -> Option<(u64, u64)> {
-    match (times, time) {
-        (Some((first, last)), Some(time)) => Some((first.min(time), last.max(time))),
-        (None, Some(time)) => Some((time, time)),
-        (times, None) => times,
     }
 }
 

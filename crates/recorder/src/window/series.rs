@@ -23,7 +23,7 @@ use crate::consumer::{
 };
 use crate::error::Errno;
 use crate::notice::Notice;
-use crate::output::{BuildIds, Description, Exchange, FILE_MODE, Output, WriteBehind};
+use crate::output::{BuildIds, Description, Exchange, FILE_MODE, Output, WriteBehind, include_time};
 use crate::processes::ProcessTable;
 use crate::unwind::StackTotals;
 
@@ -305,10 +305,7 @@ impl Running {
             records = rest;
             if raw.kind == kind::SAMPLE {
                 self.contents.samples += 1;
-                if let Some(time) = layout.time_of(&raw).map(|time| time.0) {
-                    let (first, last) = self.contents.sample_time.unwrap_or((time, time));
-                    self.contents.sample_time = Some((first.min(time), last.max(time)));
-                }
+                include_time(&mut self.contents.sample_time, layout.time_of(&raw).map(|time| time.0));
             } else if chunk.ring != RingKind::Samples {
                 self.processes.apply(&raw, layout);
                 lock(&self.contents.build_ids).add_record(&raw, layout);
