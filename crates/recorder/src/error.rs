@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::event::EventError;
 
-/// Why a recording or count could not be made. Each message says what failed, why, and what to type next.
+/// The reason why a recording or count could not be made. Each message says what failed, why, and what to type next.
 #[derive(Error, Debug)]
 pub enum Error {
     /// The list of events is wrong.

@@ -19,7 +19,7 @@ pub struct Chunk {
     pub ring: RingKind,
     /// The records.
     pub bytes: Vec<u8>,
-    /// What the reader counted while it drained them.
+    /// The counts of the drain that they came from.
     pub drained: DrainStats,
 }
 

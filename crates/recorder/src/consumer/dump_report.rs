@@ -28,9 +28,9 @@ pub struct Dump {
     pub took: Duration,
     /// True if the window's limit in bytes left out records that its limit in time includes.
     pub is_short: bool,
-    /// Why the oldest file of the series could not be removed, if so.
+    /// The reason why the oldest file of the series could not be removed, if so.
     pub not_removed: Option<String>,
-    /// Why names could not be added to it, if so ([`crate::FileCompletion`]).
+    /// The reason why names could not be added to it, if so ([`crate::FileCompletion`]).
     pub incomplete: Option<String>,
 }
 

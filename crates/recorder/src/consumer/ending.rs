@@ -23,7 +23,7 @@ pub struct Ending {
     pub task_times: Vec<TaskTime>,
     /// The exit status of the command; `None` if it still runs or there is none.
     pub exit: Option<ExitStatus>,
-    /// When switches were watched; `None` if they were not.
+    /// The time for which switches were watched; `None` if they were not.
     pub watched: Option<WatchedTime>,
     /// The spans in which too many switches happened to record them; `None` if all were recorded.
     pub switches: Option<SwitchSampling>,

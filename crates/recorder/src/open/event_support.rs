@@ -12,7 +12,7 @@ use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::event::Event;
 use crate::options::{CallChain, Options, Target};
 
-/// How far an event works on this machine for this user.
+/// The extent to which an event works on this machine for this user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventSupport {
     /// It samples.

@@ -130,7 +130,7 @@ pub struct Extras {
     pub code_page_sizes: bool,
 }
 
-/// When Java virtual machines are asked to write perf maps with the names of their code.
+/// The moments at which Java virtual machines are asked to write perf maps with the names of their code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JvmMapTiming {
     /// At the end of the recording. A virtual machine that ends before writes a map by itself.
@@ -194,7 +194,7 @@ pub struct Options {
     /// Functions whose slow calls have the kept records written to a file. Their probes are recorded in addition to
     /// [`Options::events`].
     pub slow_calls: Vec<SlowCall>,
-    /// When Java virtual machines are asked for the names of their code; `None` for never.
+    /// The moments at which Java virtual machines are asked for the names of their code; `None` for never.
     pub jvm_maps: Option<JvmMapTiming>,
     /// The command as advice names it (`prof record` in `sudo prof record -a`).
     pub invocation: &'static str,

@@ -12,7 +12,7 @@ use crate::notice::Notice;
 use crate::open::Opened;
 use crate::options::Options;
 
-/// What the session does after an event.
+/// The next step of the session after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// It continues.

@@ -29,7 +29,7 @@ pub struct Summary {
     pub samples: u64,
     /// Number of samples that were dropped because two copies of an event took them; not among `samples`.
     pub duplicates: u64,
-    /// What was lost.
+    /// Losses of the recording, by kind.
     pub loss: Loss,
     /// The time from the start of sampling to its end.
     pub duration: Duration,
@@ -41,7 +41,7 @@ pub struct Summary {
     pub has_task_times: bool,
     /// Number of processes that are not recorded because the attached ones had started them before.
     pub unrecorded_children: usize,
-    /// How the command ended, if there is one.
+    /// The state of the command, if there is one.
     pub command: Option<Command>,
 }
 
