@@ -13,6 +13,7 @@ mod open;
 mod probes;
 mod reading;
 mod run;
+mod sockets;
 mod tasks;
 mod uncounted;
 
@@ -52,7 +53,7 @@ pub(crate) fn read_alone(event: &PerfEvent, format: ReadFormat) -> Result<Option
     }
 }
 
-/// What a count is the sum of.
+/// The threads and CPUs over which a count is summed up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Aggregation {
     /// All threads and CPUs: one count per event.
@@ -64,10 +65,10 @@ pub enum Aggregation {
     PerTask,
 }
 
-/// How counts are summed up, and how often they are reported.
+/// The aggregation of counts, and the interval of reports.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Plan {
-    /// What each count is the sum of.
+    /// The threads and CPUs over which each count is summed up.
     pub aggregation: Aggregation,
     /// The interval at which to report what was counted since the last report.
     pub interval: Option<Duration>,

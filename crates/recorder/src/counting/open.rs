@@ -15,6 +15,7 @@ use model::{CpuId, Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
 use super::probes::TracefsProbe;
+use super::sockets::first_of_sockets;
 use super::tasks::TaskReports;
 use super::uncounted::Uncounted;
 use super::{Aggregation, Count, CountedEvent, Plan, Reading, attr, reading};
@@ -591,18 +592,4 @@ fn name_kinds_of_cores(events: &mut [CountedEvent], selected: &[Event]) {
             counted.name = format!("{}/{}/", pmu.name, counted.name);
         }
     }
-}
-
-/// Returns the first of `cpus` of each socket; all of them where the machine does not show which CPU is in which socket.
-fn first_of_sockets(system: &Path, cpus: &[CpuId]) -> Vec<CpuId> {
-    let count = cpus.iter().map(|cpu| cpu.0 + 1).max().unwrap_or(0);
-    let Some(processors) = topology::processors(system, count) else { return cpus.to_vec() };
-    let mut seen = Vec::new();
-    let is_first = |cpu: &&CpuId| {
-        let socket = processors.locations.get(cpu.0 as usize).copied().flatten().map(|place| place.socket);
-        let is_new = socket.is_none_or(|socket| !seen.contains(&socket));
-        seen.extend(socket);
-        is_new
-    };
-    cpus.iter().filter(is_first).copied().collect()
 }

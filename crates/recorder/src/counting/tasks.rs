@@ -37,7 +37,7 @@ pub(super) struct TaskReports {
     /// The sums of these counts, by the event and the thread that was opened.
     reported: HashMap<(usize, Tid), Reading, FxBuildHasher>,
     pub(super) lost: u64,
-    /// Why the first thread without a ring got none. The tasks that such a thread starts are counted with it.
+    /// The reason why the first thread without a ring got none. The tasks that such a thread starts are counted with it.
     pub(super) refused: Option<(ReportStep, i32)>,
 }
 

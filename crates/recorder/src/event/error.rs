@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a list of events is refused. Each message names the event as it was typed.
+/// The reason why a list of events is refused. Each message names the event as it was typed.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum EventError {
     /// The text is neither the name of an event nor one of the forms.

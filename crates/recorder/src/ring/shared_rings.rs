@@ -72,10 +72,10 @@ pub(super) struct SharedRings {
     options: DrainOptions,
 }
 
-/// How samples are copied out of the rings.
+/// The way in which samples are copied out of the rings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DrainOptions {
-    /// Where samples have their stack copies, if all have them at the same place.
+    /// The locator of the stack copies, if all samples have the same parts before them.
     pub(crate) stack_copies: Option<StackCopyLocator>,
     /// The processes whose samples are not copied. Has an effect only with `stack_copies`.
     pub(crate) excluded: Option<Arc<ExcludedProcesses>>,

@@ -12,7 +12,7 @@ use unwinder::AddressSpace;
 
 use crate::records::UNWOUND_SAMPLE;
 
-/// What a stack was unwound with.
+/// The mappings and stacks with which a stack was unwound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnwoundWith {
     pub(super) pid: Pid,
