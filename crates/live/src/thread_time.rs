@@ -1,8 +1,8 @@
-//! The time of threads in the window: from cut to cut, by what they did and with which stack.
+//! Adds the time of threads to the live window, from cut to cut, by state and stack.
 //!
-//! `analysis` pairs switches and sums time; here it is cut at the right moments, and put into the window. What a thread did is
-//! a place on top of its stack, whose name says it. What a blocked thread waited for is known when the kernel's functions
-//! on its stack have names: then the place gets another name, as all places do.
+//! `analysis` pairs switches and sums time. This module cuts it at times up to which all records have come, and adds the slices to
+//! the window. The state of a thread is the innermost entry of its stack. What a blocked thread waited for is known once the
+//! kernel's functions on its stack have names: then the entry gets its final name.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
@@ -22,22 +22,23 @@ use tracker::{SampleSink, TrackedSample, Tracker};
 use super::symbol_table::SymbolTable;
 use super::window::{ThreadNumber, Window};
 
-/// The number of time among what is counted: there is nothing else.
-const TIME: u32 = 0;
-/// All records of before the end of a round have come when so many more have ended: one empties the rings, one ends the wait of
-/// the stage that orders them.
+/// The index of the only event that the window counts: time.
+const TIME_EVENT: u32 = 0;
+/// Rounds after which all records from before the end of a round have come: one drains the rings, and one more releases the
+/// records from the stage that orders them.
 const ROUNDS_BEHIND: usize = 2;
-/// A record that was being written when its ring was emptied is not older than this, in nanoseconds.
-const SLACK: u64 = 1_000_000;
-/// Time is cut no more often than this, and at least so often, in nanoseconds.
-const SHORTEST: u64 = 50_000_000;
-const LONGEST: u64 = 1_000_000_000;
-/// So many cuts are made up for at most.
-const MANY: u64 = 1000;
-/// A cut looks at each thread; the next one waits for so many times what it took.
-const REST: u32 = 20;
+/// Greatest age, in nanoseconds, of a record that was being written while its ring was drained.
+const MAX_RECORD_AGE_NANOSECONDS: u64 = 1_000_000;
+/// Least time between two cuts, in nanoseconds.
+const MIN_CUT_INTERVAL_NANOSECONDS: u64 = 50_000_000;
+/// Greatest time between two cuts, in nanoseconds.
+const MAX_CUT_INTERVAL_NANOSECONDS: u64 = 1_000_000_000;
+/// Maximum number of late cuts that are caught up with.
+const MAX_LATE_CUTS: u64 = 1000;
+/// Least time between two cuts, as a multiple of the duration of a cut, which visits each thread.
+const CUT_INTERVAL_FACTOR: u32 = 20;
 
-/// Puts the time of threads into the window.
+/// Cuts the time of threads, and adds it to the window.
 pub(crate) struct ThreadTime {
     times: LiveTimes,
     clock: Option<ClockId>,
@@ -100,8 +101,12 @@ impl ThreadTime {
         let clock = sampler.attr.flags.contains(AttrFlags::USE_CLOCKID).then_some(sampler.attr.clockid);
         let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1);
         // Those of an interval fill it.
-        let fitting = interval / interval.div_ceil(LONGEST).max(1);
-        let between = if intervals_apart { fitting } else { window.part().min(fitting).max(SHORTEST) };
+        let fitting = interval / interval.div_ceil(MAX_CUT_INTERVAL_NANOSECONDS).max(1);
+        let between = if intervals_apart {
+            fitting
+        } else {
+            window.part().min(fitting).max(MIN_CUT_INTERVAL_NANOSECONDS)
+        };
         Some(Self {
             times,
             clock,
@@ -126,7 +131,7 @@ impl ThreadTime {
         self.times.retain_seen_in(keep);
     }
 
-    /// Learns what the recorder says of switches.
+    /// Applies an update of the recorder about switches.
     pub(crate) fn learn(&mut self, news: &[SwitchUpdate]) {
         for news in news {
             match *news {
@@ -148,7 +153,7 @@ impl ThreadTime {
         self.due = begin.checked_sub(part).map(|begin| begin.saturating_add(self.between));
     }
 
-    /// Cuts where that is due before `time`, up to which all records have come.
+    /// Makes the cuts that are due before `time`, up to which all records have come.
     pub(crate) fn advance(&mut self, time: u64, tracker: &mut Tracker, window: &mut Window) {
         if time == 0 {
             return;
@@ -166,20 +171,21 @@ impl ThreadTime {
             let missed = time.saturating_sub(next);
             let missed = match self.interval {
                 None => {
-                    missed.max(u64::try_from((took * REST).as_nanos()).unwrap_or(u64::MAX)) / self.between
+                    missed.max(u64::try_from((took * CUT_INTERVAL_FACTOR).as_nanos()).unwrap_or(u64::MAX))
+                        / self.between
                 }
                 // Each has its interval, but for a clock that jumps.
-                Some(_) => (missed / self.between).saturating_sub(MANY),
+                Some(_) => (missed / self.between).saturating_sub(MAX_LATE_CUTS),
             };
             // Always on the same grid.
             self.due = Some(next.saturating_add(missed.saturating_mul(self.between)));
         }
     }
 
-    /// A round has ended; what came long enough ago has come.
+    /// Handles the end of a round, and makes the cuts that it allows.
     pub(crate) fn finish_round(&mut self, tracker: &mut Tracker, window: &mut Window) {
         let Some(now) = self.clock.and_then(|clock| clock::now(clock).ok()) else { return };
-        self.rounds.push_back(now.saturating_sub(SLACK));
+        self.rounds.push_back(now.saturating_sub(MAX_RECORD_AGE_NANOSECONDS));
         if self.rounds.len() > ROUNDS_BEHIND
             && let Some(time) = self.rounds.pop_front()
         {
@@ -187,7 +193,7 @@ impl ThreadTime {
         }
     }
 
-    /// Nothing more comes after `time`.
+    /// Makes the last cut at `time`, the end of the recording.
     pub(crate) fn finish(&mut self, time: Option<u64>, tracker: &mut Tracker, window: &mut Window) {
         let last = self.times.last().map(|last| last.0);
         if let Some(end) = time.max(last).max(self.times.since().map(|since| since.0)) {
@@ -222,7 +228,7 @@ impl ThreadTime {
             let stack = self.stack(&slice, tracker, window);
             let Some(thread) = self.thread(slice.thread, window) else { continue };
             let count = Count { samples: slice.count.samples.max(1), ..slice.count };
-            window.add_count((TIME, thread, stack), count, since);
+            window.add_count((TIME_EVENT, thread, stack), count, since);
         }
         window.expire(time);
         if self.times.is_full() {
@@ -243,7 +249,7 @@ impl ThreadTime {
         Some(number)
     }
 
-    /// The stack in the window, with the state of the thread on top.
+    /// Returns the window's stack with the state of the thread as its innermost entry.
     fn stack(&mut self, slice: &TimeSlice, tracker: &mut Tracker, window: &mut Window) -> StackId {
         let TimeSlice { stack, state, .. } = *slice;
         if let Some(&known) = self.stacks.get(&(stack, state)) {
@@ -278,7 +284,7 @@ impl ThreadTime {
         self.threads.clear();
     }
 
-    /// Names what threads did, as far as the names of functions have come.
+    /// Names the states of threads whose kernel functions have names by now.
     pub(crate) fn name_states(&self, symbols: &mut SymbolTable) {
         symbols.name_states(|symbols, place| {
             match (self.states.known.get(&place.entry.offset), &*place.space) {

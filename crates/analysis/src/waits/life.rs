@@ -24,7 +24,7 @@ pub(super) struct Life {
     pub(super) ran: BTreeMap<ThreadId, u64>,
     /// True if the thread has any sample: it is one of the threads that the user chose.
     pub(super) sampled: bool,
-    /// When it was in which state, where that is asked for.
+    /// The intervals of the thread in each state, if they are asked for.
     pub(super) intervals: Intervals,
     /// The stretch before each of the kernel's counts, by the count's number.
     stretches: BTreeMap<usize, Stretch>,

@@ -32,7 +32,7 @@ pub(super) struct Piece {
     pub(super) cpu: Option<CpuId>,
 }
 
-/// What a thread did in a piece of its time.
+/// The activity of a thread in a piece of its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Content {
     /// It ran what is innermost on the stack.
@@ -41,7 +41,7 @@ pub(super) enum Content {
     In(Activity, Wait),
 }
 
-/// When a thread was in which state, and when it was sampled.
+/// The intervals of a thread in each state, and its samples.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Intervals {
     /// States off the CPU, and time in which switches were not recorded, with start and end.

@@ -1,4 +1,4 @@
-//! What threads did with their time, summed.
+//! Sums the time of threads by what they did.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ use crate::snapshot::{Snapshot, StateKind};
 /// A part of the time of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum TimePart {
-    /// All of it.
+    /// All time.
     #[default]
     All,
-    /// On the CPU.
+    /// Time on the CPU.
     OnCpu,
-    /// Off it: ready to run, or blocked.
+    /// Time off the CPU: runnable, or blocked.
     OffCpu,
 }
 
 impl TimePart {
-    /// The part after this one; the first comes after the last.
+    /// Returns the next part, in a cycle.
     pub fn next(self) -> Self {
         match self {
             Self::All => Self::OnCpu,
@@ -30,7 +30,7 @@ impl TimePart {
         }
     }
 
-    /// Returns true if what a thread does belongs to it.
+    /// Returns true if a thread's state belongs to this part.
     pub(crate) fn has(self, doing: Option<StateKind>) -> bool {
         let is_on = matches!(doing, None | Some(StateKind::Running));
         match self {
