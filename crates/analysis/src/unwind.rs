@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::{CpuMode, Endian, Record, Sample, SampleFormat, context, kind};
 use host::dump_files::DumpFiles;
 use host::objects::{BlockBytes, ObjectStore, SearchPaths};
-use model::{Name, Pid, TruncationReason};
+use model::{Avma, Name, Pid, TruncationReason};
 use perfdata::Description;
 use stacks::{
     ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bit_program, is_32_bit,
@@ -135,7 +135,7 @@ fn work(turn: &Mutex<SharedQueue>) {
             };
             chain.clear();
             push_kernel_part(&sample, &mut chain);
-            let Some(state) = UserState::from_sample(&sample, architecture) else {
+            let Some(state) = UserState::from_sample_with_any_copy(&sample, architecture) else {
                 let end = TruncationReason::NoUnwindData.marker();
                 let user = instruction_of_32_bit_program(&sample, architecture);
                 chain.extend(user.into_iter().flat_map(|ip| [context::USER, ip, end]));
@@ -215,7 +215,7 @@ impl MachineState {
             {
                 // The sample may be the first that is heard of its thread.
                 self.tracker.comm(pid, tid);
-                if must_unwind(&sample, pid, architecture) {
+                if must_unwind(&sample, pid, architecture, &self.tracker) {
                     jobs.push(UnwindJob { index, maps: self.maps_cache.get(&mut self.tracker, pid) });
                 }
             }
@@ -236,14 +236,21 @@ fn sample_of<'a>(recording: &'a Description, record: OrderedRecord<'a>) -> Optio
     }
 }
 
-fn must_unwind(sample: &Sample<'_>, pid: Pid, architecture: Architecture) -> bool {
+fn must_unwind(sample: &Sample<'_>, pid: Pid, architecture: Architecture, tracker: &Tracker) -> bool {
     if is_32_bit(sample) {
-        // Where it is, and that there is more, is all that can be said.
+        // Its stack is not unwound: the chain gets the instruction pointer and a truncation marker.
         return !has_user_part(sample);
     }
-    let state = UserState::from_sample(sample, architecture).filter(|_| pid != Pid::NONE);
-    // What the kernel has walked itself is taken as it is: a chain of frame pointers says more than a copy of no bytes.
-    state.is_some_and(|state| !(state.stack.bytes.is_empty() && has_user_part(sample)))
+    let state = UserState::from_sample_with_any_copy(sample, architecture).filter(|_| pid != Pid::NONE);
+    let Some(state) = state else { return false };
+    if !state.stack.bytes.is_empty() {
+        return true;
+    }
+    // The kernel's own walk, where the sample has it, says more than a copy without a byte. Without that walk, a thread in the kernel
+    // may be waiting for the page of its stack pointer. A thread in exec has no user stack: its program is no longer mapped.
+    let instruction = state.registers.program_counter();
+    let is_mapped = || instruction.is_some_and(|address| tracker.mapping(pid, Avma(address)).is_some());
+    !has_user_part(sample) && (sample.mode != CpuMode::Kernel || is_mapped())
 }
 
 fn has_user_part(sample: &Sample<'_>) -> bool {
