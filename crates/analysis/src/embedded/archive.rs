@@ -18,7 +18,7 @@ const GATHERED_PER_PACKED_BYTE: usize = 3;
 /// Bytes that a place in code takes beside its own, about.
 const BYTES_PER_POSITION: usize = 8;
 
-/// Packs the names of an analysis into a section ([`sections::id::NAMES`]).
+/// Packs the names of an analysis into a section ([`perfdata::sections::id::NAMES`]).
 ///
 /// The analysis should have been asked for names as linkers know them, with lines: what is read elsewhere may then be shown in
 /// any way.
@@ -36,7 +36,7 @@ pub fn pack(analysis: &Analysis, endian: decoder::Endian) -> Vec<u8> {
     pack_small(&encode_names(entries), endian)
 }
 
-/// Packs the code of sampled functions into a section ([`sections::id::CODE`]), hottest first, as many as fit into `max_bytes`.
+/// Packs the code of sampled functions into a section ([`perfdata::sections::id::CODE`]), hottest first, as many as fit into `max_bytes`.
 /// `None` where there is none to be had.
 pub fn pack_code(
     analysis: &Analysis,

@@ -368,7 +368,7 @@ impl DumpPlayer {
         self.dumps.retain(keep);
     }
 
-    /// Reads what dumps have grown by, at most once per [`GROWTH_CHECK_INTERVAL`]: for processes that are watched while they run.
+    /// Reads what dumps have grown by, at most once per `GROWTH_CHECK_INTERVAL`: for processes that are watched while they run.
     pub fn check_growth(&mut self) {
         if self.checked.elapsed() < GROWTH_CHECK_INTERVAL || self.playing.is_empty() {
             return;

@@ -1,6 +1,6 @@
 //! Profiles in the formats that tools exchange: addresses with modules, build ids, functions and lines.
 //!
-//! Each format has a file or folder. All of them write a [`Dictionary`]: the stacks, functions, mappings and threads of all
+//! Each format has a file or folder. All of them write a `Dictionary`: the stacks, functions, mappings and threads of all
 //! events with ids; formats with a time axis also use the `timeline`.
 
 mod dictionary;

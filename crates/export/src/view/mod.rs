@@ -1,6 +1,6 @@
 //! A recording as one self-contained HTML page, whose script aggregates and draws the samples.
 //!
-//! The page has names and integers only. [`blocks`] describes how data is packed; `page/` has the modules of the script.
+//! The page has names and integers only. `blocks` describes how data is packed; `page/` has the modules of the script.
 //! Without scripts the page shows its title, the losses of the recording, and the hottest functions.
 
 mod assembly;

@@ -30,7 +30,7 @@ pub trait Catalogue {
     /// Returns the PMUs of the machine.
     fn pmus(&self) -> &[Pmu];
 
-    /// Returns the tracepoints whose system matches `system` and whose name matches `name` (see [`matches`]), in the order of their
+    /// Returns the tracepoints whose system matches `system` and whose name matches `name` (see `matches()`), in the order of their
     /// names.
     ///
     /// # Errors

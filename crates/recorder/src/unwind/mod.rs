@@ -6,8 +6,8 @@
 //! ```
 //!
 //! [`UnwindingStage`] receives chunks in the order of the rings, and forwards single records in the order of time. A sample whose
-//! stack can be unwound while it is still in its ring comes as an [`unwound_sample`]; any other is unwound when its turn has come
-//! ([`sample_unwinder`]). The stage also chooses the size of stack copies ([`copy_sizes`]).
+//! stack can be unwound while it is still in its ring comes as an `unwound_sample`; any other is unwound when its turn has come
+//! (`sample_unwinder`). The stage also chooses the size of stack copies (`copy_sizes`).
 
 mod chunk_encoder;
 mod copy_sizes;
