@@ -277,7 +277,7 @@ fn children_that_run_already_are_recorded_where_that_is_asked_for() {
     }
     let _ = parent.wait();
     let without = without.ok().stderr;
-    assert!(without.contains("2 processes") && without.contains("--with-children"), "{without}");
+    assert!(without.contains("2 children") && without.contains("--with-children"), "{without}");
     assert!(without.contains("slept"), "{without}");
     assert!(!with.ok().stderr.contains("not recorded"));
     for child in children {
