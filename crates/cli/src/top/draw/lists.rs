@@ -104,7 +104,7 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
     let with_bar = area.width >= WIDE;
     let module_width = (width / 5).clamp(8, 32);
     let mark = |order: FunctionOrder, text: &str| {
-        let arrow = if app.function_order == order { theme.pick("▼", "v") } else { " " };
+        let arrow = if app.function_order == order { theme.pick("▼", "*") } else { " " };
         format!("{text}{arrow}")
     };
     let columns = [
@@ -164,7 +164,7 @@ pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: R
     let (head, rows) = split(app, area);
     let width = container_width(&app.snapshot);
     let container = |text: &str| width.map_or(String::new(), |width| format!("{} ", theme.pad(text, width)));
-    let mark = |order: TaskOrder| if app.task_order == order { theme.pick("▼", "v") } else { " " };
+    let mark = |order: TaskOrder| if app.task_order == order { theme.pick("▼", "*") } else { " " };
     let with_bar = area.width >= WIDE || app.spent.is_some();
     let bar_head = if with_bar { " ".repeat(BAR + 1) } else { String::new() };
     let text = format!(
