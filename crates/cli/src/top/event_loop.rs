@@ -255,7 +255,7 @@ fn show(
 ) -> anyhow::Result<ExitCode> {
     // The user of a busy machine waits for this thread, which needs little CPU time.
     let _urgent = PriorityGuard::acquire();
-    let theme = Theme::of_environment(|name| std::env::var(name).ok());
+    let theme = Theme::from_environment(|name| std::env::var(name).ok());
     let mut screen = Screen::enter().context("cannot use the terminal")?;
     let mut dirty = true;
     // A high priority counts within our session alone (sched(7), autogroups); a realtime policy also counts beside other sessions.

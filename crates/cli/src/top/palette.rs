@@ -1,29 +1,29 @@
-//! The colours of flame graph frames: those that inferno gives them in the SVG (`--colors java`, which tells kernel,
-//! inlined and generated code by the suffixes of their names).
+//! Colours of flame graph frames, equal to those of the SVG (inferno's `--colors java`, which recognizes kernel, inlined and
+//! generated code by the suffixes of names).
 
 pub(crate) use export::Rgb;
 
-/// Frames that a search found, as in the SVG.
-pub(crate) const FOUND: Rgb = (230, 0, 230);
+/// The colour of frames that match the search, as in the SVG.
+pub(crate) const MATCH_COLOUR: Rgb = (230, 0, 230);
 
-/// The meaning of a frame's colour.
+/// The hue of a frame, which shows the kind of its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hue {
-    /// The kernel's.
+    /// Kernel code.
     Orange,
-    /// Inlined.
+    /// An inlined function.
     Aqua,
-    /// Generated code, or what looks like Java.
+    /// Generated code, or a name that looks like Java.
     Green,
-    /// C++ or Rust, by its `::`.
+    /// C++ or Rust (a name with `::`), or Objective-C (`-[` or `+[`).
     Yellow,
-    /// All else.
+    /// All other code.
     Red,
 }
 
 impl Hue {
-    /// The hue of a frame's text.
-    pub(crate) fn of(text: &str) -> Self {
+    /// Returns the hue of a frame from its name.
+    pub(crate) fn from_frame_name(text: &str) -> Self {
         match text.strip_suffix(']').and_then(|text| text.rsplit_once("_[")) {
             Some((_, "k")) => return Self::Orange,
             Some((_, "i")) => return Self::Aqua,
@@ -43,7 +43,7 @@ impl Hue {
         }
     }
 
-    /// The colour in the middle of the hue's range.
+    /// Returns a colour from the range of the hue: `part` is from 0 (darkest) to 1.
     pub(crate) fn shade(self, part: f32) -> Rgb {
         let channel = |base: u8, range: f32| base + (range * part) as u8;
         match self {
@@ -56,12 +56,12 @@ impl Hue {
     }
 }
 
-/// The colour of a frame: its hue, in a shade that its name decides (FNV-1a), so that it is the same in every picture.
+/// Returns the colour of a frame. A hash of its name (FNV-1a) chooses the shade, so that it is the same in all pictures.
 pub(crate) fn colour(text: &str) -> Rgb {
     let hash = text
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    Hue::of(text).shade((hash as f64 / u64::MAX as f64) as f32)
+    Hue::from_frame_name(text).shade((hash as f64 / u64::MAX as f64) as f32)
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
         let parsing = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         let document = roxmltree::Document::parse_with_options(&svg, parsing).unwrap();
         for name in names {
-            // inferno leaves the suffixes out of what is read.
+            // inferno leaves the suffixes out of titles.
             let read = ["_[k]", "_[i]", "_[j]"].iter().find_map(|suffix| name.strip_suffix(suffix));
             let read = format!("{} (", read.unwrap_or(name));
             let frame = document.descendants().find(|node| {

@@ -1,6 +1,6 @@
-//! One interval as text, or as JSON, for scripts.
+//! Prints one interval as text, or as JSON for scripts.
 //!
-//! The JSON is described in the help of the command (`commands::top`), for those who read it; a test holds its shape.
+//! The help of `prof top` (`commands::top`) describes the JSON; a snapshot test fixes its shape.
 
 use std::fmt::Write as _;
 
@@ -12,28 +12,28 @@ use serde_json::{Map, Value, json};
 use live::snapshot::{Snapshot, share};
 use live::views::{FunctionRow, Scope, TaskOrder, TaskRow, TimeSpent, functions, tasks};
 
-/// The version of the schema (`docs/schemas/top.json`). One that breaks readers has a higher number.
+/// The name and version of the schema (`docs/schemas/top.json`). A change that breaks readers raises the version.
 const SCHEMA: &str = "prof-top-1";
-/// What is said of an event in the same words as `report --json` does.
+/// The fields of an event that have the same name and meaning in `report --json`.
 const REPORT_FIELDS: [&str; 6] = ["event", "unit", "total", "lost", "rows", "rows_omitted"];
 
-/// How many functions, processes, threads of a process and stacks a report lists at most.
-const FUNCTIONS: usize = 100;
-const PROCESSES: usize = 50;
-const THREADS: usize = 20;
-const STACKS: usize = 20;
-/// Of deep stacks, the frames nearest to the innermost.
-const FRAMES: usize = 256;
-/// How many functions and processes a text lists.
-const LINES: usize = 30;
-const PROCESS_LINES: usize = 10;
+/// Maximum number of functions, processes, threads per process, and stacks that the JSON lists for an event.
+const MAX_FUNCTIONS: usize = 100;
+const MAX_PROCESSES: usize = 50;
+const MAX_THREADS: usize = 20;
+const MAX_STACKS: usize = 20;
+/// Maximum number of frames of a stack in the JSON. Deeper stacks lose their outermost frames.
+const MAX_FRAMES: usize = 256;
+/// Maximum number of functions and of processes that the text lists for an event.
+const MAX_FUNCTION_LINES: usize = 30;
+const MAX_PROCESS_LINES: usize = 10;
 
-/// The snapshot as one line of JSON, without its end: of each event what the scope shows.
+/// Formats a snapshot as one line of JSON, without the line break. The scope chooses the samples of each event.
 pub(crate) fn json(snapshot: &Snapshot, scope: &Scope) -> String {
     let status = &snapshot.status;
     let events: Vec<Map<String, Value>> =
         (0..).zip(&status.events).map(|(number, _)| event(snapshot, number, scope)).collect();
-    // As in `report --json`: what there is of one event stands in the object itself.
+    // As in `report --json`, a single event's fields are also fields of the outer object.
     let mut whole = match events.as_slice() {
         [only] => {
             let fields = only.iter().filter(|(name, _)| REPORT_FIELDS.contains(&name.as_str()));
@@ -64,7 +64,7 @@ pub(crate) fn json(snapshot: &Snapshot, scope: &Scope) -> String {
 }
 
 fn loss(loss: &Loss) -> Value {
-    // Destructured so that a new field cannot be forgotten here. What a file can lose does not happen here.
+    // Destructured so that the compiler reports a new field. The last two are only counted when a file is read.
     let Loss {
         samples,
         unread,
@@ -91,7 +91,7 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
     let scope = Scope { event: number, ..scope.clone() };
     let total = scope.total(snapshot);
     let idle = Scope { idle: true, ..scope.clone() }.total(snapshot).saturating_sub(total);
-    let (functions, functions_omitted) = bounded(by_self_weight(snapshot, &scope), FUNCTIONS);
+    let (functions, functions_omitted) = bounded(by_self_weight(snapshot, &scope), MAX_FUNCTIONS);
     let function = |row: &FunctionRow| {
         let function = snapshot.functions.get(row.function as usize);
         json!({
@@ -106,13 +106,13 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
     };
     let rows = tasks(snapshot, &scope, TaskOrder::Weight);
     let processes: Vec<&[TaskRow]> = rows.chunk_by(|_, next| next.choice.tid.is_some()).collect();
-    let (processes, processes_omitted) = bounded(processes, PROCESSES);
+    let (processes, processes_omitted) = bounded(processes, MAX_PROCESSES);
     let of_event = snapshot.status.events.get(number as usize);
     let is_time = of_event.is_some_and(|event| event.is_time);
     let spent = is_time.then(|| TimeSpent::of(snapshot, &scope));
     let process = |rows: &&[TaskRow]| {
         let (process, threads) = rows.split_first()?;
-        let (threads, threads_omitted) = bounded(threads.to_vec(), THREADS);
+        let (threads, threads_omitted) = bounded(threads.to_vec(), MAX_THREADS);
         let thread = |row: &TaskRow| {
             let thread = json!({ "tid": row.choice.tid, "comm": &*row.comm, "weight": row.weight });
             with_time(thread, spent.as_ref().map(|spent| spent.of_task(row.choice)))
@@ -154,9 +154,9 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
     }
 }
 
-/// Says how time was spent, where time is what counts.
-fn with_time(mut said: Value, spent: Option<Activity>) -> Value {
-    if let (Value::Object(said), Some(spent)) = (&mut said, spent) {
+/// Adds the field `time` to an object, if `spent` is known (with `--off-cpu`).
+fn with_time(mut object: Value, spent: Option<Activity>) -> Value {
+    if let (Value::Object(fields), Some(spent)) = (&mut object, spent) {
         let Activity { running, runnable, blocked, waiting, unknown } = spent;
         let time = json!({
             "running": running,
@@ -165,12 +165,12 @@ fn with_time(mut said: Value, spent: Option<Activity>) -> Value {
             "waiting": waiting,
             "unknown": unknown,
         });
-        said.insert("time".to_owned(), time);
+        fields.insert("time".to_owned(), time);
     }
-    said
+    object
 }
 
-/// Functions under the names that `report --json` has for the same.
+/// Formats functions as the `rows` of `report --json`.
 fn rows_of(snapshot: &Snapshot, functions: &[FunctionRow], total: u64) -> Value {
     let row = |row: &FunctionRow| {
         let function = snapshot.functions.get(row.function as usize);
@@ -193,11 +193,11 @@ fn stacks(snapshot: &Snapshot, scope: &Scope) -> (Vec<Value>, usize) {
         frames.reverse();
         (std::cmp::Reverse(stack.weight), stack.task.pid, stack.task.tid, frames)
     });
-    let (stacks, omitted) = bounded(stacks, STACKS);
+    let (stacks, omitted) = bounded(stacks, MAX_STACKS);
     let stacks = stacks.iter().map(|stack| {
         let mut frames: Vec<_> = stack.frames().collect();
         frames.reverse();
-        let skipped = frames.len().saturating_sub(FRAMES);
+        let skipped = frames.len().saturating_sub(MAX_FRAMES);
         let frames = frames.iter().skip(skipped).map(|frame| {
             let function = snapshot.functions.get(frame.function as usize);
             json!({
@@ -220,7 +220,7 @@ fn stacks(snapshot: &Snapshot, scope: &Scope) -> (Vec<Value>, usize) {
     (stacks.collect(), omitted)
 }
 
-/// The snapshot as a text of bounded length.
+/// Formats a snapshot as text, with at most [`MAX_FUNCTION_LINES`] and [`MAX_PROCESS_LINES`] lines for each event.
 pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
     let status = &snapshot.status;
     let mut text = String::new();
@@ -235,7 +235,7 @@ pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
         let complete = status.complete_share().map(|share| format!(", stacks {share:.1} % complete"));
         let complete = complete.unwrap_or_default();
         let rest = match event.is_time {
-            true => format!(", {}", in_words(&TimeSpent::of(snapshot, &scope).all(), scope.at_rest)),
+            true => format!(", {}", time_in_words(&TimeSpent::of(snapshot, &scope).all(), scope.at_rest)),
             false => format!(", idle {:.0} %", scope.idle_share(snapshot)),
         };
         line(format_args!(
@@ -248,7 +248,7 @@ pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
             summary::lost(&status.loss),
         ));
         line(format_args!("{:>7} {:>7}  {:<24} function", "self", "total", "module"));
-        let (rows, omitted) = bounded(by_self_weight(snapshot, &scope), LINES);
+        let (rows, omitted) = bounded(by_self_weight(snapshot, &scope), MAX_FUNCTION_LINES);
         for row in rows {
             let Some(function) = snapshot.functions.get(row.function as usize) else { continue };
             line(format_args!(
@@ -264,7 +264,7 @@ pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
         }
         let rows = tasks(snapshot, &scope, TaskOrder::Weight);
         let processes = rows.into_iter().filter(|row| row.choice.tid.is_none()).collect();
-        let (rows, omitted) = bounded::<TaskRow>(processes, PROCESS_LINES);
+        let (rows, omitted) = bounded::<TaskRow>(processes, MAX_PROCESS_LINES);
         let width = container_width(snapshot);
         let container = |text: &str| width.map_or(String::new(), |width| format!("{text:<width$}  "));
         line(format_args!("{:>7} {:>9}  {}process", "share", "pid", container("container")));
@@ -280,13 +280,13 @@ pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
     text
 }
 
-/// Describes how time was spent; what was at rest stands apart, as it is left out unless it is `shown`.
-pub(crate) fn in_words(spent: &Activity, shown: bool) -> String {
+/// Describes how threads spent their time. Time of event loops at rest is marked as left out unless `rest_is_shown`.
+pub(crate) fn time_in_words(spent: &Activity, rest_is_shown: bool) -> String {
     let Activity { running, runnable, blocked, waiting, unknown } = *spent;
     let parts = [("running", running), ("runnable", runnable), ("blocked", blocked), ("unknown", unknown)];
     let parts = parts.into_iter().filter(|(what, time)| *what == "running" || *time > 0);
     let parts: Vec<String> = parts.map(|(what, time)| format!("{what} {}", seconds(time))).collect();
-    let at_rest = match (waiting, shown) {
+    let at_rest = match (waiting, rest_is_shown) {
         (0, _) => String::new(),
         (_, true) => format!(" + at rest {}", seconds(waiting)),
         (_, false) => format!(" (at rest {}, left out)", seconds(waiting)),
@@ -298,11 +298,11 @@ fn seconds(nanoseconds: u64) -> String {
     format!("{:.2} s", nanoseconds as f64 / 1e9)
 }
 
-/// The width of a column of containers; `None` where nothing runs in one.
+/// Returns the width in characters of the column for container names, or `None` if no task runs in a container.
 pub(crate) fn container_width(snapshot: &Snapshot) -> Option<usize> {
-    const MOST: usize = 32;
+    const MAX_WIDTH: usize = 32;
     let names = snapshot.tasks.iter().filter_map(|task| task.container.as_deref());
-    names.map(|name| name.chars().count().clamp("container".len(), MOST)).max()
+    names.map(|name| name.chars().count().clamp("container".len(), MAX_WIDTH)).max()
 }
 
 fn by_self_weight(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
@@ -314,14 +314,14 @@ fn by_self_weight(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
     rows
 }
 
-/// The first of a list, and how many it leaves out.
-fn bounded<T>(mut list: Vec<T>, most: usize) -> (Vec<T>, usize) {
-    let omitted = list.len().saturating_sub(most);
-    list.truncate(most);
+/// Cuts a list to `max` items, and returns it with the number of items that it lost.
+fn bounded<T>(mut list: Vec<T>, max: usize) -> (Vec<T>, usize) {
+    let omitted = list.len().saturating_sub(max);
+    list.truncate(max);
     (list, omitted)
 }
 
-/// Three digits behind the point are all that means something.
+/// Rounds to three decimal places.
 fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
@@ -382,10 +382,10 @@ mod tests {
         let snapshot = build.snapshot();
         let value: Value = serde_json::from_str(&json(&snapshot, &Scope::default())).unwrap();
         let event = &value["events"][0];
-        assert_eq!(event["functions"].as_array().unwrap().len(), FUNCTIONS);
-        assert_eq!(event["functions_omitted"], 301 - FUNCTIONS);
-        assert_eq!(event["processes_omitted"], 300 - PROCESSES);
-        assert_eq!(event["stacks_omitted"], 300 - STACKS);
+        assert_eq!(event["functions"].as_array().unwrap().len(), MAX_FUNCTIONS);
+        assert_eq!(event["functions_omitted"], 301 - MAX_FUNCTIONS);
+        assert_eq!(event["processes_omitted"], 300 - MAX_PROCESSES);
+        assert_eq!(event["stacks_omitted"], 300 - MAX_STACKS);
         assert!(text(&snapshot, &Scope::default()).lines().count() < 50);
     }
 }

@@ -1,4 +1,4 @@
-//! What is shown, as a file.
+//! Saves the samples in the scope as a picture or as a recording.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -18,10 +18,11 @@ use crate::output::Output;
 use live::snapshot::{Frame, Snapshot};
 use live::views::{Scope, TimeSpent};
 
-/// Writes what is shown, as a picture where the name ends in `.svg`, else as a recording; says what was done.
+/// Writes the samples in the scope to a file: a flame graph if its name ends in `.svg`, otherwise a recording. Returns the
+/// message for the user.
 ///
 /// # Errors
-/// Where there is nothing to draw, or the file cannot be written.
+/// Fails if the scope is empty, or the file cannot be written.
 pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Result<String> {
     let is_picture = Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("svg"));
     if !is_picture {
@@ -36,9 +37,9 @@ pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Re
 /// Draws the stacks in the scope as `prof flame` does.
 ///
 /// # Errors
-/// Those of `output`, and where there is nothing to draw.
+/// Fails if the scope is empty, or `output` cannot be written.
 pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Write) -> anyhow::Result<()> {
-    let shown = Shown::new(snapshot, scope);
+    let shown = ScopeProfile::new(snapshot, scope);
     let event = snapshot.status.events.get(scope.event as usize);
     let weight = match event {
         Some(event) if event.unit != "samples" => Weight::Period,
@@ -69,7 +70,7 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
         inverted: false,
         reverse: false,
         chart: false,
-        // Microseconds of time.
+        // Weights of time are nanoseconds; the picture shows microseconds.
         per_unit: if is_time { 1000 } else { 1 },
         unit: match event {
             Some(_) if is_time => "µs".to_owned(),
@@ -82,14 +83,14 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
     Ok(())
 }
 
-/// The stacks of a scope as a profile, whose places are frames with their names.
-struct Shown {
+/// The stacks of a scope as a profile with a made-up address per function, and the names of these addresses.
+struct ScopeProfile {
     profile: Profile,
     spaces: SpaceTable,
     names: HashMap<StackEntry, Resolution>,
 }
 
-impl Shown {
+impl ScopeProfile {
     fn new(snapshot: &Snapshot, scope: &Scope) -> Self {
         let mut spaces = SpaceTable::default();
         let code = spaces.intern(Space::Kernel { build_id: None, text_address: None });
@@ -102,8 +103,8 @@ impl Shown {
         for stack in scope.stacks(snapshot) {
             entries.clear();
             for frame in stack.frames() {
-                let entry = place(frame, code, generated);
-                shown.names.entry(entry).or_insert_with(|| name(snapshot, frame));
+                let entry = entry_of_frame(frame, code, generated);
+                shown.names.entry(entry).or_insert_with(|| symbolized_frame(snapshot, frame));
                 entries.push(entry);
             }
             let comm = Name::from(&*stack.task.comm);
@@ -115,8 +116,8 @@ impl Shown {
     }
 }
 
-/// A frame as a place of its own.
-fn place(frame: Frame, code: SpaceId, generated: SpaceId) -> StackEntry {
+/// Returns a made-up address for a frame: its function id, in a space from which the export tells generated code.
+fn entry_of_frame(frame: Frame, code: SpaceId, generated: SpaceId) -> StackEntry {
     let inlined = u64::from(frame.kind == FrameKind::Inlined);
     StackEntry {
         offset: u64::from(frame.function) << 1 | inlined,
@@ -126,7 +127,7 @@ fn place(frame: Frame, code: SpaceId, generated: SpaceId) -> StackEntry {
     }
 }
 
-fn name(snapshot: &Snapshot, frame: Frame) -> Resolution {
+fn symbolized_frame(snapshot: &Snapshot, frame: Frame) -> Resolution {
     let function = snapshot.functions.get(frame.function as usize);
     let function = function.map_or_else(|| Arc::from(""), |function| Arc::clone(&function.name));
     let frame = ModelFrame { function, location: None, inlined: frame.kind == FrameKind::Inlined };
@@ -148,7 +149,7 @@ mod tests {
         let mut svg = Vec::new();
         write_svg(&build.snapshot(), &Scope::default(), &mut svg).unwrap();
         let svg = String::from_utf8(svg).unwrap();
-        // inferno leaves the suffixes out of what is read, and colours by them.
+        // inferno colours by the suffixes of names, and leaves them out of titles.
         for text in ["sys (30 samples, 75.00%)", "f (30 samples", "x (10 samples", "all (40 samples"] {
             assert!(svg.contains(text), "{text}");
         }

@@ -1,8 +1,8 @@
-//! What is shown, as a recording: counted stacks become samples again.
+//! Saves the stacks in the scope as a recording: a stack that was counted n times becomes n samples.
 //!
-//! What counting has dropped cannot come back: there are no times, and no addresses of what is mapped from files. So
-//! the samples have no time, and each object lies at an address of its own, the same in all processes: an offset in a
-//! file is all that readers make of such an address. Generated code and the kernel keep their addresses.
+//! A snapshot has neither times nor the addresses at which files were mapped. So the samples have no time, and each object
+//! gets an address of its own, the same in all processes: readers only use such an address to compute the offset in the
+//! file. Generated code and the kernel keep their addresses.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -27,28 +27,32 @@ use rustc_hash::FxBuildHasher;
 use live::snapshot::{LookupAddress, Snapshot};
 use live::views::{Scope, ScopedStack};
 
-/// More samples are not written: each then stands for several.
-const MOST_SAMPLES: u64 = 1_000_000;
-/// Handed on at once.
-const CHUNK: usize = 256 << 10;
-/// Where objects are put: programs, their heaps and libraries lie lower or higher (`Documentation/arch/x86/x86_64/mm.rst`).
+/// Maximum number of samples in a file. If there were more, each written sample stands for several.
+const MAX_SAMPLES: u64 = 1_000_000;
+/// Size at which encoded records are passed to the file.
+const CHUNK_BYTES: usize = 256 << 10;
+/// The first of the addresses that objects get. Programs, heaps and libraries lie lower or higher
+/// (`Documentation/arch/x86/x86_64/mm.rst`).
 const FIRST_OBJECT: u64 = 0x1000_0000_0000;
 const FIRST_KERNEL_SYMBOL: u64 = 0xffff_ffff_fe00_0000;
 const PAGE: u64 = 4096;
-/// `PROT_READ | PROT_EXEC` and `MAP_PRIVATE` of `mmap(2)`.
+/// `PROT_READ | PROT_EXEC`, `MAP_PRIVATE` and `MAP_SHARED` of `mmap(2)`.
 const PROTECTION: u32 = 5;
 const MAP_PRIVATE: u32 = 2;
 const MAP_SHARED: u32 = 1;
 
-/// Writes the stacks in the scope into a perf.data file; an existing one becomes `NAME.old`. Says what was done.
+/// Writes the stacks in the scope to a perf.data file, and renames an existing file to `NAME.old`. Returns the message for the
+/// user.
 ///
 /// # Errors
-/// Where there is nothing to write, or the file cannot be written.
+/// Fails if weights are time, the scope is empty, or the file cannot be written.
 pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Result<String> {
     if snapshot.status.events.get(scope.event as usize).is_some_and(|event| event.is_time) {
         bail!("time off the CPU is not samples; try: a name that ends in .svg, or prof record --off-cpu");
     }
-    let Some(recording) = snapshot.recording.as_ref().and_then(|recording| saved(recording, scope)) else {
+    let Some(recording) =
+        snapshot.recording.as_ref().and_then(|recording| recording_of_scope(recording, scope))
+    else {
         bail!("nothing was sampled yet");
     };
     let mut stacks: Vec<ScopedStack<'_>> = scope.stacks(snapshot).collect();
@@ -65,8 +69,8 @@ pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Re
     Ok(format!("saved {name}: {}{each}, without times", counted(samples, "sample", "samples")))
 }
 
-/// The event of the scope, with samples of what is known.
-fn saved(recording: &Recording, scope: &Scope) -> Option<Recording> {
+/// Describes the recording to write: only the event of the scope, and only the sample fields that a snapshot has.
+fn recording_of_scope(recording: &Recording, scope: &Scope) -> Option<Recording> {
     let event = recording.events.iter().filter(|event| !event.sideband).nth(scope.event as usize)?;
     let parts = [SampleFormat::IDENTIFIER, SampleFormat::IP, SampleFormat::TID];
     let parts = parts.into_iter().chain([SampleFormat::CALLCHAIN, SampleFormat::PERIOD]);
@@ -84,7 +88,7 @@ fn saved(recording: &Recording, scope: &Scope) -> Option<Recording> {
     Some(Recording { events: vec![event], ..recording.clone() })
 }
 
-/// Returns how many samples were written, and how many each stands for.
+/// Writes the recording. Returns the number of samples, and how many counted samples each of them stands for.
 fn write(
     consumer: &mut FileConsumer,
     snapshot: &Snapshot,
@@ -97,11 +101,11 @@ fn write(
     let addresses = Addresses::of(stacks.iter().flat_map(|stack| stack.addresses()));
     consumer.begin(recording)?;
     consumer.started()?;
-    let mut out = Out { consumer, layout: &layout, bytes: Vec::new(), kind: RingKind::Sideband };
+    let mut out = RecordWriter { consumer, layout: &layout, bytes: Vec::new(), kind: RingKind::Sideband };
     addresses.describe(stacks, &mut out)?;
 
     let all: u64 = stacks.iter().map(|stack| stack.samples).sum();
-    let each = all.div_ceil(MOST_SAMPLES).max(1);
+    let each = all.div_ceil(MAX_SAMPLES).max(1);
     let (mut written, mut rest) = (0, 0);
     let mut named = None;
     let mut chain = Vec::new();
@@ -110,7 +114,7 @@ fn write(
         if named != Some(stack.task) {
             let comm = stack.task.comm.as_bytes();
             let sample_id = trailer(event, pid, tid);
-            out.put(RingKind::Sideband, &Record::Comm(Comm { pid, tid, comm, exec: false, sample_id }))?;
+            out.push(RingKind::Sideband, &Record::Comm(Comm { pid, tid, comm, exec: false, sample_id }))?;
             named = Some(stack.task);
         }
         chain.clear();
@@ -129,7 +133,7 @@ fn write(
             ..Sample::default()
         };
         for _ in 0..samples {
-            out.put(RingKind::Samples, &Record::Sample(sample))?;
+            out.push(RingKind::Samples, &Record::Sample(sample))?;
         }
         written += samples;
     }
@@ -140,7 +144,7 @@ fn write(
     Ok((written, each))
 }
 
-/// What each sample of a stack stands for: of a clock, nanoseconds.
+/// Returns the period of each sample of a stack: nanoseconds for clocks, otherwise the number of events.
 fn period(event: &RecordedEvent, stack: &ScopedStack<'_>, each: u64) -> u64 {
     let attr = &event.attr;
     let one = match (attr.is_frequency(), attr.is_cpu_clock()) {
@@ -155,17 +159,17 @@ fn trailer(event: &RecordedEvent, pid: Pid, tid: Tid) -> SampleId {
     SampleId { thread: Some((pid, tid)), identifier: event.ids.first().copied(), ..SampleId::default() }
 }
 
-/// Records on their way into the file.
-struct Out<'a> {
+/// Encodes records, and passes them to the file in chunks.
+struct RecordWriter<'a> {
     consumer: &'a mut FileConsumer,
     layout: &'a RecordLayout,
     bytes: Vec<u8>,
     kind: RingKind,
 }
 
-impl Out<'_> {
-    fn put(&mut self, kind: RingKind, record: &Record<'_>) -> std::io::Result<()> {
-        if self.kind != kind || self.bytes.len() > CHUNK {
+impl RecordWriter<'_> {
+    fn push(&mut self, kind: RingKind, record: &Record<'_>) -> std::io::Result<()> {
+        if self.kind != kind || self.bytes.len() > CHUNK_BYTES {
             self.flush()?;
             self.kind = kind;
         }
@@ -183,19 +187,19 @@ impl Out<'_> {
     }
 }
 
-/// Where spaces are put, and how far they reach.
+/// The address ranges of all spaces in the recording.
 struct Addresses {
-    /// The kernel before its modules, which lie over it.
+    /// Sorted so that the mapping of the kernel is written before those of its modules, which may overlap it.
     ranges: Vec<Range>,
-    /// By the place of a space in memory: a snapshot has each once.
+    /// Indices in `ranges` by the pointer of the space: a snapshot has each space once.
     numbers: HashMap<*const Space, usize, FxBuildHasher>,
 }
 
 struct Range {
     space: Arc<Space>,
-    /// What is added to an offset.
+    /// The address of offset 0.
     base: u64,
-    /// The smallest and the largest offset.
+    /// The smallest and the largest offset that occurs in a stack.
     first: u64,
     last: u64,
 }
@@ -246,7 +250,7 @@ impl Addresses {
         Some((number, self.ranges.get(number)?))
     }
 
-    /// Appends the call chain of addresses, innermost first; returns its first address.
+    /// Appends the call chain of addresses, innermost first, with context markers. Returns its first address.
     fn chain<'a>(&self, addresses: impl Iterator<Item = &'a LookupAddress>, chain: &mut Vec<u8>) -> u64 {
         let (mut mark, mut ip) = (None, None);
         for place in addresses {
@@ -272,8 +276,8 @@ impl Addresses {
         ip.unwrap_or(0)
     }
 
-    /// Writes the mappings: the kernel's, then those of each process.
-    fn describe(&self, stacks: &[ScopedStack<'_>], out: &mut Out<'_>) -> std::io::Result<()> {
+    /// Writes the mappings of the kernel, then those of each process.
+    fn describe(&self, stacks: &[ScopedStack<'_>], out: &mut RecordWriter<'_>) -> std::io::Result<()> {
         for range in &self.ranges {
             range.describe(Pid(-1), out)?;
         }
@@ -293,8 +297,8 @@ impl Addresses {
 }
 
 impl Range {
-    /// Writes the range as a mapping of a process, or for −1 of the kernel, if it is one.
-    fn describe(&self, pid: Pid, out: &mut Out<'_>) -> std::io::Result<()> {
+    /// Writes the range as a mapping of a process, or of the kernel if `pid` is −1. Does nothing if the range does not belong there.
+    fn describe(&self, pid: Pid, out: &mut RecordWriter<'_>) -> std::io::Result<()> {
         let in_kernel = pid == Pid(-1);
         let whole = |start: u64| (start, self.base.saturating_add(self.last).saturating_sub(start) / PAGE);
         let (path, (start, pages), page_offset, id, file): (_, _, _, Option<BuildId>, Option<FileIdentity>) =
@@ -312,7 +316,7 @@ impl Range {
                     let sample_id = SampleId::default();
                     let (start, name) = (self.base, name.as_bytes());
                     let symbol = Ksymbol { start, len, kind: 1, unregister: false, name, sample_id };
-                    return out.put(RingKind::Sideband, &Record::Ksymbol(symbol));
+                    return out.push(RingKind::Sideband, &Record::Ksymbol(symbol));
                 }
                 Space::Object(identity) if !in_kernel => {
                     (identity.path.clone(), whole(self.base), 0, identity.build_id, identity.file)
@@ -320,7 +324,7 @@ impl Range {
                 Space::Vdso { build_id } if !in_kernel => {
                     (Name::from("[vdso]"), whole(self.base), 0, *build_id, None)
                 }
-                // As a file whose offsets are the addresses'.
+                // Described as a mapping of the dump at address 0, so that addresses are offsets in the dump.
                 Space::JitDump { path, .. } if !in_kernel => (path.clone(), whole(self.base), 0, None, None),
                 Space::Jit { mapping, .. } if !in_kernel => {
                     let start = self.first & !(PAGE - 1);
@@ -337,10 +341,10 @@ impl Range {
                 generation: 0,
             })),
         };
-        // A private one in a memfd would be a program.
+        // Readers take a private mapping of a memfd for a program.
         let flags = if matches!(*self.space, Space::Jit { .. }) { MAP_SHARED } else { MAP_PRIVATE };
         let extended = MmapExtended { identity, protection: PROTECTION, flags };
-        out.put(
+        out.push(
             RingKind::Sideband,
             &Record::Mmap(Mmap {
                 pid,

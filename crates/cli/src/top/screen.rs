@@ -1,4 +1,4 @@
-//! The terminal: taken over, and given back on every way out.
+//! Sets up the terminal for the live view, and restores it however the program ends.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,26 +7,26 @@ use host::sys::terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
-/// The alternate screen, pasted text as such, clicks and the wheel by their cells (xterm's modes 1049, 2004, 1000 and 1006; not
-/// every movement, which slow links would feel), and no cursor.
+/// Escape sequences that switch to the alternate screen (xterm's mode 1049), mark pasted text (2004), report clicks and the
+/// wheel with their cells (1000, 1006), and hide the cursor. Movements of the mouse are not reported: they would load slow links.
 const ENTER: &str = "\x1b[?1049h\x1b[?2004h\x1b[?1000h\x1b[?1006h\x1b[?25l";
-/// The reverse, after a reset of colours.
+/// Escape sequences that reset colours, and undo [`ENTER`].
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
 
-/// True if some thread has panicked: its message must not be drawn over.
+/// True if a thread has panicked. Drawing would then overwrite its message.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while it is ours. Dropped, it is as before.
+/// The terminal in raw mode, on the alternate screen. Dropping it restores the terminal.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
 }
 
 impl Screen {
-    /// Takes the terminal over. A panic of any thread gives it back before its message is printed, and so does every signal
-    /// that ends the process, and an end for want of memory.
+    /// Sets up the terminal, and a panic hook that restores it before it prints the message of a panic. Signals that end the
+    /// process and failed allocations restore the terminal, too.
     ///
     /// # Errors
-    /// Where there is none, or it cannot be set up.
+    /// Fails if there is no terminal, or it cannot be set up.
     pub(crate) fn enter() -> io::Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -35,14 +35,14 @@ impl Screen {
             before(panic);
         }));
         let terminal = Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(1 << 14, io::stdout())));
-        take()?;
+        set_up()?;
         Ok(Self { terminal: terminal.inspect_err(|_| terminal::restore())? })
     }
 
-    /// Draws; only cells that changed since the last time are written.
+    /// Draws, and writes only cells that changed since the last drawing.
     ///
     /// # Errors
-    /// Where the terminal is gone.
+    /// Fails if the terminal is gone.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Ordering::Acquire) {
             return Err(io::Error::other("an internal error; please report it with the message above"));
@@ -51,32 +51,32 @@ impl Screen {
         Ok(())
     }
 
-    /// Forgets what is on the terminal: the next drawing writes all of it.
+    /// Makes the next drawing write all cells.
     ///
     /// # Errors
-    /// Where the terminal is gone.
+    /// Fails if the terminal is gone.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         // `Terminal::clear` asks the terminal where its cursor is, and another thread would read the answer.
         let size = self.terminal.size()?;
         self.terminal.resize(size.into())
     }
 
-    /// Gives the terminal back, stops this process until somebody continues it, and takes the terminal again.
+    /// Restores the terminal, stops this process until it is continued (`SIGCONT`), and sets the terminal up again.
     ///
     /// # Errors
-    /// Where the terminal is gone.
+    /// Fails if the terminal is gone.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         terminal::restore();
         host::sys::signals::stop_own_process();
         self.resume()
     }
 
-    /// Takes the terminal again, after this process was stopped by others.
+    /// Sets the terminal up again, after another process has stopped this one.
     ///
     /// # Errors
-    /// Where the terminal is gone.
+    /// Fails if the terminal is gone.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
-        take()?;
+        set_up()?;
         self.clear()
     }
 }
@@ -87,7 +87,7 @@ impl Drop for Screen {
     }
 }
 
-fn take() -> io::Result<()> {
+fn set_up() -> io::Result<()> {
     terminal::enter_raw_mode(LEAVE)?;
     let mut stdout = io::stdout();
     stdout.write_all(ENTER.as_bytes())?;
@@ -121,7 +121,7 @@ mod tests {
         for which in ["a_thread_panics_in_a_terminal", "the_drawing_thread_panics_in_a_terminal"] {
             let ourselves = std::env::current_exe().unwrap();
             let test = format!("{}::{which}", module_path!().split_once("::").unwrap().1);
-            // A terminal of 0 × 0 cells is what script(1) makes where its own input is none.
+            // script(1) makes a terminal of 0 × 0 cells if its own input is not a terminal.
             let command = format!(
                 "stty rows 24 cols 80; stty -g; '{}' --ignored --exact --nocapture {test}; stty -g",
                 ourselves.display()
@@ -137,25 +137,26 @@ mod tests {
                 println!("skipped: no script(1) here");
                 return;
             };
-            // Held open: at its end, script would end the terminal.
+            // Held open, because script(1) closes its terminal at the end of its input.
             let input = script.stdin.take();
             let output = script.wait_with_output().unwrap();
             drop(input);
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            let is_of_stty = |line: &str| {
+            let output = String::from_utf8_lossy(&output.stdout).into_owned();
+            let is_stty_line = |line: &str| {
                 line.contains(':') && line.trim().chars().all(|c| c == ':' || c.is_ascii_hexdigit())
             };
-            let settings: Vec<&str> = said.lines().filter(|line| is_of_stty(line)).collect();
-            let [before, after] = settings[..] else { panic!("{test} of {settings:?}: {said:?}") };
-            assert_eq!(before.trim(), after.trim(), "{said:?}");
-            let place =
-                |text: &str| said.find(text).unwrap_or_else(|| panic!("{which}: no {text:?} in {said:?}"));
-            let message = place("what went wrong");
-            for (taken, given_back) in
+            let settings: Vec<&str> = output.lines().filter(|line| is_stty_line(line)).collect();
+            let [before, after] = settings[..] else { panic!("{test} of {settings:?}: {output:?}") };
+            assert_eq!(before.trim(), after.trim(), "{output:?}");
+            let position = |text: &str| {
+                output.find(text).unwrap_or_else(|| panic!("{which}: no {text:?} in {output:?}"))
+            };
+            let message = position("what went wrong");
+            for (set, reset) in
                 [("\x1b[?1049h", "\x1b[?1049l"), ("\x1b[?25l", "\x1b[?25h"), ("\x1b[?1000h", "\x1b[?1000l")]
             {
-                assert!(place(taken) < place(given_back) && place(given_back) < message, "{which}: {said:?}");
-                assert!(!said[message..].contains(taken), "{which}: taken again: {said:?}");
+                assert!(position(set) < position(reset) && position(reset) < message, "{which}: {output:?}");
+                assert!(!output[message..].contains(set), "{which}: set again: {output:?}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the terminal can show: colours, and characters beyond ASCII.
+//! The abilities of the terminal (number of colours, characters beyond ASCII), and the styles that it can show.
 
 use std::borrow::Cow;
 
@@ -10,31 +10,31 @@ use live::views::Tile;
 
 use super::palette::{self, Hue, Rgb};
 
-/// The number of colours of a terminal.
+/// The number of colours that a terminal can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ColourDepth {
-    /// None: `NO_COLOR`, or a terminal that has none.
+    /// No colours: `NO_COLOR` is set, or the terminal has none.
     None,
-    /// The sixteen of old.
+    /// The sixteen colours of ANSI terminals.
     Sixteen,
-    /// The 256 of xterm.
+    /// xterm's 256 colours.
     Indexed,
-    /// All.
+    /// 24-bit colours.
     Rgb,
 }
 
 /// The styles that the terminal can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Theme {
-    /// Colours.
+    /// The number of colours.
     pub(crate) depth: ColourDepth,
-    /// True if it shows characters beyond ASCII.
+    /// True if the terminal shows characters beyond ASCII.
     pub(crate) unicode: bool,
 }
 
 impl Theme {
-    /// Reads the environment: `NO_COLOR`, `COLORTERM`, `TERM`, and the locale.
-    pub(crate) fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
+    /// Reads the abilities of the terminal from the environment: `NO_COLOR`, `COLORTERM`, `TERM`, and the locale.
+    pub(crate) fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_default();
         let depth = if set("NO_COLOR").is_some() || matches!(&*term, "" | "dumb" | "vt100" | "vt220") {
@@ -50,17 +50,17 @@ impl Theme {
         };
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
-        // The console's own font lacks most of what we would draw.
+        // The font of the Linux console lacks most of the characters that we would draw.
         let unicode = term != "linux" && (locale.contains("utf-8") || locale.contains("utf8"));
         Self { depth, unicode }
     }
 
-    /// Of two forms of a text, the one that can be shown.
+    /// Returns the one of two forms of a text that the terminal can show.
     pub(crate) fn pick<'a>(&self, unicode: &'a str, ascii: &'a str) -> &'a str {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// A text from the profiled machine, as far as it can be shown. Control characters are gone from it already.
+    /// Replaces the characters of a text that the terminal cannot show by `?`. The text must not contain control characters.
     pub(crate) fn showable<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.unicode || text.is_ascii() {
             return Cow::Borrowed(text);
@@ -68,7 +68,7 @@ impl Theme {
         text.chars().map(|character| if character.is_ascii() { character } else { '?' }).collect()
     }
 
-    /// A text of at most `width` columns; what is too long ends in an ellipsis.
+    /// Cuts a text to at most `width` columns; a cut text ends in an ellipsis.
     pub(crate) fn fit(&self, text: &str, width: usize) -> String {
         let text = self.showable(text);
         if Span::raw(&*text).width() <= width {
@@ -90,7 +90,7 @@ impl Theme {
         fitted
     }
 
-    /// [`Theme::fit`], filled with spaces up to `width`.
+    /// Cuts a text like [`Theme::fit`], and fills it with spaces up to `width` columns.
     pub(crate) fn pad(&self, text: &str, width: usize) -> String {
         let mut fitted = self.fit(text, width);
         let missing = width.saturating_sub(Span::raw(&*fitted).width());
@@ -98,22 +98,22 @@ impl Theme {
         fitted
     }
 
-    /// A style in this colour where there are colours.
+    /// Returns a style with this text colour, or without colour if the terminal has none.
     pub(crate) fn colour(&self, sixteen: Color) -> Style {
         if self.depth == ColourDepth::None { Style::new() } else { Style::new().fg(sixteen) }
     }
 
-    /// The style of text that matters.
+    /// The style of emphasized text.
     pub(crate) fn strong(&self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// The style of text that matters less.
+    /// The style of secondary text.
     pub(crate) fn faint(&self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// The row of the cursor.
+    /// The style of the row with the cursor.
     pub(crate) fn cursor(&self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
@@ -123,29 +123,29 @@ impl Theme {
         self.colour(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
-    /// A frame of the flame graph of samples.
+    /// The style of a frame in a flame graph of samples.
     pub(crate) fn tile(&self, text: &str, found: bool, ancestor: bool) -> Style {
         self.frame(palette::colour(text), sixteen(text), found, ancestor)
     }
 
-    /// A frame of the flame graph of time.
+    /// The style of a frame in a flame graph of time (`--off-cpu`).
     pub(crate) fn tile_of_time(&self, tile: &Tile) -> Style {
         let rgb = export::thread_time_colour(&tile.text, tile.is_off_cpu);
         let colour = match tile.state {
-            Some(doing) => state_colour(doing),
+            Some(state) => state_colour(state),
             None if tile.is_off_cpu => Color::Gray,
             None => Color::LightRed,
         };
         self.frame(rgb, colour, tile.found, tile.ancestor)
     }
 
-    /// A colour of the legend.
+    /// The style of a colour in the legend.
     pub(crate) fn swatch(&self, rgb: Rgb, sixteen: Color) -> Style {
         self.frame(rgb, sixteen, false, false)
     }
 
     fn frame(&self, rgb: Rgb, colour: Color, found: bool, ancestor: bool) -> Style {
-        let (rgb, colour) = if found { (palette::FOUND, Color::Magenta) } else { (rgb, colour) };
+        let (rgb, colour) = if found { (palette::MATCH_COLOUR, Color::Magenta) } else { (rgb, colour) };
         let style = match self.depth {
             ColourDepth::None if found => Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             ColourDepth::None => Style::new(),
@@ -156,14 +156,14 @@ impl Theme {
         if ancestor { style.add_modifier(Modifier::DIM) } else { style }
     }
 
-    /// Text and bars that stand for what threads do; `None` is running.
-    pub(crate) fn state_kind(&self, doing: Option<StateKind>) -> Style {
-        doing.map_or_else(Style::new, |doing| self.colour(state_colour(doing)))
+    /// The style of text and bars for a thread state; `None` means running.
+    pub(crate) fn state_kind(&self, state: Option<StateKind>) -> Style {
+        state.map_or_else(Style::new, |state| self.colour(state_colour(state)))
     }
 
-    /// The character that bars of time are made of: each state has its own, for those who see no colours.
-    pub(crate) fn texture(&self, doing: Option<StateKind>) -> &'static str {
-        match doing {
+    /// The character that fills bars of time in a state. It differs between states, so that bars can be read without colours.
+    pub(crate) fn texture(&self, state: Option<StateKind>) -> &'static str {
+        match state {
             None | Some(StateKind::Running) => self.pick("█", "#"),
             Some(StateKind::Runnable) => self.pick("▓", "+"),
             Some(StateKind::Blocked) => self.pick("▒", "="),
@@ -173,9 +173,9 @@ impl Theme {
     }
 }
 
-/// The nearest of the sixteen colours to that of the picture.
-fn state_colour(doing: StateKind) -> Color {
-    match doing {
+/// Returns the one of the sixteen colours that is nearest to the colour of the state in the SVG.
+fn state_colour(state: StateKind) -> Color {
+    match state {
         StateKind::Running => Color::LightRed,
         StateKind::Runnable => Color::Magenta,
         StateKind::Blocked => Color::Blue,
@@ -185,7 +185,7 @@ fn state_colour(doing: StateKind) -> Color {
 }
 
 fn sixteen(text: &str) -> Color {
-    match Hue::of(text) {
+    match Hue::from_frame_name(text) {
         Hue::Orange => Color::Yellow,
         Hue::Aqua => Color::Cyan,
         Hue::Green => Color::Green,
@@ -194,7 +194,7 @@ fn sixteen(text: &str) -> Color {
     }
 }
 
-/// The nearest colour of xterm's cube, whose steps are 0, 95, 135, 175, 215, 255.
+/// Returns the index of the nearest colour of xterm's cube, whose steps are 0, 95, 135, 175, 215, 255.
 fn indexed((red, green, blue): Rgb) -> u8 {
     let step = |channel: u8| match channel {
         0..=47 => 0,
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     fn theme(variables: &[(&str, &str)]) -> Theme {
-        Theme::of_environment(|name| {
+        Theme::from_environment(|name| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
     }
