@@ -1,23 +1,23 @@
-//! Async Rust as its author wrote it.
+//! Folds the frames of async Rust code, so that its stacks read like the source.
 //!
-//! An `async fn` compiles to a function that makes a future, and a closure with the body, which is polled: by the
-//! closures of those that await it, and through the `Future::poll` of every wrapper between. Below lies what brings the
-//! runtime to poll it: the start of its thread, its scheduler, guards against panics. Folded, the closure has the function's
-//! name, and what only polls, or only leads to a poll, is left out. Where the runtime works for itself (timers, sockets), it
-//! stays.
+//! An `async fn` compiles to a function that makes a future, and a closure with the body. The closures of its callers poll
+//! that closure, through the `Future::poll` of every wrapper between them. Their own callers are frames of the runtime: the
+//! start of its thread, its scheduler, guards against panics. Folding gives the closure the name of the function, and leaves
+//! out the frames that only poll or only lead to a poll. Frames in which the runtime does work of its own (timers, sockets)
+//! stay.
 
 /// The treatment of a frame when async frames are folded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Fold {
-    /// It stays.
+    /// The frame stays.
     Keep,
-    /// It becomes one with a caller of the same name.
+    /// The frame merges with its caller if both have the same name.
     Merge,
-    /// It is left out where it calls something.
+    /// The frame is left out, except as the innermost frame of a stack.
     Pass,
 }
 
-/// The name to show, and what becomes of the frame.
+/// Returns the name to show for a frame, and the treatment of the frame.
 pub(crate) fn fold(name: &str) -> (&str, Fold) {
     let function = without_closures(name);
     if only_polls(function) {
@@ -29,8 +29,8 @@ pub(crate) fn fold(name: &str) -> (&str, Fold) {
     }
 }
 
-/// `server::handle` for `server::handle::{{closure}}` and `server::handle::{closure#0}::{closure#1}`: how the legacy
-/// and the v0 mangling call what has no name.
+/// Removes the names of closures at the end, as the legacy and the v0 mangling write them: returns `server::handle` for
+/// `server::handle::{{closure}}` and for `server::handle::{closure#0}::{closure#1}`.
 fn without_closures(name: &str) -> &str {
     let mut function = name;
     while let Some((outer, last)) = function.rsplit_once("::") {
@@ -44,7 +44,7 @@ fn without_closures(name: &str) -> &str {
     function
 }
 
-/// Modules whose functions bring a task to run, and do nothing else that takes time.
+/// Modules whose functions schedule and poll tasks, and do nothing else that takes time.
 const RUNTIMES: [&str; 13] = [
     "tokio::runtime::blocking::",
     "tokio::runtime::context::",
@@ -61,8 +61,9 @@ const RUNTIMES: [&str; 13] = [
     "futures_util::",
 ];
 
-/// Functions of the standard library that lie between them: starts of threads, guards against panics, thread-local variables.
-const BETWEEN: [&str; 9] = [
+/// Functions of the standard library that appear between those frames: starts of threads, guards against panics, thread-local
+/// variables.
+const STD_WRAPPERS: [&str; 9] = [
     "core::panic::unwind_safe::AssertUnwindSafe<",
     "std::panic::catch_unwind",
     "std::panicking::catch_unwind",
@@ -74,17 +75,17 @@ const BETWEEN: [&str; 9] = [
     "std::thread::local::LocalKey<",
 ];
 
-/// Returns true if a function does nothing of its own but to poll a future, or to get there.
+/// Returns true if a function does nothing but poll a future, or call a function that does.
 fn only_polls(function: &str) -> bool {
     let path = function.trim_start_matches('<');
-    if RUNTIMES.iter().chain(&BETWEEN).any(|module| path.starts_with(module)) {
+    if RUNTIMES.iter().chain(&STD_WRAPPERS).any(|module| path.starts_with(module)) {
         return true;
     }
     let Some((of, method)) = without_arguments(function).rsplit_once("::") else { return false };
     match method {
         "poll" => of.ends_with("::Future>"),
         "poll_unpin" | "try_poll" => of.contains("futures_"),
-        // Through a pointer to a function or a closure.
+        // A call through a pointer to a function or a closure.
         "call_once" | "call_mut" | "call" | "call_once{{vtable.shim}}" => {
             let of = of.rsplit_once(" as ").map_or(of, |(_, of)| of);
             of.starts_with("core::ops::function::Fn")
@@ -94,7 +95,7 @@ fn only_polls(function: &str) -> bool {
     }
 }
 
-/// The function without its `::<…>` at the end.
+/// Removes the generic arguments (`::<…>`) at the end of a function's name.
 fn without_arguments(function: &str) -> &str {
     if !function.ends_with('>') {
         return function;
@@ -102,7 +103,7 @@ fn without_arguments(function: &str) -> &str {
     let mut depth = 0_usize;
     for (at, byte) in function.bytes().enumerate().rev() {
         match byte {
-            // The arrow of a function type is no bracket.
+            // The `>` of an arrow (`->`) in a function type is not a bracket.
             b'>' if at.checked_sub(1).and_then(|before| function.as_bytes().get(before)) != Some(&b'-') => {
                 depth += 1
             }

@@ -1,4 +1,4 @@
-//! The stacks of each thread, with all that they share, as branches that carry weight.
+//! Divides the stacks of each thread into branches with weights. Stacks share the branches of their common callers.
 
 use crate::{Profile, StackId, StackTable, ThreadId, Weight};
 
@@ -6,33 +6,33 @@ use crate::{Profile, StackId, StackTable, ThreadId, Weight};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BranchId(u32);
 
-/// Stacks of a thread, each on top of the one before, that the same samples go through. The same stacks of another
-/// thread are another branch.
+/// A part of a thread's call tree without forks: consecutive stacks of one run that belong to the same samples. The same
+/// stacks of another thread form another branch.
 #[derive(Clone, Copy, Debug)]
 struct Branch {
-    /// The first and the last of the stacks, whose numbers follow each other.
+    /// The first and the last stack. The numbers between them are stacks of the branch, too.
     first: StackId,
     last: StackId,
-    /// Unused in the empty stack of a thread.
+    /// The branch that calls this one. It is 0 in the branch of a thread's empty stack.
     caller: u32,
-    /// 0 for none: that is the branch of no thread.
+    /// The first branch that this one calls; 0 for none.
     first_callee: u32,
-    /// The next one that `caller` calls; 0 for none.
+    /// The next branch with the same caller; 0 for none.
     next_callee: u32,
-    /// The weight of all samples whose stack begins like the last one.
+    /// The weight of all samples whose stack is `last` or has it as a caller.
     total: u64,
 }
 
 /// All branches of a profile.
 #[derive(Debug)]
 pub(crate) struct Branches {
-    /// Thread by thread, callers before what they call. The first one stands for no thread.
+    /// Thread by thread, callers before callees. Number 0 belongs to no thread, so that 0 can stand for none.
     branches: Vec<Branch>,
     roots: Vec<(ThreadId, BranchId)>,
 }
 
 impl Branches {
-    /// The branches of all samples, weighed by `weight`.
+    /// Builds the branches of all samples of a profile, weighed by `weight`.
     pub(crate) fn of(profile: &Profile, weight: Weight) -> Self {
         let mut counts: Vec<_> = profile.counts().collect();
         counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
@@ -66,11 +66,12 @@ impl Branches {
 
     fn push(&mut self, first: StackId, last: StackId, caller: u32) -> u32 {
         self.branches.push(Branch { first, last, caller, first_callee: 0, next_callee: 0, total: 0 });
-        // As many as there are of stacks and threads: memory ends before the numbers do.
+        // Memory runs out before there are 2^32 branches.
         (self.branches.len() - 1) as u32
     }
 
-    /// Tells callers what they call, and how much that weighs.
+    /// Links each branch into the list of its caller, and adds its weight to the caller's. Goes backwards, so that the weight
+    /// of a branch is complete before it is added.
     fn connect(&mut self) {
         for index in (1..self.branches.len()).rev() {
             let Branch { caller, total, .. } = self.branches[index];
@@ -81,27 +82,27 @@ impl Branches {
         }
     }
 
-    /// The empty stacks of all threads that have samples.
+    /// Returns each thread that has samples, with the branch of its empty stack.
     pub(crate) fn roots(&self) -> &[(ThreadId, BranchId)] {
         &self.roots
     }
 
-    /// The first of the stacks of a branch.
+    /// Returns the first stack of a branch.
     pub(crate) fn first(&self, branch: BranchId) -> StackId {
         self.branches[branch.0 as usize].first
     }
 
-    /// The stack of a branch on top of `stack`; `None` where the branch ends.
+    /// Returns the stack after `stack` in a branch; `None` at the end of the branch.
     pub(crate) fn next(&self, branch: BranchId, stack: StackId) -> Option<StackId> {
         (stack < self.branches[branch.0 as usize].last).then(|| stack.next_of_run())
     }
 
-    /// The weight of all samples whose stack begins like those of this branch.
+    /// Returns the weight of all samples whose stack goes through this branch.
     pub(crate) fn total(&self, branch: BranchId) -> u64 {
         self.branches[branch.0 as usize].total
     }
 
-    /// The branches on top of the last stack.
+    /// Returns the branches that begin above the last stack of this one.
     pub(crate) fn callees(&self, branch: BranchId) -> impl Iterator<Item = BranchId> {
         let mut next = self.branches[branch.0 as usize].first_callee;
         std::iter::from_fn(move || {
@@ -112,14 +113,14 @@ impl Branches {
     }
 }
 
-/// The ends of a thread's branches: the stacks of its samples, and the places where the runs of its stacks part.
+/// Finds the last stacks of a thread's branches: the stacks of its samples, and those that another run begins above.
 struct Ends<'p> {
     stacks: &'p StackTable,
-    /// Ascending, the empty stack first.
+    /// The last stacks, ascending. The empty stack is the first.
     found: Vec<StackId>,
-    /// By stack: the branch that ends there, of the last thread that had one.
+    /// By stack: the branch that ends there, of the last thread that has such a branch.
     branch: Vec<u32>,
-    /// By run: the first branch of the last thread that had stacks in it.
+    /// By run: the root branch of the last thread that has stacks in the run.
     thread: Vec<u32>,
 }
 
@@ -128,7 +129,7 @@ impl<'p> Ends<'p> {
         Self { stacks, found: Vec::new(), branch: vec![0; stacks.len()], thread: vec![0; stacks.runs()] }
     }
 
-    /// Finds the ends for samples with these stacks. `root` is the first branch of their thread.
+    /// Fills `found` for a thread whose samples have these stacks. `root` is the root branch of the thread.
     fn find(&mut self, samples: impl Iterator<Item = StackId>, root: u32) {
         self.found.clear();
         self.found.push(StackId::EMPTY);

@@ -1,4 +1,4 @@
-//! The frames of places, each sequence kept once: all addresses of a function without inlined calls show the same.
+//! Stores each distinct sequence of frames once: all addresses in a function without inlined calls have the same frames.
 
 use crate::async_rust::Fold;
 use crate::frame::FrameId;
@@ -11,29 +11,29 @@ pub(crate) struct ChainId(u32);
 /// Sequences of frames, outermost first.
 #[derive(Default, Debug)]
 pub(crate) struct Chains {
-    /// One sequence after the other.
+    /// The frames of all sequences, one sequence after the other.
     frames: Vec<(FrameId, Fold)>,
-    /// The end of each in `frames`.
+    /// By sequence: the position in `frames` where it ends.
     ends: Vec<usize>,
     index: Index,
 }
 
 impl Chains {
-    /// The number of a sequence.
+    /// Returns the number of a sequence. Adds the sequence if it is new.
     pub(crate) fn intern(&mut self, chain: &[(FrameId, Fold)]) -> ChainId {
         let next = self.ends.len() as u32;
         let (frames, ends) = (&self.frames, &self.ends);
         let is = |number: u32| slice(frames, ends, number) == chain;
         let number = self.index.find_or_add(self.index.hash_of(&chain), is, next);
         if number == next {
-            // No more than places.
+            // There are at most as many sequences as places, whose numbers have 32 bits.
             self.frames.extend_from_slice(chain);
             self.ends.push(self.frames.len());
         }
         ChainId(number)
     }
 
-    /// The frames of a sequence.
+    /// Returns the frames of a sequence.
     pub(crate) fn get(&self, id: ChainId) -> &[(FrameId, Fold)] {
         slice(&self.frames, &self.ends, id.0)
     }

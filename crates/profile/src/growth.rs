@@ -1,27 +1,29 @@
-//! From branches of stacks to a tree of frames: level by level, and only where there is something to see.
+//! Builds the tree of a view's frames from the branches of stacks, level by level. Stops where frames weigh too little
+//! to be shown.
 
 use crate::async_rust::Fold;
 use crate::branches::{BranchId, Branches};
 use crate::tree::{FrameTree, TreeId};
 use crate::{FrameId, StackId, View};
 
-/// A tree of the frames of a view while it grows.
+/// Builds the tree of a view's frames.
 ///
-/// Frames that read alike are one node, wherever their stacks come from, so that the weight of a node is known only
-/// when all stacks that reach it have reached it. All of them do so on the same level: each step is one frame.
+/// Equal frames with the same parent become one node, whichever stacks they come from. So the weight of a node is known
+/// only after every stack that contains the node has arrived there. Each step adds one frame to every stack, so all of
+/// them arrive in the same step.
 pub(crate) struct Growth<'a> {
     view: &'a View<'a>,
     branches: Branches,
-    /// Frames that weigh less count for the frame below.
+    /// The minimum weight of a node. The weight of a lighter frame is added to its caller.
     least: f64,
     tree: FrameTree,
-    /// The tips, which reach the next level.
+    /// The frames of the next level, not yet in the tree.
     tips: Vec<Tip>,
-    /// Branches that lead on from a node; kept for its memory.
-    ways: Vec<Way>,
+    /// The stack of work of [`Self::extend`]; empty between calls. A field so that its allocation is reused.
+    cursors: Vec<Cursor>,
 }
 
-/// A branch that is about to grow by a frame.
+/// A frame that is about to be added to the tree.
 #[derive(Clone, Copy)]
 struct Tip {
     node: TreeId,
@@ -30,18 +32,18 @@ struct Tip {
     end: End,
 }
 
-/// The continuation of a branch behind a frame.
+/// What follows a frame in its stacks.
 #[derive(Clone, Copy)]
 enum End {
-    /// The branch goes on with this way.
-    Branch(Way),
-    /// Nothing.
+    /// More frames may follow, from this position on.
+    Branch(Cursor),
+    /// No frame follows: the weight is the frame's own.
     Samples,
 }
 
-/// The progress of a branch: the stack that it has reached, and how many frames of its innermost place are there.
+/// A position in a branch: a stack, and the number of frames of its innermost entry that have been passed.
 #[derive(Clone, Copy)]
-struct Way {
+struct Cursor {
     branch: BranchId,
     stack: StackId,
     frames: u32,
@@ -50,18 +52,18 @@ struct Way {
 impl<'a> Growth<'a> {
     pub(crate) fn of(view: &'a View<'a>, least: f64) -> Self {
         let branches = Branches::of(view.profile(), view.weight());
-        Self { view, branches, least, tree: FrameTree::default(), tips: Vec::new(), ways: Vec::new() }
+        Self { view, branches, least, tree: FrameTree::default(), tips: Vec::new(), cursors: Vec::new() }
     }
 
-    /// Returns the finished frame tree. The first frames, which are the threads, stay whatever they weigh: below them
-    /// is nothing that could count for them.
+    /// Builds the tree. The frames of threads are kept whatever they weigh: they have no caller that could take their
+    /// weight.
     pub(crate) fn tree(mut self) -> FrameTree {
         for index in 0..self.branches.roots().len() {
             let (thread, branch) = self.branches.roots()[index];
             let (process, root) = self.view.roots(thread);
-            let below = process.map_or(TreeId::ALL, |process| self.tree.child(TreeId::ALL, process));
-            let node = self.tree.child(below, root);
-            self.go_on(node, self.beginning_of(branch));
+            let parent = process.map_or(TreeId::ALL, |process| self.tree.child(TreeId::ALL, process));
+            let node = self.tree.child(parent, root);
+            self.extend(node, self.start_of(branch));
         }
         let mut reached = Vec::new();
         let mut weights = Vec::new();
@@ -82,7 +84,7 @@ impl<'a> Growth<'a> {
                     _ if (weights[node.index() - first.index()] as f64) < self.least => {
                         self.tree.leave_out(tip.node, tip.weight);
                     }
-                    End::Branch(way) => self.go_on(node, way),
+                    End::Branch(cursor) => self.extend(node, cursor),
                     End::Samples => self.tree.add(node, tip.weight),
                 }
             }
@@ -90,26 +92,26 @@ impl<'a> Growth<'a> {
         self.tree
     }
 
-    fn beginning_of(&self, branch: BranchId) -> Way {
-        Way { branch, stack: self.branches.first(branch), frames: 0 }
+    fn start_of(&self, branch: BranchId) -> Cursor {
+        Cursor { branch, stack: self.branches.first(branch), frames: 0 }
     }
 
-    /// Goes on above `node` with the next frame that is to be seen: one of the same place, of the next stack of the
-    /// branch, or of what the branch calls.
-    fn go_on(&mut self, node: TreeId, way: Way) {
-        self.ways.push(way);
-        while let Some(mut way) = self.ways.pop() {
-            let total = self.branches.total(way.branch);
-            if let Some(frame) = self.next_frame(node, &mut way) {
-                self.tips.push(Tip { node, frame, weight: total, end: End::Branch(way) });
+    /// Pushes a tip for each frame that follows `node`: the next visible frame of the branch, or the first visible ones of
+    /// the branches that it calls. Adds the weight of samples that end at `node` to the tree.
+    fn extend(&mut self, node: TreeId, cursor: Cursor) {
+        self.cursors.push(cursor);
+        while let Some(mut cursor) = self.cursors.pop() {
+            let total = self.branches.total(cursor.branch);
+            if let Some(frame) = self.next_frame(node, &mut cursor) {
+                self.tips.push(Tip { node, frame, weight: total, end: End::Branch(cursor) });
                 continue;
             }
             let mut own = total;
-            for callee in self.branches.callees(way.branch) {
+            for callee in self.branches.callees(cursor.branch) {
                 own = own.saturating_sub(self.branches.total(callee));
-                self.ways.push(self.beginning_of(callee));
+                self.cursors.push(self.start_of(callee));
             }
-            match self.view.passing_last(way.stack) {
+            match self.view.passing_last(cursor.stack) {
                 Some(frame) if own > 0 => {
                     self.tips.push(Tip { node, frame, weight: own, end: End::Samples });
                 }
@@ -118,14 +120,14 @@ impl<'a> Growth<'a> {
         }
     }
 
-    /// Goes to the next frame of a branch that is to be seen on top of `node`; to the end of the branch where there is
-    /// none.
-    fn next_frame(&self, node: TreeId, way: &mut Way) -> Option<FrameId> {
+    /// Returns the next visible frame of a branch whose caller is `node`, and moves the cursor behind it. Returns `None`
+    /// at the end of the branch.
+    fn next_frame(&self, node: TreeId, cursor: &mut Cursor) -> Option<FrameId> {
         loop {
-            if let Some((place, _)) = self.view.profile().stacks.split(way.stack) {
-                let frames = self.view.shown(place).iter().skip(way.frames as usize);
+            if let Some((place, _)) = self.view.profile().stacks.split(cursor.stack) {
+                let frames = self.view.shown(place).iter().skip(cursor.frames as usize);
                 for &(frame, fold) in frames {
-                    way.frames += 1;
+                    cursor.frames += 1;
                     let is_seen = match (fold, self.tree.frame(node)) {
                         (Fold::Pass, _) => false,
                         (Fold::Merge, Some(caller)) => !self.view.frames().same_function(caller, frame),
@@ -136,8 +138,8 @@ impl<'a> Growth<'a> {
                     }
                 }
             }
-            way.stack = self.branches.next(way.branch, way.stack)?;
-            way.frames = 0;
+            cursor.stack = self.branches.next(cursor.branch, cursor.stack)?;
+            cursor.frames = 0;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that do the same work under numbered names: `worker-1` to `worker-64` are `worker-*`.
+//! Gives the threads of a pool a common name: `worker-1` to `worker-64` become `worker-*`.
 
 use hashbrown::HashMap;
 use model::{Name, Pid};
@@ -6,12 +6,13 @@ use rustc_hash::FxBuildHasher;
 
 use crate::Thread;
 
-/// Returns true if a number can be all that tells a name from others.
+/// Returns true if the name contains a digit, so that it may be a pool's.
 pub(crate) fn has_digit(name: &Name) -> bool {
     name.as_bytes().iter().any(u8::is_ascii_digit)
 }
 
-/// Returns the name of each thread, or of all in its process whose names differ from it in digits alone.
+/// Returns a name for each thread. Threads of one pool (with the same [`Thread::pool`]) whose names differ only in their
+/// numbers get the same name, with `*` for each number that differs.
 pub fn names(threads: &[Thread]) -> Vec<Name> {
     type Key<'t> = (Pid, Vec<&'t [u8]>);
     let mut pools: HashMap<Key<'_>, Vec<usize>, FxBuildHasher> = HashMap::default();
@@ -35,7 +36,8 @@ pub fn names(threads: &[Thread]) -> Vec<Name> {
     names
 }
 
-/// The names as one, with a `*` for each number that is not the same in all of them. But for digits they are equal.
+/// Returns the common name of names that differ only in their numbers: each number that is not the same in all of them
+/// becomes `*`.
 fn common<'t>(mut names: impl Iterator<Item = &'t Name>) -> Name {
     let mut common: Vec<&[u8]> = names.next().map(|name| pieces(name).collect()).unwrap_or_default();
     for name in names {
@@ -48,7 +50,7 @@ fn common<'t>(mut names: impl Iterator<Item = &'t Name>) -> Name {
     Name::new(&common.concat())
 }
 
-/// A name as numbers and what is between them.
+/// Splits a name into its numbers and the text between them.
 fn pieces(name: &Name) -> impl Iterator<Item = &[u8]> {
     name.as_bytes().chunk_by(|one, next| one.is_ascii_digit() == next.is_ascii_digit())
 }

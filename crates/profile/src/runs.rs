@@ -1,23 +1,23 @@
-//! The callers of the nodes of a tree that is written down run by run: most nodes lie on top of the one before.
+//! Stores the caller of each node of a tree in little more than one bit: most nodes have the previous node as their caller.
 
-/// Nodes in a block.
+/// The number of nodes in a block: one bit each in [`Block::begins`].
 const BLOCK: u32 = u64::BITS;
 
-/// The nodes, of 64, that begin a run.
+/// A bit set of the nodes that begin a run, for 64 consecutive nodes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Block {
     begins: u64,
-    /// Runs that begin in the blocks before.
+    /// The number of runs that begin in earlier blocks.
     before: u32,
 }
 
-/// The caller of each node. Node 0 is the root, and its own caller.
+/// The caller of each node. Node 0 is the root, and its caller is itself.
 #[derive(Debug)]
 pub(crate) struct Callers {
     blocks: Vec<Block>,
-    /// The callers of the nodes that begin a run, in their order.
+    /// By run: the caller of the run's first node.
     of_runs: Vec<u32>,
-    /// Those nodes.
+    /// By run: the run's first node.
     starts: Vec<u32>,
     nodes: u32,
 }
@@ -31,12 +31,12 @@ impl Default for Callers {
 }
 
 impl Callers {
-    /// Adds a node on top of the one before.
+    /// Adds a node whose caller is the previous node.
     pub(crate) fn push_follower(&mut self) {
         self.push(false);
     }
 
-    /// Adds a node on top of another one than the one before.
+    /// Adds a node that begins a run: `caller` may be any node.
     pub(crate) fn push_branch(&mut self, caller: u32) {
         self.starts.push(self.nodes);
         self.push(true);
@@ -45,7 +45,7 @@ impl Callers {
 
     fn push(&mut self, begins: bool) {
         if self.nodes.is_multiple_of(BLOCK) {
-            // As many as there are nodes, at most.
+            // There are at most as many runs as nodes, whose numbers have 32 bits.
             self.blocks.push(Block { begins: 0, before: self.of_runs.len() as u32 });
         }
         if let Some(block) = self.blocks.last_mut() {
@@ -54,7 +54,7 @@ impl Callers {
         self.nodes += 1;
     }
 
-    /// The caller of a node.
+    /// Returns the caller of a node.
     #[inline]
     pub(crate) fn of(&self, node: u32) -> u32 {
         let block = self.blocks[(node / BLOCK) as usize];
@@ -65,11 +65,11 @@ impl Callers {
         self.of_runs[(block.before + (block.begins & (bit - 1)).count_ones()) as usize]
     }
 
-    /// The number of the run that a node is in, and its first node.
+    /// Returns the number of the run that contains `node`, and the first node of that run.
     pub(crate) fn run(&self, node: u32) -> (usize, u32) {
         let block = self.blocks[(node / BLOCK) as usize];
         let up_to = block.begins & (u64::MAX >> (BLOCK - 1 - node % BLOCK));
-        // Node 0 begins a run: there is one.
+        // Node 0 begins a run, so at least one bit is set up to here.
         let number = (block.before + up_to.count_ones() - 1) as usize;
         (number, self.starts[number])
     }

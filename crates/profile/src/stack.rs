@@ -1,4 +1,4 @@
-//! Stacks, each kept once.
+//! The table of stacks, which stores each stack once.
 
 use model::StackEntry;
 
@@ -9,7 +9,7 @@ use crate::runs::Callers;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackId(u32);
 
-/// A place (an entry that occurs in some stack) in a [`StackTable`]: what has to be symbolized, once.
+/// The id of a distinct stack entry in a [`StackTable`]. Each is symbolized once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PlaceId(u32);
 
@@ -17,35 +17,35 @@ impl StackId {
     /// The stack without entries.
     pub const EMPTY: Self = Self(0);
 
-    /// The position among all stacks, callers before what they call.
+    /// Returns the position among all stacks. A stack comes after its caller.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The stack after this one, which lies on top of it where both are of one run.
+    /// Returns the stack with the next number. It is a callee of this stack if both belong to one run.
     pub(crate) fn next_of_run(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// The stack at a position, which is one of a table's.
+    /// Returns the id of the stack at a position, which must exist in the table.
     pub(crate) fn from_index(index: usize) -> Self {
         Self(index as u32)
     }
 }
 
 impl PlaceId {
-    /// The position in [`StackTable::places`].
+    /// Returns the position in [`StackTable::places`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Stacks that were added together, each on top of the one before: their numbers follow each other.
+/// A run: stacks with consecutive numbers, each the caller of the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
-    /// Counted from 0, the run of the empty stack.
+    /// The number of the run. The run of the empty stack is number 0.
     pub(crate) number: usize,
-    /// The first of them.
+    /// The first stack of the run.
     pub(crate) first: StackId,
 }
 
@@ -65,11 +65,11 @@ const RECENT: usize = 8;
 /// (`perf record -a -g`) takes 3 % less CPU time with them.
 const FREQUENT_PLACES: usize = 2048;
 
-/// All stacks as one tree, outermost entries at its root: a stack costs what it does not share with others, four bytes
-/// an entry.
+/// All stacks as one tree, with the outermost entries at its root. A stack takes four bytes for each entry that it does not
+/// share with another stack.
 ///
-/// What a stack adds to the tree is a run of nodes, each on top of the one before; so neither the caller nor the first
-/// callee of a node needs to be written down. Only where a run leaves another one is there more.
+/// A new stack adds a run of nodes to the tree, and each node of a run is the caller of the next. So the caller and the first
+/// callee of a node follow from its number. Only the first node of a run stores its caller.
 #[derive(Debug)]
 pub struct StackTable {
     places: Vec<StackEntry>,
@@ -80,13 +80,14 @@ pub struct StackTable {
     /// The innermost entry of each stack. Number 0 is the empty stack.
     innermost: Vec<PlaceId>,
     callers: Callers,
-    /// The first nodes of runs, by the place and the caller.
+    /// Finds the first node of a run by its caller and its innermost entry.
     branches: Index,
-    /// Stacks interned lately, outermost entry first: the next one is likely to begin like one of them, the one of
-    /// its own thread.
+    /// Stacks interned lately, outermost entry first. The next stack probably shares its outermost entries with one of
+    /// them: the previous stack of its thread.
     recent: [Vec<(StackEntry, StackId)>; RECENT],
-    /// The position in `recent` of the latest, and below it that of the one replaced last.
+    /// The position in `recent` of the stack interned last.
     latest: usize,
+    /// The position in `recent` that was replaced last.
     replaced: usize,
 }
 
@@ -107,24 +108,24 @@ impl Default for StackTable {
 }
 
 impl StackTable {
-    /// The id of the stack with these entries, innermost first.
+    /// Returns the id of the stack with these entries, innermost first. Adds the stack if it is new.
     pub fn intern(&mut self, entries: &[StackEntry]) -> StackId {
         if self.place_index.is_empty() && !self.places.is_empty() {
             self.restore_indexes();
         }
         let outermost_first = || entries.iter().rev();
-        let alike = |recent: &[(StackEntry, StackId)]| {
+        let shared_length = |recent: &[(StackEntry, StackId)]| {
             recent.iter().zip(outermost_first()).take_while(|((known, _), entry)| known == *entry).count()
         };
-        // Half alike is as good as the same thread; else a recent stack of another thread would be lost.
+        // Half shared_length is as good as the same thread; else a recent stack of another thread would be lost.
         let mut places = (self.latest..RECENT).chain(0..self.latest);
         let same_thread = places.find_map(|place| {
-            let length = alike(&self.recent[place]);
+            let length = shared_length(&self.recent[place]);
             (length > 0 && length * 2 >= self.recent[place].len()).then_some((place, length))
         });
         let (latest, length) = same_thread.unwrap_or_else(|| {
             self.replaced = (self.replaced + 1) % RECENT;
-            (self.replaced, alike(&self.recent[self.replaced]))
+            (self.replaced, shared_length(&self.recent[self.replaced]))
         });
         self.latest = latest;
         let mut recent = std::mem::take(&mut self.recent[latest]);
@@ -139,7 +140,7 @@ impl StackTable {
         stack
     }
 
-    /// Gives memory back that only [`StackTable::intern`] needs, until it is called again.
+    /// Frees the memory that only [`StackTable::intern`] and [`StackTable::push`] need. Their next call rebuilds it.
     pub fn release_indexes(&mut self) {
         self.recent = Default::default();
         self.frequent = Box::default();
@@ -147,7 +148,7 @@ impl StackTable {
         self.branches = Index::default();
     }
 
-    /// Makes the indexes anew where they were given back.
+    /// Rebuilds the indexes after [`StackTable::release_indexes`].
     fn restore_indexes(&mut self) {
         for (number, entry) in (0..).zip(&self.places) {
             self.place_index.find_or_add(hash_of_entry(&self.place_index, entry), |_| false, number);
@@ -160,13 +161,12 @@ impl StackTable {
         }
     }
 
-    /// All entries that occur, each once. A [`PlaceId`] is a position in this list.
+    /// Returns the distinct entries of all stacks. A [`PlaceId`] is a position in this list.
     pub fn places(&self) -> &[StackEntry] {
         &self.places
     }
 
-    /// Returns the number of stacks, the empty one and each caller's part included: all [`StackId::index`]es are
-    /// below.
+    /// Returns the number of stacks, including the empty stack and all callers. Every [`StackId::index`] is less than this.
     pub fn len(&self) -> usize {
         self.innermost.len()
     }
@@ -176,7 +176,7 @@ impl StackTable {
         self.innermost.len() == 1
     }
 
-    /// The innermost entry of a stack, and the stack without it; `None` for the empty stack.
+    /// Returns the innermost entry of a stack, and the stack without it; `None` for the empty stack.
     pub fn split(&self, stack: StackId) -> Option<(PlaceId, StackId)> {
         if stack == StackId::EMPTY {
             return None;
@@ -185,7 +185,7 @@ impl StackTable {
         Some((place, self.caller(stack)))
     }
 
-    /// The entries of a stack, innermost first.
+    /// Returns the entries of a stack, innermost first.
     pub fn entries(&self, stack: StackId) -> impl Iterator<Item = PlaceId> {
         let mut rest = stack;
         core::iter::from_fn(move || {
@@ -195,12 +195,12 @@ impl StackTable {
         })
     }
 
-    /// All stacks but the empty one with their innermost entry and their caller, callers first.
+    /// Returns all stacks but the empty one, each with its innermost entry and its caller. A stack comes after its caller.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (StackId, PlaceId, StackId)> {
         self.iter_from(1)
     }
 
-    /// [`StackTable::iter`] from a position on: what came since there were so many.
+    /// Returns the stacks of [`StackTable::iter`] from position `first` on: those added since [`StackTable::len`] was `first`.
     pub fn iter_from(&self, first: usize) -> impl DoubleEndedIterator<Item = (StackId, PlaceId, StackId)> {
         (first.max(1)..self.innermost.len()).map(|index| {
             let stack = StackId::from_index(index);
@@ -208,12 +208,12 @@ impl StackTable {
         })
     }
 
-    /// The stack without its innermost entry; the empty stack's is the empty stack.
+    /// Returns the stack without its innermost entry; the empty stack for the empty stack.
     pub(crate) fn caller(&self, stack: StackId) -> StackId {
         StackId(self.callers.of(stack.0))
     }
 
-    /// The run of a stack.
+    /// Returns the run that a stack belongs to.
     pub(crate) fn run(&self, stack: StackId) -> Run {
         let (number, first) = self.callers.run(stack.0);
         Run { number, first: StackId(first) }
@@ -249,7 +249,7 @@ impl StackTable {
         place
     }
 
-    /// The stack with one entry more, the innermost.
+    /// Returns the id of `caller` with `entry` added as the innermost entry. Adds the stack if it is new.
     pub fn push(&mut self, caller: StackId, entry: StackEntry) -> StackId {
         if self.place_index.is_empty() && !self.places.is_empty() {
             self.restore_indexes();
@@ -258,13 +258,13 @@ impl StackTable {
         self.callee(caller, place)
     }
 
-    /// The stack with the entry `place` on top of `caller`.
+    /// Returns the stack with the entry `place` on top of `caller`. Adds it if it is new.
     fn callee(&mut self, caller: StackId, place: PlaceId) -> StackId {
-        // Each node takes 4 bytes and a place 16: memory ends before the numbers do.
+        // A node takes 4 bytes and a place 16, so memory runs out before the 32-bit numbers do.
         let next = self.innermost.len() as u32;
         let follower = caller.0 + 1;
         if follower == next {
-            // Nothing came after the caller: it calls nothing yet.
+            // The caller is the newest node, so it has no callee yet: the run continues.
             self.callers.push_follower();
             self.innermost.push(place);
             return StackId(next);
