@@ -156,7 +156,7 @@ impl Analysis {
         })
     }
 
-    /// Processes that a space was seen in, newest first: while one of them lifetimes, its files can be opened as it sees them.
+    /// Processes that a space was seen in, newest first: while one of them lives, its files can be opened as it sees them.
     pub fn pids(&self, space: SpaceId) -> Vec<Pid> {
         self.seen_in.pids(space)
     }

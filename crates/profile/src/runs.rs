@@ -1,4 +1,4 @@
-//! Stores the caller of each node of a tree in little more than one bit: most nodes have the previous node as their caller.
+//! Stores the caller of each node of a tree in 2 bits a node and 8 bytes a run: most nodes have the previous node as their caller.
 
 /// The number of nodes in a block: one bit each in [`Block::begins`].
 const BLOCK: u32 = u64::BITS;

@@ -117,7 +117,7 @@ impl StackTable {
         let shared_length = |recent: &[(StackEntry, StackId)]| {
             recent.iter().zip(outermost_first()).take_while(|((known, _), entry)| known == *entry).count()
         };
-        // Half shared_length is as good as the same thread; else a recent stack of another thread would be lost.
+        // A new stack replaces a recent one if it shares at least half of that one's entries: they are probably of the same thread.
         let mut places = (self.latest..RECENT).chain(0..self.latest);
         let same_thread = places.find_map(|place| {
             let length = shared_length(&self.recent[place]);
