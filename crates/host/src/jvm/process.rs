@@ -81,11 +81,12 @@ fn status(pid: Pid) -> Result<Status, AttachError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt;
     use std::process::Command;
 
     #[test]
     fn a_process_that_only_calls_itself_java_is_none() {
-        let mut child = Command::new("sh").args(["-c", "exec -a java sleep 60"]).spawn().unwrap();
+        let mut child = Command::new("sleep").arg0("java").arg("60").spawn().unwrap();
         let pid = Pid(child.id().try_into().unwrap());
         assert!(matches!(JavaProcess::inspect(pid), Err(AttachError::NotJava)));
         let machine = JavaProcess {
