@@ -1,4 +1,4 @@
-//! Finds the input: the recording that is named, standard input, or the recording in the current folder.
+//! Finds and reads the input: the recording that is named, standard input, or the recording in the current folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,8 +7,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use analysis::Notices;
 use analysis::input::Input;
+use analysis::{Analysis, Notices, Request};
 use anyhow::{Context, bail};
 use host::sys::poll::PollSet;
 
@@ -38,6 +38,23 @@ pub fn open(input: Option<&Path>, console: &Console) -> anyhow::Result<Input> {
         },
         Some(path) => Ok(Input::open(&path)?),
         None => bail!(NO_RECORDING),
+    }
+}
+
+/// Reads a recording. `act` is the verb of the error message if it has no usable samples: "cannot draw".
+///
+/// # Errors
+/// As [`Analysis::read`].
+pub fn analyse(
+    input: Input,
+    request: &Request<'_>,
+    act: &str,
+    console: &Console,
+) -> anyhow::Result<Analysis> {
+    let cannot = format!("cannot {act} {}", input.name);
+    match Analysis::read(input, request, console) {
+        Err(error) if error.is_about_samples() => Err(error).context(cannot),
+        read => Ok(read?),
     }
 }
 

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use analysis::input::Input;
-use analysis::{Analysis, Request};
 use anyhow::Context;
 use host::files::NewFile;
 use recorder::{CommandSources, FileConsumer, Options, Workload};
@@ -109,23 +108,6 @@ fn record_command(
     let consumer = FileConsumer::unnamed(file, own_command_line());
     let commands = CommandSources::default();
     Ok((record_into(consumer, None, commands, &options, false, NameLookup::AtEnd, console)?, recording))
-}
-
-/// Reads a recording. `act` is the verb of the error message if it has no usable samples: "cannot draw".
-///
-/// # Errors
-/// As [`Analysis::read`].
-pub fn analyse(
-    input: Input,
-    request: &Request<'_>,
-    act: &str,
-    console: &Console,
-) -> anyhow::Result<Analysis> {
-    let cannot = format!("cannot {act} {}", input.name);
-    match Analysis::read(input, request, console) {
-        Err(error) if error.is_about_samples() => Err(error).context(cannot),
-        read => Ok(read?),
-    }
 }
 
 /// Opens a picture or page with the program of the desktop (`xdg-open`).

@@ -1,11 +1,10 @@
 //! Notices to the user while a recording or count runs.
 
 use std::fmt;
-use std::io;
 
 use decoder::Attr;
 
-use crate::counting::{ReportStep, Uncounted, no_reports};
+use crate::counting::{MissingRing, Uncounted};
 use crate::error::{EINVAL, ENOMEM};
 use crate::open::mlock_kb_for;
 use model::{Name, Pid};
@@ -98,12 +97,7 @@ pub enum Notice {
     /// The CPUs that the command may run on are sampled whole, and records of other processes dropped.
     WholeCpusForCommand,
     /// Some threads got no ring for the counts of the tasks that they start. These are counted with the threads.
-    TasksUnreported {
-        /// The step at which they got no ring.
-        step: ReportStep,
-        /// The error of the operating system.
-        errno: i32,
-    },
+    TasksUnreported(MissingRing),
     /// Whole CPUs are sampled, and records of other processes dropped, because probes cannot be inherited.
     WholeCpusForProbes,
     /// There are too many switches between threads: they are recorded for a part of the time.
@@ -345,11 +339,9 @@ impl fmt::Display for Notice {
                  try: sudo sysctl kernel.perf_event_max_stack={asked}"
             ),
             Self::NeverRan { event, why } => write!(f, "{event} has no samples: {why}"),
-            Self::TasksUnreported { step, errno } => write!(
-                f,
-                "children of some threads are counted with their parents: {}",
-                no_reports(*step, &io::Error::from_raw_os_error(*errno))
-            ),
+            Self::TasksUnreported(reason) => {
+                write!(f, "children of some threads are counted with their parents: {reason}")
+            }
             Self::WholeCpusForProbes => f.write_str(
                 "sampling whole CPUs and dropping samples of other processes: new processes do not inherit probes",
             ),

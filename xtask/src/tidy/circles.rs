@@ -11,28 +11,6 @@ use super::Breach;
 use super::purity::{is_test, is_test_file};
 use super::tree::{Source, Tree};
 
-/// An import that may close a circle.
-struct Exception {
-    /// Both paths are relative to `crates`.
-    importer: &'static str,
-    imported: &'static str,
-    reason: &'static str,
-}
-
-/// Imports that close a circle and stay, each with its reason.
-const EXCEPTIONS: &[Exception] = &[
-    Exception {
-        importer: "recorder/src/notice.rs",
-        imported: "recorder/src/counting/tasks.rs",
-        reason: "a notice of the whole crate names the step at which reports of tasks failed",
-    },
-    Exception {
-        importer: "cli/src/commands/archive.rs",
-        imported: "cli/src/reading.rs",
-        reason: "archiving reads the recording that another command makes, and makes one itself",
-    },
-];
-
 /// Modules of re-exports may lead to modules of re-exports, but not for ever.
 const MAX_REEXPORT_STEPS: usize = 8;
 
@@ -44,47 +22,19 @@ pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
     for source in tree.sources.iter().filter(|source| !is_test_file(&source.path)) {
         crates.entry(&source.krate).or_default().push(source);
     }
-    let mut breaches = Vec::new();
-    for sources in crates.values() {
-        let imports = imports_of(sources.iter().map(|source| (&*source.path, &source.syntax)));
-        breaches.extend(breaches_of(imports, EXCEPTIONS));
-    }
-    for exception in EXCEPTIONS {
-        if exception.reason.is_empty() || !tree.files.contains(&Path::new("crates").join(exception.importer))
-        {
-            let what = format!("the exception for {} has no reason, or its file is gone", exception.importer);
-            breaches.push(Breach::new("xtask/src/tidy/circles.rs", 0, what));
-        }
-    }
-    Ok(breaches)
+    let breaches = crates.values().flat_map(|sources| {
+        breaches_of(&imports_of(sources.iter().map(|source| (&*source.path, &source.syntax))))
+    });
+    Ok(breaches.collect())
 }
 
-/// Returns a breach for each circle that leads through several folders, and one for each exception that closes none.
-fn breaches_of(mut imports: Imports, exceptions: &[Exception]) -> Vec<Breach> {
-    let mut breaches = Vec::new();
-    let mut excepted = Vec::new();
-    for exception in exceptions {
-        let (importer, imported) =
-            (Path::new("crates").join(exception.importer), Path::new("crates").join(exception.imported));
-        let Some(files) = imports.get_mut(&importer) else { continue };
-        if files.remove(&imported) {
-            excepted.push((importer, imported));
-        } else {
-            let what = format!("does not import {}: remove the exception", imported.display());
-            breaches.push(Breach::new(importer, 0, what));
-        }
-    }
-    breaches.extend(circles(&imports).into_iter().map(|circle| {
+/// Returns a breach for each circle that leads through several folders.
+fn breaches_of(imports: &Imports) -> Vec<Breach> {
+    let breach = |circle: Vec<PathBuf>| {
         let files: Vec<String> = circle.iter().map(|file| file.display().to_string()).collect();
         Breach::new(&circle[0], 0, format!("imports in a circle of folders: {}", files.join(" → ")))
-    }));
-    for (importer, imported) in excepted {
-        if path_between(&imports, &imported, &importer).is_none() {
-            let what = format!("imports {} in no circle: remove the exception", imported.display());
-            breaches.push(Breach::new(importer, 0, what));
-        }
-    }
-    breaches
+    };
+    circles(imports).into_iter().map(breach).collect()
 }
 
 /// Returns the shortest circle through each import that leads into another folder, each circle once.
@@ -295,7 +245,7 @@ impl<'ast> Visit<'ast> for Paths<'_> {
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)], exceptions: &[Exception]) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let parsed: Vec<(PathBuf, syn::File)> = files
             .iter()
             .map(|(path, text)| {
@@ -303,45 +253,27 @@ mod tests {
             })
             .collect();
         let imports = imports_of(parsed.iter().map(|(path, syntax)| (&**path, syntax)));
-        breaches_of(imports, exceptions).iter().map(ToString::to_string).collect()
+        breaches_of(&imports).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_circle_through_two_folders_is_a_breach() {
         let one = ("one/a.rs", "use crate::two::B;");
         let two = ("two/mod.rs", "pub use b::B; mod b;");
-        let circle = found(&[one, two, ("two/b.rs", "use crate::one::a::A; pub struct B(A);")], &[]);
+        let circle = found(&[one, two, ("two/b.rs", "use crate::one::a::A; pub struct B(A);")]);
         let expected = "crates/x/src/one/a.rs: imports in a circle of folders: crates/x/src/one/a.rs → \
                         crates/x/src/two/b.rs → crates/x/src/one/a.rs";
         assert_eq!(circle, [expected]);
-        assert_eq!(found(&[one, two, ("two/b.rs", "pub struct B;")], &[]), [""; 0]);
+        assert_eq!(found(&[one, two, ("two/b.rs", "pub struct B;")]), [""; 0]);
         let in_tests = "pub struct B; #[cfg(test)] mod tests { use crate::one::a::A; }";
-        assert_eq!(found(&[one, two, ("two/b.rs", in_tests)], &[]), [""; 0]);
+        assert_eq!(found(&[one, two, ("two/b.rs", in_tests)]), [""; 0]);
         let by_path = "pub struct B(crate::one::a::A);";
-        assert_eq!(found(&[one, two, ("two/b.rs", by_path)], &[]), [expected]);
+        assert_eq!(found(&[one, two, ("two/b.rs", by_path)]), [expected]);
     }
 
     #[test]
     fn a_circle_within_a_folder_is_none() {
         let files = [("one/a.rs", "use super::b::B;"), ("one/b.rs", "use super::a::A;")];
-        assert_eq!(found(&files, &[]), [""; 0]);
-    }
-
-    #[test]
-    fn an_exception_has_to_be_needed() {
-        let exceptions =
-            [Exception { importer: "x/src/one/a.rs", imported: "x/src/two/b.rs", reason: "for a test" }];
-        let one = ("one/a.rs", "use crate::two::b::B;");
-        assert_eq!(found(&[one, ("two/b.rs", "use crate::one::a::A;")], &exceptions), [""; 0]);
-        let unused = found(&[one, ("two/b.rs", "")], &exceptions);
-        assert_eq!(
-            unused,
-            ["crates/x/src/one/a.rs: imports crates/x/src/two/b.rs in no circle: remove the exception"]
-        );
-        let gone = found(&[("one/a.rs", ""), ("two/b.rs", "")], &exceptions);
-        assert_eq!(
-            gone,
-            ["crates/x/src/one/a.rs: does not import crates/x/src/two/b.rs: remove the exception"]
-        );
+        assert_eq!(found(&files), [""; 0]);
     }
 }

@@ -17,6 +17,7 @@ use profile::Show;
 
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
+use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 use crate::source_files::{self, SourceFiles};
@@ -110,7 +111,7 @@ fn list(
         console.warn(&format!("the code in {} is damaged: {damage}", input.name));
     }
     let name = input.name.clone();
-    let analysis = reading::analyse(input, &request, "annotate", console)?;
+    let analysis = input::analyse(input, &request, "annotate", console)?;
     let event = analysis.events.first().with_context(|| format!("cannot annotate {name}"))?;
     let show = Show { modules: true, ..stacks.show() };
     let shown = analysis.event_view(event, show, stacks.weight(&event.event.attr), &stacks.shape(), console);

@@ -21,7 +21,6 @@ use crate::arguments::{DebuginfodArguments, RecordingArguments, SymbolArguments}
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
-use crate::reading;
 use crate::sandbox;
 
 /// Names and code together take at most one seventh of the size of the recording (15 %), unless the names alone take more.
@@ -171,7 +170,7 @@ fn append(
     let dumps = Arc::clone(&input.dumps);
     let (endian, appendix) = (input.reader.endian(), input.reader.features().appendix);
     let request = Request { servers: wanted.debuginfod.servers(), ..Request::all(&settings) };
-    let analysis = reading::analyse(input, &request, "archive", console)?;
+    let analysis = input::analyse(input, &request, "archive", console)?;
     let names = archive::pack(&analysis, endian);
     // An existing appendix is replaced.
     let mut bytes = recording.take(appendix.unwrap_or(u64::MAX));

@@ -13,6 +13,7 @@ use profile::{Columns, Detail, Show};
 
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
+use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
@@ -69,7 +70,7 @@ fn write(
         several_events: false,
         ..query.request(&settings)
     };
-    let analysis = reading::analyse(input, &request, "explain", console)?;
+    let analysis = input::analyse(input, &request, "explain", console)?;
     let chosen = analysis.events.first().with_context(|| format!("cannot explain {name}"))?;
     let show = Show { modules: true, ..query.stacks.show() };
     let weight = query.stacks.weight(&chosen.event.attr);

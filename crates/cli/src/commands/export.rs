@@ -15,6 +15,7 @@ use profile::{Columns, Detail, Show};
 
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
+use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
@@ -111,7 +112,7 @@ fn write(
         ..query.request(&settings)
     };
     let name = input.name.clone();
-    let analysis = reading::analyse(input, &request, "export", console)?;
+    let analysis = input::analyse(input, &request, "export", console)?;
     let show = Show { modules: !is_folded, lines, ..query.stacks.show() };
     let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
     if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {

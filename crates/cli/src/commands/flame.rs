@@ -16,6 +16,7 @@ use profile::{Columns, Detail, Show, View, Weight};
 use crate::arguments::numbers::{percent, within};
 use crate::arguments::{QueryArguments, RuntimeArguments};
 use crate::console::Console;
+use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
@@ -164,7 +165,7 @@ fn draw(
         ..query.request(&settings)
     };
     let name = input.name.clone();
-    let analysis = reading::analyse(input, &request, "draw", console)?;
+    let analysis = input::analyse(input, &request, "draw", console)?;
     let cannot_draw = || format!("cannot draw {name}");
     let event = analysis.events.first().with_context(cannot_draw)?;
     let frames = &arguments.frames;

@@ -16,6 +16,7 @@ use profile::{Detail, Pattern, Show, Weight};
 use crate::arguments::numbers::percent;
 use crate::arguments::{QueryArguments, RecordingArguments, StackArguments};
 use crate::console::Console;
+use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
@@ -171,7 +172,7 @@ fn write(
         ..query.request(&settings)
     };
     let name = input.name.clone();
-    let analysis = reading::analyse(input, &request, "report on", console)?;
+    let analysis = input::analyse(input, &request, "report on", console)?;
     let show = Show { modules: true, lines: has(Key::Line), ..stacks.show() };
     let several = analysis.events.len() > 1;
     let weight = |attr: &Attr| match weight_of(attr) {

@@ -17,6 +17,7 @@ use profile::{Columns, Detail, Show};
 
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
 use crate::console::Console;
+use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 use crate::source_files::{self, SourceFiles};
@@ -105,7 +106,7 @@ fn write(
     if let Some(damage) = damage {
         console.warn(&format!("the code in {name} is damaged: {damage}"));
     }
-    let analysis = reading::analyse(input, &request, "show", console)?;
+    let analysis = input::analyse(input, &request, "show", console)?;
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
     let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
     // The page shows the hints as whole sentences.

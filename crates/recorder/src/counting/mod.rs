@@ -9,6 +9,7 @@
 
 mod attr;
 mod default_events;
+mod missing_ring;
 mod open;
 mod probes;
 mod reading;
@@ -28,10 +29,9 @@ use crate::event::Measure;
 use crate::summary::Command;
 
 pub use default_events::{DETAIL, default_events};
+pub use missing_ring::MissingRing;
 pub use reading::Reading;
 pub use run::count;
-pub use tasks::ReportStep;
-pub(crate) use tasks::no_reports;
 pub use uncounted::Uncounted;
 
 /// Reads an event that is not read with its group. `None` where it is pinned and has no counter.

@@ -185,8 +185,8 @@ impl Counters {
                 notices(Notice::ProcessGone { pid: pid.0 });
             }
         }
-        if let Some((step, errno)) = self.reports.as_ref().and_then(|reports| reports.refused) {
-            notices(Notice::TasksUnreported { step, errno });
+        if let Some(reason) = self.reports.as_ref().and_then(|reports| reports.refused) {
+            notices(Notice::TasksUnreported(reason));
         }
         Ok(())
     }

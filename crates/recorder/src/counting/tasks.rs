@@ -5,7 +5,6 @@
 //! counts stay in that of the thread that was opened.
 
 use std::collections::HashMap;
-use std::io;
 
 use decoder::{Attr, AttrFlags, Endian, RawRecord, Record, RecordLayout};
 use host::procfs;
@@ -14,9 +13,9 @@ use host::sys::ring::RingMapping;
 use model::{Name, Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
+use super::missing_ring::{MissingRing, RingStep};
 use super::open::Instance;
 use super::{Count, CountedEvent, CountedTask, Reading};
-use crate::error::{EAGAIN, EMFILE, ENFILE, ENOMEM, EPERM, ESRCH, Errno};
 use crate::open::{Kernel, Opener, map_fitting};
 use crate::records::each;
 use crate::ring::drain_whole;
@@ -37,8 +36,8 @@ pub(super) struct TaskReports {
     /// The sums of these counts, by the event and the thread that was opened.
     reported: HashMap<(usize, Tid), Reading, FxBuildHasher>,
     pub(super) lost: u64,
-    /// The reason why the first thread without a ring got none. The tasks that such a thread starts are counted with it.
-    pub(super) refused: Option<(ReportStep, i32)>,
+    /// The reason why the first thread without a ring has none. The tasks that such a thread starts are counted with it.
+    pub(super) refused: Option<MissingRing>,
 }
 
 struct Ring {
@@ -59,8 +58,8 @@ impl TaskReports {
                 self.ids.extend(opened.iter().map(|instance| (instance.id, (instance.event, tid))));
                 self.rings.push(ring);
             }
-            Err((step, errno)) => {
-                self.refused.get_or_insert((step, errno.raw_os_error().unwrap_or(0)));
+            Err(refused) => {
+                self.refused.get_or_insert(refused);
             }
         }
     }
@@ -125,57 +124,26 @@ impl TaskReports {
     }
 }
 
-/// The step at which a thread got no ring for the reports of what it starts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReportStep {
-    /// The event that has the ring could not be opened.
-    Open,
-    /// Its ring could not be mapped.
-    Map,
-    /// The kernel does not send the records of the counters there.
-    Redirect,
-}
-
-/// Returns the reason why a thread has no ring for reports, and what to try.
-pub(crate) fn no_reports(step: ReportStep, errno: &io::Error) -> String {
-    let code = errno.raw_os_error().unwrap_or(0);
-    match (step, code) {
-        (_, EMFILE) => "no file descriptor is left for the ring of its reports (EMFILE); try: ulimit -n unlimited".to_owned(),
-        (_, ENFILE) => {
-            "the machine has as many files open as it may (ENFILE), so there is no ring for its reports; try a larger sysctl \
-             fs.file-max"
-                .to_owned()
-        }
-        (_, ENOMEM) => "the machine, or the cgroup of this process, has no memory left for the ring of its reports (ENOMEM)".to_owned(),
-        (ReportStep::Map, EPERM | EAGAIN) => {
-            "the limit of locked memory leaves no ring for its reports; try: ulimit -l unlimited".to_owned()
-        }
-        (ReportStep::Open, ESRCH) => "they ended while they were opened".to_owned(),
-        (ReportStep::Open, _) => format!("the event for their reports could not be opened: {}", Errno(errno)),
-        (ReportStep::Map, _) => format!("the ring for their reports could not be mapped: {}", Errno(errno)),
-        (ReportStep::Redirect, _) => format!("the kernel sends no reports to their ring: {}", Errno(errno)),
-    }
-}
-
 /// Maps a ring that the counters of a thread write into, as large as the limit of locked memory allows.
 fn ring<O: Opener<Event = PerfEvent>>(
     opener: &O,
     tid: Tid,
     attr: &Attr,
     opened: &[Instance],
-) -> Result<Ring, (ReportStep, io::Error)> {
+) -> Result<Ring, MissingRing> {
     let mut attr = crate::attr::ring_owner(attr);
     attr.flags.remove(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::ENABLE_ON_EXEC);
-    let owner =
-        opener.open(&attr, Subject::Thread(tid, None), None).map_err(|errno| (ReportStep::Open, errno))?;
+    let owner = opener
+        .open(&attr, Subject::Thread(tid, None), None)
+        .map_err(|errno| MissingRing::new(RingStep::Open, &errno))?;
     let mapping =
         map_fitting(MAX_RING_BYTES, |size| owner.map_ring(usize::try_from(size).unwrap_or(usize::MAX)))
-            .map_err(|refused| (ReportStep::Map, refused.errno))?
+            .map_err(|refused| MissingRing::new(RingStep::Map, &refused.errno))?
             .mapped;
     opened
         .iter()
         .try_for_each(|instance| instance.counter.redirect_to(&owner))
-        .map_err(|errno| (ReportStep::Redirect, errno))?;
+        .map_err(|errno| MissingRing::new(RingStep::Redirect, &errno))?;
     Ok(Ring { mapping, _owner: owner })
 }
 
@@ -188,8 +156,10 @@ pub(super) fn task(tid: Tid) -> CountedTask {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
-    use crate::error::{EBUSY, EINVAL};
+    use crate::error::{EBUSY, EINVAL, EMFILE, ENFILE, ENOMEM, EPERM, ESRCH};
 
     /// A kernel that refuses every event with this errno.
     struct Refusing(i32);
@@ -204,12 +174,12 @@ mod tests {
     #[test]
     fn each_cause_of_a_missing_ring_has_its_own_sentence() {
         let refused_open = |code| {
-            let Err((step, errno)) = ring(&Refusing(code), Tid(1), &Attr::default(), &[]) else {
+            let Err(missing) = ring(&Refusing(code), Tid(1), &Attr::default(), &[]) else {
                 panic!("the kernel refuses")
             };
-            no_reports(step, &errno)
+            missing.to_string()
         };
-        let refused = |step, code| no_reports(step, &io::Error::from_raw_os_error(code));
+        let refused = |step, code| MissingRing::new(step, &io::Error::from_raw_os_error(code)).to_string();
         let sentences = [
             refused_open(EMFILE),
             refused_open(ENFILE),
@@ -217,9 +187,9 @@ mod tests {
             refused_open(EPERM),
             refused_open(ESRCH),
             refused_open(EBUSY),
-            refused(ReportStep::Map, EPERM),
-            refused(ReportStep::Map, EINVAL),
-            refused(ReportStep::Redirect, EINVAL),
+            refused(RingStep::Map, EPERM),
+            refused(RingStep::Map, EINVAL),
+            refused(RingStep::Redirect, EINVAL),
         ];
         for (index, sentence) in sentences.iter().enumerate() {
             assert!(!sentences[..index].contains(sentence), "twice: {sentence}");
