@@ -53,6 +53,16 @@ pub fn busy_time() -> io::Result<Duration> {
     busy_in(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// Returns how often all CPUs have switched between threads since boot.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn context_switches() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let count = text.lines().find_map(|line| line.strip_prefix("ctxt ")?.parse().ok());
+    count.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 fn busy_in(stat: &str) -> Option<Duration> {
     let all = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = all.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();

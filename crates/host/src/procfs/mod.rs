@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use model::{Pid, Tid};
 
-pub use life::{busy_time, cpu_time, life};
+pub use life::{busy_time, context_switches, cpu_time, life};
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
 pub use status::{Capability, Status, allowed_cpus, blocks_signal, own_status, status};

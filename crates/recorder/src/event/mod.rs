@@ -90,6 +90,13 @@ pub struct Event {
     pub measure: Measure,
 }
 
+impl Event {
+    /// Returns true if its samples tell where threads wait.
+    pub(crate) fn is_of_waits(&self) -> bool {
+        self.watches || self.read_outside
+    }
+}
+
 /// Returns true if samples of the event carry what BPF programs write with `bpf_perf_event_output()`, and nothing else.
 pub(crate) fn is_bpf_output(attr: &Attr) -> bool {
     /// `PERF_COUNT_SW_BPF_OUTPUT`

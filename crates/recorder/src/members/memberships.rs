@@ -53,9 +53,10 @@ struct EndedProcess {
 
 impl Memberships {
     /// Makes the state at the start of the recording: `all` are the live processes, `members` those of them that are members, and
-    /// `child` a process that becomes a member with its exec.
-    pub(super) fn new(all: &[Pid], members: &[Pid], child: Option<Pid>) -> Self {
-        let mut memberships = Self::default();
+    /// `child` a process that becomes a member with its exec. Samples of the events with `kept_ids` are of no process.
+    pub(super) fn new(all: &[Pid], members: &[Pid], child: Option<Pid>, kept_ids: Vec<u64>) -> Self {
+        let excluded = Arc::new(ExcludedProcesses::except_events(kept_ids));
+        let mut memberships = Self { excluded, ..Self::default() };
         let processes = |pids: &[Pid], member| {
             let process = Process { since: 0, parent: 0, member, threads: None };
             pids.iter().map(move |pid| (pid.0.cast_unsigned(), vec![process])).collect::<Vec<_>>()
@@ -230,7 +231,7 @@ mod tests {
     }
 
     fn memberships() -> Memberships {
-        Memberships::new(&[Pid(1), Pid(7), Pid(66)], &[Pid(7)], None)
+        Memberships::new(&[Pid(1), Pid(7), Pid(66)], &[Pid(7)], None, Vec::new())
     }
 
     #[test]
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_child_is_a_member_from_its_exec_on() {
-        let mut memberships = Memberships::new(&[Pid(1), Pid(7)], &[], Some(Pid(7)));
+        let mut memberships = Memberships::new(&[Pid(1), Pid(7)], &[], Some(Pid(7)), Vec::new());
         assert!(!memberships.is_member(7, 50) && !memberships.excluded.contains(7), "its samples wait");
         let comm = |misc: u16, time: u64| {
             let mut bytes = Vec::new();

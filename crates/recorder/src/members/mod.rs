@@ -61,18 +61,19 @@ pub(crate) struct MemberFilter<'c> {
 }
 
 impl<'c> MemberFilter<'c> {
-    /// Makes a filter whose members are `pids`, `child` from its exec on, and with `inherit` all that they start. `in_parts` is
-    /// [`crate::Options::in_parts`].
+    /// Makes a filter whose members are `pids`, `child` from its exec on, and with `inherit` all that they start. Samples of the
+    /// events with `kept_ids` pass, whatever process they are of. `in_parts` is [`crate::Options::in_parts`].
     pub(crate) fn new(
         consumer: &'c mut dyn Consumer,
         pids: &[Pid],
         child: Option<Pid>,
+        kept_ids: Vec<u64>,
         (inherit, in_parts): (bool, bool),
     ) -> Self {
         let all = procfs::processes().unwrap_or_default();
         Self {
             consumer,
-            memberships: Memberships::new(&all, pids, child),
+            memberships: Memberships::new(&all, pids, child, kept_ids),
             new_processes: Vec::new(),
             inherit,
             removed: 0,
@@ -135,6 +136,7 @@ fn is_of_member(record: &[u8], memberships: &mut Memberships) -> bool {
     let from_end = |offset: usize| record.len().checked_sub(offset);
     let time = || from_end(TIME_FROM_END).and_then(|at| u64_at(record, at));
     let (pid, time) = match u32_at(record, offsets::KIND) {
+        Some(kind::SAMPLE | UNWOUND_SAMPLE) if memberships.excluded.keeps_event_of(record) => return true,
         Some(kind::SAMPLE | UNWOUND_SAMPLE) => (u32_at(record, PID), u64_at(record, TIME)),
         Some(kind::FORK | kind::EXIT) => {
             (u32_at(record, offsets::PROCESS), u64_at(record, offsets::TASK_TIME))
@@ -277,7 +279,7 @@ mod tests {
     fn children_are_members_even_where_their_samples_come_first() {
         for (inherit, expected) in [(true, vec![0, 7, 8, 0, 8, 9, 0, 9]), (false, vec![0, 7, 0, 0])] {
             let mut notes = SampledPids::default();
-            let mut members = MemberFilter::new(&mut notes, &[Pid(7)], None, (inherit, false));
+            let mut members = MemberFilter::new(&mut notes, &[Pid(7)], None, Vec::new(), (inherit, false));
             members.started().unwrap();
             members.consume(samples(&[7, 8, 66], 20)).unwrap();
             members.finished_round().unwrap();
@@ -299,7 +301,7 @@ mod tests {
     #[test]
     fn samples_of_others_stay_in_their_rings_and_their_losses_are_told_apart() {
         let mut notes = SampledPids::default();
-        let mut members = MemberFilter::new(&mut notes, &[Pid(7)], None, (true, false));
+        let mut members = MemberFilter::new(&mut notes, &[Pid(7)], None, Vec::new(), (true, false));
         members.started().unwrap();
         members.consume(fork(67, 1, 10)).unwrap();
         let excluded = members.excluded();
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn records_of_others_are_left_out_and_those_of_no_process_are_not() {
-        let mut memberships = Memberships::new(&[Pid(66)], &[Pid(7)], None);
+        let mut memberships = Memberships::new(&[Pid(66)], &[Pid(7)], None, Vec::new());
         assert!(!is_of_member(&fork(66, 1, 5).bytes, &mut memberships));
         assert!(is_of_member(&fork(7, 1, 5).bytes, &mut memberships));
         let child = fork(8, 7, 5);

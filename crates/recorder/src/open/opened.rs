@@ -96,6 +96,11 @@ impl OpenEvent {
         self.selected.as_ref().is_some_and(|selected| selected.watches)
     }
 
+    /// Returns true if its samples tell where threads wait.
+    pub(super) fn is_of_waits(&self) -> bool {
+        self.selected.as_ref().is_some_and(Event::is_of_waits)
+    }
+
     /// Returns true if the recorder makes its samples by reading blocked threads.
     pub(crate) fn is_read_outside(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.read_outside)

@@ -68,6 +68,12 @@ impl Opened {
         }
     }
 
+    /// Returns the ids of the events that are open on whole CPUs, whatever the target is.
+    pub(crate) fn everywhere_ids(&self) -> Vec<u64> {
+        let events = self.events.iter().filter(|event| event.is_everywhere());
+        events.flat_map(|event| &event.instances).filter_map(|instance| instance.id().ok()).collect()
+    }
+
     /// Returns the count of the event at `index` on all CPUs and threads, in its own unit; `None` where an instance cannot be read.
     pub(crate) fn counted(&self, index: usize) -> Option<u64> {
         self.instances_of(index).map(|instance| read_count(instance)).sum()

@@ -2,16 +2,17 @@
 //! own. `docs/decisions/0002-shares-of-short-processes.md` has the figures.
 
 use host::procfs::{self, Capability};
-use host::sysctl;
+use host::{sysctl, sysfs};
 use model::{CpuId, Pid, Tid};
 
-use super::opened::{Opened, open_target};
+use super::opened::{OpenEvent, Opened, open_target};
 use super::targets::processes;
 use crate::attr::rate_of;
 use crate::error::Error;
 use crate::event::{Event, Rate, clock_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
+use crate::waits;
 
 /// Maximum number of CPUs that are opened whole for a command. On more, its share of them is likely small, and the samples of other
 /// processes cost more than they bring.
@@ -34,9 +35,11 @@ pub(crate) fn open(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Opened, Error> {
     if let (Target::Command, Some(child), Some(cpus)) = (&options.target, child, cpus_of_command(options)) {
-        let whole = Options { target: Target::System, cpus: Some(cpus), ..options.clone() };
+        let events = waits::on_whole_cpus(options.events.clone());
+        let whole = Options { target: Target::System, cpus: Some(cpus), events, ..options.clone() };
+        let is_time = |event: &OpenEvent| event.is_of_waits() || event.attr.runs_with_time();
         if let Some((mut opened, pending_notices)) = open_whole(&whole, child)
-            && opened.events.iter().all(|event| event.attr.runs_with_time())
+            && opened.events.iter().all(is_time)
         {
             opened.members = Some(Vec::new());
             opened.time_tasks(&[Tid(child.0)], false, options, notices);
@@ -119,14 +122,24 @@ fn cpus_of_command(options: &Options) -> Option<Vec<CpuId>> {
         && !options.extras.switches
         && !options.threads_only
         && options.ring_size.is_none_or(|size| size >= MIN_RING_BYTES)
-        && options.events.iter().all(is_time)
+        && options.events.iter().filter(|event| !event.is_of_waits()).all(is_time)
         && (!options.events.is_empty() || is_slow(&clock_event()));
     if !is_plain || !may_see_whole_cpus() {
         return None;
     }
     let mut cpus = procfs::allowed_cpus().ok()?;
     cpus.retain(|cpu| options.cpus.as_ref().is_none_or(|chosen| chosen.contains(cpu)));
-    (1..=MAX_CPUS).contains(&cpus.len()).then_some(cpus)
+    let is_few = (1..=MAX_CPUS).contains(&cpus.len());
+    let has_waits = options.events.iter().any(|event| event.watches);
+    (is_few && (!has_waits || may_record_all_switches(&cpus))).then_some(cpus)
+}
+
+/// Returns true if the switches of all processes on `cpus` are to be recorded for those of a command. A thread must not leave these
+/// CPUs, or its waits are not known. For the command it is cheaper: the kernel has no events to exchange at a switch, which takes 3 %
+/// of the time of a program with 100,000 switches a second (`cargo xtask bench switches`).
+fn may_record_all_switches(cpus: &[CpuId]) -> bool {
+    sysfs::online_cpus().is_ok_and(|online| online.iter().all(|cpu| cpus.contains(cpu)))
+        && waits::are_switches_few(cpus.len())
 }
 
 /// Returns true if events of whole CPUs are permitted (checklist C5), the kernel's side included where it is asked for.

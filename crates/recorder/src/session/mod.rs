@@ -88,7 +88,9 @@ pub fn record(
             };
             // Samples of the forked child before its exec are not the command's.
             let child = pid.filter(|_| options.target == Target::Command);
-            let mut members = MemberFilter::new(consumer, &pids, child, (options.inherit, options.in_parts));
+            let kept_ids = prepared.opened.everywhere_ids();
+            let settings = (options.inherit, options.in_parts);
+            let mut members = MemberFilter::new(consumer, &pids, child, kept_ids, settings);
             prepared.opened.excluded = Some(members.excluded());
             let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
             summary.samples = summary.samples.saturating_sub(members.removed);

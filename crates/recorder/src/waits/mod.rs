@@ -7,6 +7,8 @@ mod sampling;
 pub(crate) use outside::OutsideReader;
 pub(crate) use sampling::SwitchSampler;
 
+use std::time::Duration;
+
 use host::procfs::{self, Capability};
 use host::sys::clock;
 use host::sysctl;
@@ -15,6 +17,12 @@ use perfdata::sections::{BLOCKED_STACKS, WatchedTime};
 use crate::error::Error;
 use crate::event::{Catalogue, Event, Rate, default_events, select};
 use crate::options::{CallChain, Options, PrivilegeLevels, Target};
+
+/// Switches per second and CPU of other processes up to which whole CPUs are recorded for the waits of a command. At 5 µs each they
+/// take 1 % of a CPU's time.
+const MAX_OTHER_SWITCHES_PER_SECOND: f64 = 2_000.0;
+/// Time over which they are counted: 20 switches at the limit.
+const SWITCH_RATE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Adds to `options` what tells where threads wait: switch records, and an event that is sampled at each switch with the
 /// stack of the thread that leaves its CPU.
@@ -44,12 +52,10 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
             for event in &mut events {
                 event.rate = Some(Rate::Period(1));
             }
-            if let [switch, waking] = events.as_mut_slice() {
+            if let [_, waking] = events.as_mut_slice() {
                 // A thread is woken by another, or by an interrupt in another, which the target's own events do not see.
                 waking.everywhere = true;
                 waking.call_chain = Some(CallChain::None);
-                // The idle task leaves its CPU as often as all others together, and nobody asks where it waits.
-                switch.filter = options.target.is_cpu_wide().then(|| "prev_pid != 0".to_owned());
             }
             events
         }
@@ -61,7 +67,8 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
         _ => Vec::new(),
     };
     let are_records_alone = switches.is_empty();
-    options.events.extend(switches.into_iter().map(|event| Event { watches: true, ..event }));
+    let switches = switches.into_iter().map(|event| Event { watches: true, ..event }).collect();
+    options.events.extend(if options.target.is_cpu_wide() { on_whole_cpus(switches) } else { switches });
     if !options.target.is_cpu_wide() {
         let stacks = select("dummy", catalogue)?.into_iter().map(|event| Event {
             name: BLOCKED_STACKS.to_owned(),
@@ -76,6 +83,25 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
         return Err(Error::SwitchesForbidden { paranoid });
     }
     Ok(())
+}
+
+/// Returns `events` as they are opened on whole CPUs: without switches from the idle task, which leaves its CPU as often as all other
+/// threads together.
+pub(crate) fn on_whole_cpus(mut events: Vec<Event>) -> Vec<Event> {
+    for switch in events.iter_mut().filter(|event| event.watches && event.name == "sched:sched_switch") {
+        switch.filter = Some("prev_pid != 0".to_owned());
+    }
+    events
+}
+
+/// Returns true if the CPUs switch between threads so seldom that the switches of all processes can be recorded to keep those of a
+/// few. Takes [`SWITCH_RATE_INTERVAL`].
+pub(crate) fn are_switches_few(cpus: usize) -> bool {
+    let before = procfs::context_switches();
+    std::thread::sleep(SWITCH_RATE_INTERVAL);
+    let (Ok(before), Ok(after)) = (before, procfs::context_switches()) else { return false };
+    let switches = after.saturating_sub(before) as f64;
+    switches <= MAX_OTHER_SWITCHES_PER_SECOND * SWITCH_RATE_INTERVAL.as_secs_f64() * cpus.max(1) as f64
 }
 
 /// Returns a span of watched time that begins now, if switches are watched; `None` with a clock that cannot be read.

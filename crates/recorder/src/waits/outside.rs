@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use decoder::values::{Registers, U64s};
-use decoder::{CpuMode, Endian, Record, RecordLayout, Sample, kind};
+use decoder::{CpuMode, Endian, Record, RecordLayout, Sample, kind, offsets};
 use host::procfs::{self, SyscallState};
 use host::sys::clock::{self, ClockId};
 use host::sys::process_memory;
@@ -38,10 +38,6 @@ const MAX_THREADS: usize = 100_000;
 const UPDATE_INTERVAL_NANOSECONDS: u64 = 200_000_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
 const ABI_64: u64 = 2;
-/// Offset of the process in FORK and EXIT records.
-const PID_OFFSET: usize = 8;
-/// Offset of the thread in FORK and EXIT records.
-const TID_OFFSET: usize = 16;
 
 /// Reads the stacks of blocked threads.
 #[derive(Debug)]
@@ -50,6 +46,8 @@ pub(crate) struct OutsideReader {
     layout: RecordLayout,
     clock: ClockId,
     inherit: bool,
+    /// True if the rings have records of other processes than the target's.
+    sees_others: bool,
     threads: BTreeMap<i32, FollowedThread>,
     /// The thread that was read last.
     last: i32,
@@ -93,6 +91,7 @@ impl OutsideReader {
             layout: recording.layout(index)?,
             clock: options.clock.id()?,
             inherit: options.inherits(),
+            sees_others: opened.whole_cpus.is_some(),
             threads: BTreeMap::new(),
             last: 0,
             due: Instant::now(),
@@ -126,9 +125,16 @@ impl OutsideReader {
     pub(crate) fn learn(&mut self, records: &[u8]) {
         for record in each(records) {
             let word = |at: usize| u32_at(record, at).and_then(|word| i32::try_from(word).ok());
-            let (Some(pid), Some(tid)) = (word(PID_OFFSET), word(TID_OFFSET)) else { continue };
+            let (Some(pid), Some(tid)) = (word(offsets::PROCESS), word(offsets::TASK_THREAD)) else {
+                continue;
+            };
             match u32_at(record, 0) {
-                Some(kind::FORK) if self.inherit => self.follow(Pid(pid), Tid(tid)),
+                Some(kind::FORK) if self.inherit => {
+                    let parent = word(offsets::PARENT_PROCESS).map(Pid);
+                    if !self.sees_others || self.threads.values().any(|thread| Some(thread.pid) == parent) {
+                        self.follow(Pid(pid), Tid(tid));
+                    }
+                }
                 Some(kind::EXIT) => {
                     // Its times are still wanted at the end.
                     if let Some(seen) = self.threads.get_mut(&tid)

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use decoder::{kind, misc};
+use decoder::{SampleFormat, kind, misc, offsets};
 use host::procfs;
 use host::sys::clock::{self, ClockId};
 use model::Tid;
@@ -26,8 +26,9 @@ const MAX_SWITCHES_PER_SECOND: f64 = 20_000.0;
 const RESUME_SWITCHES_PER_SECOND: f64 = 15_000.0;
 /// Switches per second that windows record on the busiest CPU. At 6 µs each they take 1 % of its time.
 const SAMPLED_SWITCHES_PER_SECOND: f64 = 2_000.0;
-/// Least time over which the first rate is measured: 100 switches at the limit.
-const MIN_RATE_INTERVAL: Duration = Duration::from_millis(5);
+/// Least number of switches on one CPU that a rate is measured by. A shorter burst is recorded whole: that takes some 5 ms, and `find`
+/// in folders that are not in memory has bursts of a few hundred.
+const MIN_RATED_SWITCHES: u32 = 1_000;
 /// Time after which counting for a rate starts again from zero.
 const RATE_INTERVAL: Duration = Duration::from_millis(100);
 /// Length of a window.
@@ -46,10 +47,15 @@ const MAX_READING_NANOSECONDS: u64 = 50_000;
 /// Maximum number of attempts at a reading.
 const MAX_READING_ATTEMPTS: usize = 3;
 
-/// Offsets of thread and CPU from the end of a switch record: TID, TIME, CPU and IDENTIFIER trail it.
-const TID_FROM_END: usize = 28;
-const CPU_FROM_END: usize = 16;
-const MISC: usize = 4;
+/// The fields that trail switch records.
+const TRAILER: SampleFormat =
+    SampleFormat::TID.union(SampleFormat::TIME).union(SampleFormat::CPU).union(SampleFormat::IDENTIFIER);
+/// Offset of the thread from the end of a switch record: behind the process, which is the first half of the same word.
+const TID_FROM_END: usize = offsets::from_end(TRAILER, SampleFormat::TID) - 4;
+const CPU_FROM_END: usize = offsets::from_end(TRAILER, SampleFormat::CPU);
+
+/// The thread number of the idle task of each CPU.
+const IDLE_TASK: u32 = 0;
 
 /// Decides when switches are recorded.
 #[derive(Debug)]
@@ -110,19 +116,22 @@ impl SwitchSampler {
         })
     }
 
-    /// Counts the switches among records that came out of a ring.
+    /// Counts the switches among records that came out of a ring: how often threads left a CPU. The idle task does not count.
     pub(crate) fn count(&mut self, records: &[u8]) {
         let is_out = |record: &&[u8]| {
-            let misc = u32_at(record, MISC).unwrap_or(0) as u16;
-            u32_at(record, 0) == Some(kind::SWITCH) && misc & misc::SWITCH_OUT != 0
+            let misc = u32_at(record, offsets::MISC).unwrap_or(0) as u16;
+            matches!(u32_at(record, offsets::KIND), Some(kind::SWITCH | kind::SWITCH_CPU_WIDE))
+                && misc & misc::SWITCH_OUT != 0
         };
         for record in each(records).filter(is_out) {
             let from_end = |offset: usize| u32_at(record, record.len().checked_sub(offset)?);
-            if let (Some(cpu), Some(tid)) = (from_end(CPU_FROM_END), from_end(TID_FROM_END)) {
-                *self.counts.entry(cpu).or_default() += 1;
-                if self.switched.len() < MAX_THREADS_READ {
-                    self.switched.insert(tid, ());
-                }
+            let (Some(cpu), Some(tid)) = (from_end(CPU_FROM_END), from_end(TID_FROM_END)) else { continue };
+            if tid == IDLE_TASK {
+                continue;
+            }
+            *self.counts.entry(cpu).or_default() += 1;
+            if self.switched.len() < MAX_THREADS_READ {
+                self.switched.insert(tid, ());
             }
         }
     }
@@ -146,7 +155,9 @@ impl SwitchSampler {
         match self.phase {
             Phase::All => {
                 let counted_for = now.saturating_duration_since(self.since);
-                if counted_for >= MIN_RATE_INTERVAL && self.rate(counted_for) > MAX_SWITCHES_PER_SECOND {
+                if self.busiest_count() >= MIN_RATED_SWITCHES
+                    && self.rate(counted_for) > MAX_SWITCHES_PER_SECOND
+                {
                     let gap = self.next_gap();
                     self.read_times();
                     self.start_gap(now + gap, None, opened);
