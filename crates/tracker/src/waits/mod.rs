@@ -278,6 +278,17 @@ impl<S: Copy> Timeline<S> {
 
     /// Records that a thread is woken. `mark` may add the waker to the stack that the thread was blocked with.
     pub fn woken(&mut self, tid: Tid, time: Timestamp, mark: impl FnOnce(S) -> S) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let is_wait = matches!(&thread.state, State::Off { leaving, woken: None, .. } if *leaving != Leaving::Preempted);
+        if thread.is_doubtful && !self.is_paused && !is_wait && !matches!(thread.state, State::Before(_)) {
+            // It has slept since an unrecorded switch in the gap.
+            self.end(tid, Activity::Blocked, None, time);
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                let leaving = Leaving::Blocked;
+                thread.state = State::Off { stack: None, leaving, woken: Some(time), confirmed: true };
+            }
+            return;
+        }
         match self.threads.get_mut(&tid).map(|thread| &mut thread.state) {
             // A second waking does not end the wait.
             Some(State::Off { woken: Some(_), .. }) => {}
@@ -314,7 +325,7 @@ impl<S: Copy> Timeline<S> {
                 return;
             }
             State::Running => self.end(tid, Activity::Unknown, None, at.time),
-            State::New => self.end(tid, Activity::Started, None, at.time),
+            State::New => self.end_new(tid, at.time),
             State::Before(stack) => self.end(tid, Activity::BlockedSinceBefore, stack, at.time),
             State::Off { stack, leaving, woken, .. } => self.end_wait(tid, stack, leaving, woken, at.time),
         }
@@ -454,10 +465,17 @@ impl<S: Copy> Timeline<S> {
         match self.threads.get(&tid).map(|thread| thread.state) {
             None => {}
             Some(State::Running) => self.end(tid, Activity::Running, None, time),
-            Some(State::New) => self.end(tid, Activity::Started, None, time),
+            Some(State::New) => self.end_new(tid, time),
             Some(State::Before(stack)) => self.end(tid, Activity::BlockedSinceBefore, stack, time),
             Some(State::Off { stack, leaving, woken, .. }) => self.end_wait(tid, stack, leaving, woken, time),
         }
+    }
+
+    /// Ends the current interval of a thread that has not run since it was started, as far as is known: in a gap it may have.
+    fn end_new(&mut self, tid: Tid, time: Timestamp) {
+        let is_doubtful = self.threads.get(&tid).is_some_and(|thread| thread.is_doubtful);
+        let activity = if is_doubtful { Activity::Unwatched } else { Activity::Started };
+        self.end(tid, activity, None, time);
     }
 
     fn end_wait(

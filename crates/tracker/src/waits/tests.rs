@@ -1,6 +1,7 @@
 use super::*;
 use Activity::*;
 use alloc::vec;
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +179,32 @@ fn who_was_never_switched_and_is_sampled_has_run_all_the_time() {
 fn who_turns_up_after_a_cut_has_no_time_from_before_it() {
     let told = [(0, Begin), (100, Cut), (120, Out(false)), (130, Exit)];
     assert_eq!(intervals(&told), [(Running, 20, None), (Blocked, 10, None)]);
+}
+
+#[test]
+fn a_thread_that_was_started_in_a_gap_may_have_slept_in_it() {
+    let lengths = |told: &[(u64, Told)]| {
+        intervals(told).into_iter().map(|(activity, length, _)| (activity, length)).collect::<Vec<_>>()
+    };
+    let started = [(1, Begin), (2, Pause), (5, Fork), (10, Resume), (30, In), (35, Out(false)), (40, Finish)];
+    let expected = [(Unwatched, 5), (Unwatched, 20), (Running, 5), (Blocked, 5)];
+    assert_eq!(lengths(&started), expected);
+    let never_seen = [(1, Begin), (2, Pause), (5, Fork), (10, Resume), (40, Finish)];
+    assert_eq!(lengths(&never_seen), [(Unwatched, 5), (Unwatched, 30)]);
+    // Who is woken slept, whatever was recorded last.
+    for before in [&[(5, Fork)][..], &[(1, Fork), (2, In)], &[(1, Fork), (2, In), (3, Out(true))]] {
+        let (early, late): (Vec<_>, Vec<_>) = before.iter().partition(|(time, _)| *time < 4);
+        let told = [
+            &[(1, Begin)],
+            &*early,
+            &[(4, Pause)],
+            &*late,
+            &[(10, Resume), (30, Wake), (31, In), (40, Finish)],
+        ]
+        .concat();
+        let did = lengths(&told);
+        assert_eq!(did[did.len() - 3..], [(Blocked, 20), (Woken, 1), (Running, 9)], "{before:?}");
+    }
 }
 
 #[test]
