@@ -279,6 +279,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
             .map(|name| PageEvent { name: name.clone(), view: &view, is_clock: false, is_time: false })
             .collect(),
         gaps: vec![(0, 2000, 7)],
+        switch_gaps: Vec::new(),
         waits: Vec::new(),
         is_own_code: &|_| true,
         code: &[],

@@ -53,6 +53,9 @@ pub struct Analysis {
     pub gaps: Vec<Gap>,
     /// The spans in which threads were off the CPU; known with [`Measure::SamplesAndWaits`].
     pub waits: Vec<WaitSpan>,
+    /// The spans in which switches were not recorded, so that `waits` has none, as start and end in nanoseconds of the recording's clock;
+    /// in order, and known where `waits` are.
+    pub switch_gaps: Vec<(u64, u64)>,
     /// Time that is left out because event loops were at rest in it, in nanoseconds.
     pub at_rest: u64,
     pub(crate) seen_in: SeenIn,
@@ -101,7 +104,7 @@ impl Analysis {
                 count_time(input, request, weight, detail, notices)?
             }
         };
-        let Counted { replayed, mut events, seen_in, times, gaps, waits } = counted;
+        let Counted { replayed, mut events, seen_in, times, gaps, waits, switch_gaps } = counted;
         let (recording, mut tracker, loss) = (replayed.recording, replayed.tracker, replayed.loss);
         for event in &mut events {
             event.profile.loss = loss;
@@ -146,6 +149,7 @@ impl Analysis {
             loss,
             gaps,
             waits,
+            switch_gaps,
             at_rest,
             seen_in,
             target,
@@ -214,6 +218,7 @@ struct Counted {
     times: Option<Times>,
     gaps: Vec<Gap>,
     waits: Vec<WaitSpan>,
+    switch_gaps: Vec<(u64, u64)>,
 }
 
 fn count_samples(
@@ -227,6 +232,7 @@ fn count_samples(
     let switches = with_waits
         .then(|| Switches::from_recording(reader.events(), reader.features(), reader.endian(), request.event))
         .flatten();
+    let switch_gaps = switches.as_ref().map(|switches| switches.sampling.gaps.clone()).unwrap_or_default();
     let times = |switches| {
         ThreadTimes::new(TimeWeight::OffCpu, switches, &request.filter, request.detail).with_spans()
     };
@@ -241,7 +247,7 @@ fn count_samples(
     }
     let Aggregated { profiles, seen_in, gaps } = aggregate.finish(replayed.recording.events());
     let events = choose(profiles, &replayed.recording, request)?;
-    Ok(Counted { replayed, events, seen_in, times: None, gaps, waits })
+    Ok(Counted { replayed, events, seen_in, times: None, gaps, waits, switch_gaps })
 }
 
 fn count_time(
@@ -274,12 +280,13 @@ fn count_time(
     if request.wakers && !switches.has_wakers() {
         return Err(Error::NoWakings);
     }
+    let shows_spans = detail.samples.is_some() && matches!(weight, TimeWeight::Cpu | TimeWeight::Latency);
+    let switch_gaps = if shows_spans { switches.sampling.gaps.clone() } else { Vec::new() };
     let mut sums = ThreadTimes::new(weight, switches, &request.filter, detail);
     if request.wakers {
         sums = sums.with_wakers();
     }
-    let shows_no_waits = matches!(weight, TimeWeight::Cpu | TimeWeight::Latency);
-    if detail.samples.is_some() && shows_no_waits {
+    if shows_spans {
         sums = sums.with_spans();
     }
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sums)?;
@@ -291,7 +298,7 @@ fn count_time(
     let sampled = replayed.recording.event(EventIndex(index as u32)).cloned().ok_or(Error::NoSamples)?;
     let event = Event { name: Name::from(weight.in_words()), ..sampled };
     let events = vec![EventProfile { index, event, profile: Profile::default(), is_time: true }];
-    Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits })
+    Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits, switch_gaps })
 }
 
 /// Returns true if an event's stacks are the callers that unwinding found, then or now, and not frame pointers.

@@ -56,6 +56,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         caveats: names.to_vec(),
         events: vec![PageEvent { name: comm.to_owned(), view: &view, is_clock: false, is_time: false }],
         gaps: vec![(0, 2000, 7)],
+        switch_gaps: Vec::new(),
         waits: Vec::new(),
         is_own_code: &|_| true,
         source: None,

@@ -161,6 +161,7 @@ fn write(
         events: shown.iter().map(event).collect(),
         gaps: analysis.gaps.iter().map(|gap| (gap.start.0, gap.end.0, gap.lost)).collect(),
         waits: analysis.waits.iter().map(wait).collect(),
+        switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),
         source: if arguments.with_source { Some(&|path: &str| sources.lines(path)) } else { None },
         code: &code,

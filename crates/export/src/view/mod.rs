@@ -42,6 +42,9 @@ pub struct Page<'p> {
     pub gaps: Vec<(u64, u64, u64)>,
     /// The intervals in which threads were off the CPU, in the order of their ends.
     pub waits: Vec<PageWait>,
+    /// The intervals of which `waits` has none, because switches were not recorded: start and end in nanoseconds of the recording's
+    /// clock, in order.
+    pub switch_gaps: Vec<(u64, u64)>,
     /// Returns true for modules with code of the user, and not of the system.
     pub is_own_code: &'p dyn Fn(&str) -> bool,
     /// Reads source files; `None` for a page without source. With it, the views must show lines.
@@ -100,7 +103,10 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let clock = samples.clock();
     let tree = stacks.sorted();
     let weighted: Vec<bool> = page.events.iter().map(|event| event.view.weight() == Weight::Period).collect();
-    let waits = clock.map(|clock| Waits::new(&page.waits, clock, |pid, tid| samples.lane_of(pid, tid)));
+    let waits = clock.map(|clock| {
+        let lane_of = |pid, tid| samples.lane_of(pid, tid);
+        Waits::new(&page.waits, &page.switch_gaps, clock, lane_of)
+    });
     let waits = waits.unwrap_or_default();
     let lanes = std::mem::take(&mut samples.lanes);
     let lines = std::mem::take(&mut samples.lines);
@@ -108,11 +114,12 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         (!samples.instructions.is_empty()).then(|| samples.instructions.meta(page.code, &tree, page.source));
     let mut columns = samples.into_columns(clock, &weighted, &tree.moved);
     let mut caveats = caveats(page, clock);
-    caveats.extend(waits.left_out());
+    caveats.extend(waits.caveats());
     let waiting = waits.columns();
     let mut meta = meta(page, &counts, &caveats, clock, &lanes, &tree, &columns);
     if let (Some((counts, _)), Some(fields)) = (&waiting, meta.as_object_mut()) {
         fields.insert("waits".to_owned(), json!(counts));
+        fields.insert("unrecorded".to_owned(), json!(waits.unrecorded));
     }
     if let (Some(read), Some(fields)) = (page.source, meta.as_object_mut()) {
         fields.extend(lines.with_text(&columns.samples_of_lines, read));
@@ -169,6 +176,7 @@ impl<'p> Page<'p> {
             events: self.events.iter().map(event).collect(),
             gaps: self.gaps.clone(),
             waits: self.waits.clone(),
+            switch_gaps: self.switch_gaps.clone(),
             is_own_code: self.is_own_code,
             source: self.source,
             code: self.code,

@@ -8,6 +8,8 @@ use super::samples::Clock;
 
 /// Waits that a page has at the most. Where there are more, the shortest are left out.
 const MOST_WAITS: usize = 2_000_000;
+/// Parts of the page's time of which one is too short to be seen: unrecorded intervals that are closer than that are shown as one.
+const VISIBLE_PARTS: u64 = 4_000;
 
 /// A wait of a lane, in units of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,11 +26,21 @@ pub(crate) struct Waits {
     waits: Vec<Wait>,
     /// Waits shorter than so many microseconds are left out.
     least: u64,
+    /// The intervals in which no waits were recorded, as start and end in units of time, in order.
+    pub(crate) unrecorded: Vec<(u64, u64)>,
+    /// The share of the page's time in these intervals, from 0 to 1.
+    unrecorded_share: f64,
 }
 
 impl Waits {
-    /// Puts waits into the page's units. Those outside of its time, and of threads without a lane, go.
-    pub(crate) fn new(waits: &[PageWait], clock: Clock, lane_of: impl Fn(Pid, Tid) -> Option<u32>) -> Self {
+    /// Converts waits and the intervals without recorded ones (`gaps`, start and end in nanoseconds) to the page's units. Leaves out
+    /// those outside of its time, and those of threads without a lane.
+    pub(crate) fn new(
+        waits: &[PageWait],
+        gaps: &[(u64, u64)],
+        clock: Clock,
+        lane_of: impl Fn(Pid, Tid) -> Option<u32>,
+    ) -> Self {
         let units = |time: u64| ((time / 1000).saturating_sub(clock.origin) / clock.unit).min(clock.length);
         let in_units = |wait: &PageWait| {
             let (from, to) = (units(wait.from), units(wait.to));
@@ -42,13 +54,33 @@ impl Waits {
             least = (least * 2).max(clock.unit);
             waits.retain(|wait| (wait.to - wait.from) * clock.unit >= least);
         }
-        Self { waits, least }
+        let gaps = gaps.iter().map(|&(from, to)| (units(from), units(to))).filter(|(from, to)| from < to);
+        let (mut unrecorded, mut length): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
+        for (from, to) in gaps {
+            length += to - from;
+            match unrecorded.last_mut() {
+                Some((_, end)) if from.saturating_sub(*end) <= clock.length / VISIBLE_PARTS => {
+                    *end = to.max(*end)
+                }
+                _ => unrecorded.push((from, to)),
+            }
+        }
+        let unrecorded_share = length as f64 / clock.length.max(1) as f64;
+        Self { waits, least, unrecorded, unrecorded_share }
     }
 
-    /// Says what was left out.
-    pub(crate) fn left_out(&self) -> Option<String> {
-        (self.least > 0)
-            .then(|| format!("lanes show no waits shorter than {} µs: there are too many", self.least))
+    /// Returns sentences about the waits that lanes do not show.
+    pub(crate) fn caveats(&self) -> impl Iterator<Item = String> {
+        let short = (self.least > 0)
+            .then(|| format!("lanes show no waits shorter than {} µs: there are too many", self.least));
+        let percent = 100.0 * self.unrecorded_share;
+        let unrecorded = (!self.unrecorded.is_empty()).then(|| {
+            format!(
+                "threads switched too often to record all of it: for {percent:.0} % of the time (grey in the lanes), lanes show no \
+                 waits; `prof report --off-cpu` estimates them"
+            )
+        });
+        short.into_iter().chain(unrecorded)
     }
 
     /// Lanes with how many waits they have, and the block `waits`; `None` where there are none.
@@ -91,10 +123,15 @@ mod tests {
             wait(1, 6_000, 7_000, false),
             wait(7, 1_010, 1_020, false),
         ];
-        let waits = Waits::new(&told, clock, lane);
+        let gaps =
+            [(500_000, 1_010_000), (1_020_000, 1_030_000), (1_030_000, 1_040_000), (7_000_000, 9_000_000)];
+        let waits = Waits::new(&told, &gaps, clock, lane);
         let (counts, column) = waits.columns().unwrap();
         assert_eq!(counts, [(1, 2), (2, 1)]);
         assert_eq!(column.into_bytes(), [0, 4, 43, 10, 5, 11]);
-        assert!(waits.left_out().is_none() && Waits::default().columns().is_none());
+        assert_eq!(waits.unrecorded, [(0, 5), (10, 20)]);
+        let caveats: Vec<String> = waits.caveats().collect();
+        assert!(matches!(&*caveats, [caveat] if caveat.contains("for 30 % of the time")), "{caveats:?}");
+        assert!(Waits::default().caveats().next().is_none() && Waits::default().columns().is_none());
     }
 }

@@ -2,7 +2,7 @@
 import { preferences } from "./dom.js";
 import { KIND } from "./format.js";
 
-/** @typedef {{text: string, muted: string, line: string, back: string, surface: string, focus: string, veil: string, all: string, root: string, match: string, narrow: string, kinds: string[], waits: string[], off: string[], isDark: boolean}} Theme */
+/** @typedef {{text: string, muted: string, line: string, back: string, surface: string, focus: string, veil: string, all: string, root: string, match: string, narrow: string, kinds: string[], waits: string[], unrecorded: string, off: string[], isDark: boolean}} Theme */
 
 /** Of user code, kernel, generated code, what has no name, and of threads that are runnable, blocked, and waiting for events. */
 const KINDS = ["#d5603f", "#eeb02f", "#62bd62", "#b4aea5", "#b284ce", "#488cd6", "#c4e2f6"];
@@ -18,10 +18,10 @@ const DARK_OFF = ["#8592ac", "#9eabc6"];
 
 /** @type {Theme} */
 const LIGHT = { text: "#26221d", muted: "#6a6258", line: "#e3ddd3", back: "#ffffff", surface: "#f7f4ef", focus: "#1f63cf",
-  veil: "rgba(255,255,255,.68)", all: "#ded8cb", root: "#e8d3bb", match: "#f48cf4", narrow: "#ece7de", kinds: KINDS, waits: WAITS, off: OFF, isDark: false };
+  veil: "rgba(255,255,255,.68)", all: "#ded8cb", root: "#e8d3bb", match: "#f48cf4", narrow: "#ece7de", kinds: KINDS, waits: WAITS, unrecorded: "rgba(90,80,60,.12)", off: OFF, isDark: false };
 /** @type {Theme} */
 const DARK = { text: "#ece7df", muted: "#aaa195", line: "#3b362f", back: "#1c1a17", surface: "#25221e", focus: "#7db0ff",
-  veil: "rgba(28,26,23,.66)", all: "#5a554c", root: "#6f5b48", match: "#d67bd6", narrow: "#332f29", kinds: DARK_KINDS, waits: DARK_WAITS, off: DARK_OFF, isDark: true };
+  veil: "rgba(28,26,23,.66)", all: "#5a554c", root: "#6f5b48", match: "#d67bd6", narrow: "#332f29", kinds: DARK_KINDS, waits: DARK_WAITS, unrecorded: "rgba(200,190,170,.16)", off: DARK_OFF, isDark: true };
 
 export const themes = {
   current: LIGHT,

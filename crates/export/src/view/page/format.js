@@ -29,6 +29,7 @@
  * @property {number[]} mine Whether a module is the user's own code.
  * @property {{name: number[], module: number[], cuts: (string|number)[]}} functions Names are packed as differences.
  * @property {{function: number[], kind: number[], colour: number[]}} frames Functions are packed as differences.
+ * @property {[number, number][]} [unrecorded] From, to (units) where switches, and so waits, were not recorded; with `waits`.
  * @property {[number, number, number][]} gaps From, to (units), and records lost in between; 0 where the kernel throttled the event.
  * @property {[number, number][]} [waits] Thread, and how many waits it has; absent where switches were not recorded.
  * @property {string[]} [sources] Paths of source files; absent in pages without source, like the two that follow.

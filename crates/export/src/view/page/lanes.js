@@ -307,6 +307,12 @@ export class Lanes {
         context.strokeRect(1, y + 0.5, labels - 4, LANE - 2);
       }
     }
+    // Where waits are missing.
+    context.fillStyle = theme.unrecorded;
+    for (const [from, to] of this.unrecorded()) {
+      const left = Math.max(this.x(from), labels), right = Math.min(Math.max(this.x(to), left + 1), width);
+      if (right > left) context.fillRect(left, RULER, right - left, height);
+    }
     // Where samples are missing.
     for (const [from, to] of this.meta.gaps) {
       const left = this.x(from), right = Math.max(this.x(to), left + 2);
@@ -467,6 +473,7 @@ export class Lanes {
         if (blocked > 0.005) lines.push(`${share(blocked, 1)} blocked`);
       }
       const gap = this.meta.gaps.find(([from, to]) => from <= this.mark && this.mark <= to);
+      if (this.unrecorded().some(([from, to]) => from <= this.mark && this.mark <= to)) lines.push("waits were not recorded here");
       if (gap) lines.push(gap[2] ? `${counted(gap[2], "record was", "records were")} lost here` : "the kernel throttled the event here");
     }
     this.page.tip(lines, event.clientX, event.clientY);
@@ -537,6 +544,11 @@ export class Lanes {
     soon(this.redraw);
   }
 
+  /** Where the shown lanes have no waits because none were recorded. */
+  unrecorded() {
+    return this.activity?.request.byCpu ? [] : this.meta.unrecorded ?? [];
+  }
+
   /** Kinds that occur, for the legend. */
   kinds() {
     const kinds = new Set(this.meta.frames.kind);
@@ -551,6 +563,7 @@ export class Lanes {
       { label: "frames off the CPU for 95 % or more", colour: 9, shown: kinds.has(KIND.runnable) || kinds.has(KIND.blocked) || kinds.has(KIND.waiting) },
       { label: "ready, no CPU", colour: 4, shown: Boolean(this.meta.waits) },
       { label: "blocked", colour: 5, shown: Boolean(this.meta.waits) },
+      { label: "waits not recorded", colour: 10, shown: Boolean(this.meta.unrecorded?.length) },
     ].filter(kind => kind.shown);
   }
 }
