@@ -317,7 +317,7 @@ fn choose(
     let profiles =
         profiles.map(|(index, (event, profile))| EventProfile { index, event, profile, is_time: false });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
-    // What was recorded beside others to tell where threads wait is shown as time, or by name.
+    // Events of waits that were recorded beside other events are shown as time, or if they are named.
     let tells = |event: &Event| describes_waits(event, recording.features());
     let is_beside = recording.events().iter().any(|event| !tells(event) && !event.attr.is_dummy());
     if request.event.is_none() && is_beside {

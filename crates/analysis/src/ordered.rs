@@ -147,7 +147,7 @@ impl<'scope> Batches<'scope> {
 
     /// Gives a batch back, for its memory.
     pub(crate) fn give_back(&self, batch: Batch) {
-        // Where there are enough, or nobody reads any more, it is dropped.
+        // If enough batches are waiting, or the reader has ended, the batch is dropped.
         let _ = self.emptied.try_send(batch);
     }
 

@@ -146,7 +146,7 @@ fn work(turn: &Mutex<SharedQueue>) {
             chains.push(index, &chain);
         }
         batch.chains = chains;
-        // Nobody waits for it any more where the taker has failed.
+        // Sending fails only if the receiving thread has failed: then the batch is not needed.
         let _ = done.send(batch);
     }
 }
@@ -183,7 +183,7 @@ impl MachineState {
         let dumps = Arc::clone(dumps);
         let dump_files = DumpFiles::new(move |pid| dumps.life(pid));
         let has_clock = recording.events().iter().all(|event| has_clock_of_dumps(&event.attr));
-        // A file that doesn't say is taken as one of ours.
+        // A file without a machine's name is taken for one of this machine.
         let machine = features.arch.as_ref().map_or(std::env::consts::ARCH.as_bytes(), Name::as_bytes);
         let architecture = match machine {
             b"x86_64" | b"amd64" => Some(Architecture::X86_64),
@@ -231,7 +231,7 @@ fn sample_of<'a>(recording: &'a Description, record: OrderedRecord<'a>) -> Optio
     }
     match event.layout.decode(&record.raw) {
         Ok(Record::Sample(sample)) => Some(sample),
-        // What cannot be decoded is counted by the replay.
+        // The replay counts records that cannot be decoded.
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use crate::values::U64s;
 #[derive(Clone)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
-    // Of the body, for the offsets in errors.
+    // Length of the body, for the offsets in errors.
     len: usize,
     kind: u32,
     pub(crate) endian: Endian,

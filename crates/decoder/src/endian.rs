@@ -82,7 +82,7 @@ fn rearrange(
 ) -> u64 {
     let mut at = 0_u32;
     let mut result = 0;
-    // A field of no bits says nothing.
+    // Fields of no bits are skipped.
     for width in widths.iter().copied().filter(|&width| width > 0).chain(core::iter::repeat(1)) {
         let Some(end) = at.checked_add(width).filter(|&end| end <= 64) else { break };
         result |= store(load(word, at, width), at, width);

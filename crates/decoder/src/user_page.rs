@@ -207,7 +207,7 @@ fn halves(word: u32) -> (u16, u16) {
 fn sign_extended(counter: u64, width: u16) -> u64 {
     match 64_u32.checked_sub(u32::from(width)) {
         Some(unused @ 1..64) => ((counter << unused).cast_signed() >> unused).cast_unsigned(),
-        // Of no width there is nothing; 64 bits and more are all.
+        // A counter of no bits is 0; one of 64 bits or more needs no extension.
         Some(64) => 0,
         _ => counter,
     }

@@ -158,7 +158,7 @@ fn unzstd(_: &[u8], _: usize) -> Result<Vec<u8>, &'static str> {
 #[cfg(feature = "zstd")]
 fn unzstd(stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
     const DAMAGED: &str = "its zstd stream is damaged";
-    // What level 19 takes, the highest one that is in use.
+    // Window of zstd's level 19, the highest level that tools use for sections.
     const MAX_WINDOW_BYTES: usize = 8 << 20;
     let mut output = room_for(claimed)?;
     let mut source = stream;

@@ -124,7 +124,7 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {
-        // Where nothing runs, no sample says that time goes on, and the clock of the samples may be one that we cannot read.
+        // While nothing runs, no sample brings a newer time, and the samples' clock may be one that cannot be read here.
         let since = self.newest_sample.seen_at.elapsed();
         if since > MAX_SAMPLE_GAP && self.time.is_none() {
             let since = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);

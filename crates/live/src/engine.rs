@@ -312,7 +312,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         let (tasks, stacks) = self.counted_stacks(counted);
         let (mut samples, mut complete) = (0, 0);
         for stack in &stacks {
-            // A stack that is nothing but the state of a thread stands for time; no sample was taken of it.
+            // A stack that consists of a thread's state alone has time, but no sample.
             samples += if self.tree.is_state(stack.stack) { 0 } else { stack.samples };
             complete += if self.tree.is_complete(stack.stack) { stack.samples } else { 0 };
         }

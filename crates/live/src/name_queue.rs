@@ -312,7 +312,7 @@ mod tests {
                 queue.add_second_stage(request, now);
             }
         }
-        // What one of them took for the whole is more than was saved up: the other one waits for long.
+        // The first request's second stage took more time than was saved up, so the other request waits for long.
         assert_eq!(order, [(1, Stage::Symbols, 2), (2, Stage::Symbols, 1), (1, Stage::Full, 2)]);
         assert!(queue.due().is_some_and(|due| due > now + 100 * SECOND));
         queue.add(vec![request(2, object("b"), 3)], false, now);

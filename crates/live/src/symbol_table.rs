@@ -499,7 +499,7 @@ mod tests {
         assert_eq!(symbols.pending(), 5);
         symbols.compact(&HashSet::from_iter([entry(1, space), entry(2, space), entry(4, space)]));
         assert_eq!(symbols.pending(), 3);
-        // One that was forgotten is asked for again while the first answer is under way: it comes twice.
+        // A forgotten address is requested again while the first answer is under way, so two answers come.
         symbols.intern(entry(3, space), &spaces);
         assert_eq!(symbols.drain_wanted().len(), 2);
         for _ in 0..2 {
@@ -525,7 +525,7 @@ mod tests {
             if pid % 500 == 0 {
                 symbols.compact(&HashSet::from_iter([entry(7, kept)]));
                 spaces.retain(|space| space == kept);
-                // Nobody waits for it any more, and its space is gone.
+                // The request and its space have been forgotten.
                 symbols.record(named(place, "too late"));
                 assert_eq!(symbols.pending(), 0);
                 assert_eq!(

@@ -182,7 +182,7 @@ fn run(
                 queue.add_second_stage(request, end);
             }
         }
-        // A large object leaves much free memory behind. What many small ones leave lies scattered between memory in use.
+        // A large object leaves much free memory in one piece. That of many small ones is scattered between memory in use.
         if begin.elapsed() > LONG_PASS || trimmed_at.elapsed() > TRIM_INTERVAL {
             memory::release_freed();
             trimmed_at = Instant::now();

@@ -148,7 +148,7 @@ impl ThreadTime {
 
     fn start(&mut self, begin: u64) {
         self.begin = Some(begin);
-        // What is shown moves on with the parts of the window, what is told goes from its beginning.
+        // A screen moves on with the parts of the window; printed intervals start with the recording.
         let part = if self.interval.is_some() { 0 } else { begin % self.between };
         self.due = begin.checked_sub(part).map(|begin| begin.saturating_add(self.between));
     }
@@ -306,7 +306,7 @@ impl States {
     /// The place that is the state of a thread.
     fn place(&mut self, key: Key, request: Option<Blocked>, tracker: &mut Tracker) -> StackEntry {
         let (kernel, (activity, _)) = &key;
-        // What is not blocked in the kernel is what it is, whatever the functions there are called.
+        // The state of a thread that is not blocked does not depend on the names of kernel functions.
         let is_known =
             kernel.is_empty() || !matches!(thread_state(*activity, Vec::new), ThreadState::Blocked(_));
         let state = with_request(thread_state(*activity, Vec::new), request.clone());

@@ -26,7 +26,7 @@ impl Coverage {
     /// `None` where that are few.
     pub fn missing(&self, lost: u64) -> Option<u64> {
         let counted = self.counted?;
-        // Where no sample says how much one stands for, nothing can be said.
+        // Without samples, the period of a lost one is not known.
         let period = self.sampled.checked_div(self.samples)?.max(1);
         let taken = self.sampled.saturating_add(period.saturating_mul(lost));
         let missing = counted.saturating_sub(taken);

@@ -9,7 +9,7 @@ use crate::error::Error;
 #[derive(Clone)]
 pub(crate) struct Bytes<'a> {
     rest: &'a [u8],
-    // Of the whole, for the offsets in errors.
+    // Length of the whole section, for the offsets in errors.
     len: usize,
     section: &'static str,
     endian: Endian,

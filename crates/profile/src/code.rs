@@ -100,7 +100,7 @@ impl CodeRange {
             .map(|(last, first)| HotLoop { first, last, weight: sums[last + 1].saturating_sub(sums[first]) })
             .filter(|hot| hot.weight as f64 >= HOT * self.weight.max(1) as f64)
             .collect();
-        // The shortest first: each tells those around it whether they say anything new.
+        // The shortest loop first: a loop around it is listed only if it adds something.
         loops.sort_unstable_by_key(|hot| (hot.last - hot.first, hot.first));
         let mut told: Vec<HotLoop> = Vec::new();
         for hot in loops {

@@ -97,7 +97,7 @@ impl CallerCache {
         let space = objects.space();
         let same_function = |one: u64, other: u64| objects.share_function(Avma(one), Avma(other));
         let tail = self.callers_in(pid, stack.frames.last()?, space, same_function)?;
-        // Where the frame pointer led out of the copy, it tells which stack the callers must be on.
+        // A frame pointer that led out of the copy determines the stack of the callers.
         let is_led_to = |frame_pointer: u64| {
             tail.first().is_some_and(|caller| caller.stack_pointer == frame_pointer.wrapping_add(16))
         };

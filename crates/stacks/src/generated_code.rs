@@ -53,7 +53,7 @@ impl DumpUpdater {
         self.source.run(Box::new(move || {
             // An earlier call that took too long may still be reading.
             if let Ok(mut dump) = dump.try_lock() {
-                // What was read before an error stays. The replay reports the error.
+                // Functions that were read before an error stay known. The replay reports the error.
                 let _ = dump.read(&mut DumpReader::new(&*file));
             }
         }));

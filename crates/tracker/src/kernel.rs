@@ -59,7 +59,7 @@ impl KernelMap {
     pub(crate) fn symbol(&mut self, record: &Ksymbol<'_>, spaces: &mut SpaceTable) {
         let Some((start, last)) = mapping::range(record.start, u64::from(record.len)) else { return };
         self.generation = self.generation.wrapping_add(1);
-        // What lay there is gone in either case: the kernel hands out an address only once at a time.
+        // Symbols that lay there are gone in either case: the kernel uses an address for one image at a time.
         while let Some((&below, _)) =
             self.symbols.range(..=last).next_back().filter(|&(_, &(end, _))| end >= start)
         {

@@ -151,7 +151,7 @@ impl Tracker {
     /// Names the mappings that the process sees at this moment.
     pub fn generation(&mut self, pid: Pid) -> Generation {
         if self.process(pid).generation == 0 {
-            // Nothing is mapped, but other processes without mappings are others.
+            // Processes without mappings get different generations, too.
             self.renew(pid);
         }
         let kernel = u64::from(self.kernel.generation) & ((1 << KERNEL_BITS) - 1);

@@ -35,7 +35,7 @@ pub(crate) fn evaluate<M: ReadMemory>(
     let stack_pointer = registers.stack_pointer().unwrap_or_default();
     let mut caller = registers.clone();
     if !row.signal_frame {
-        // What a call may destroy is not known in the caller. The kernel, though, saves and restores everything.
+        // A call may change all registers but the callee-saved ones, so the caller's are unknown. At a signal, the kernel saves and restores all.
         caller.keep(architecture.callee_saved_mask());
     }
     caller.set(architecture.stack_pointer(), cfa);

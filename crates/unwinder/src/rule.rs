@@ -182,8 +182,8 @@ impl CompactRule {
         let stack_pointer = registers.stack_pointer().unwrap_or_default();
         registers.keep(architecture.callee_saved_mask());
         for (place, (&register, &words)) in architecture.callee_saved().iter().zip(&self.saved).enumerate() {
-            // Below the stack pointer lies what an epilogue has popped: the register is back already, though compilers
-            // don't say so.
+            // Slots below the stack pointer have been popped by an epilogue: the register is restored already, although
+            // compilers do not describe that.
             if words != 0 && cfa.wrapping_add_signed(i64::from(words) * WORD) >= stack_pointer {
                 reads.restored |= 1 << place;
                 match read(memory, words) {

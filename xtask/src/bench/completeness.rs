@@ -62,7 +62,7 @@ pub(super) fn completeness(tools: &Tools, _: usize, table: &mut Table) -> anyhow
             let compared = compare(tools, "postgres", table, |recorder, file| {
                 [&script[..], &[file.into()], recorder].concat()
             });
-            // What is left of it says nothing.
+            // Errors are ignored: leftovers do not affect the result.
             let _ = std::fs::remove_dir_all(database);
             compared?;
         }
@@ -142,7 +142,7 @@ fn recorded(tools: &Tools, command: &[OsString], file: &Path) -> (Option<f64>, S
     const MOST_TRIES: u32 = 3;
     let mut summary = String::new();
     for _ in 0..MOST_TRIES {
-        // What an earlier try, or program, has left is none of this one's.
+        // Removes the file of an earlier try or program.
         let _ = std::fs::remove_file(file);
         // A search that finds nothing ends with a code of its own; what counts is the recording.
         let _ = measure(&tools.scratch, command);

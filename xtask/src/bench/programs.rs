@@ -56,7 +56,7 @@ fn installed(name: &str) -> Option<PathBuf> {
             .output()
             .ok()
             .map(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin/rustc")),
-        // Of several versions, a script may choose one.
+        // `python3` may be a script that chooses one of several versions.
         "python3" => Command::new("python3")
             .args(["-c", "import sys; print(sys.executable)"])
             .output()

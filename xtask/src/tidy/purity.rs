@@ -75,7 +75,7 @@ fn makes_no_files(path: &Path) -> bool {
     path.starts_with("crates")
         && path.iter().any(|part| part == "src")
         && !path.starts_with("crates/host/src/files")
-        // It makes a folder below cargo's target folder; what lies in that, `prof` makes.
+        // cargo-prof creates a folder below cargo's target folder; the files in it are created by `prof`.
         && !path.starts_with("crates/cargo-prof")
 }
 

@@ -39,7 +39,7 @@ impl Visitor<'_> {
         }
         self.refuse_questions(attributes);
         let Some((line, summary)) = attributes.iter().find_map(doc_line) else { return };
-        // A constant of the kernel or of ELF is said by its name there.
+        // The summary of a constant of the kernel or of ELF is its name there, in backquotes.
         if summary.split_whitespace().count() < FEWEST_WORDS && !summary.trim_start().starts_with('`') {
             let what = "the summary has fewer than three words: say what the item is or does";
             self.breaches.push(Breach::new(self.path, line, what));

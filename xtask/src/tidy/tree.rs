@@ -40,7 +40,7 @@ impl Tree {
         let mut sources = Vec::new();
         for path in &files {
             let bytes = std::fs::read(root.join(path)).with_context(|| path.display().to_string())?;
-            // What is not UTF-8 is a recording or an object, which no rule reads.
+            // Files that are not UTF-8 are recordings or objects, to which no rule applies.
             let Ok(text) = String::from_utf8(bytes) else { continue };
             if let Some(krate) = crate_of(path) {
                 let syntax = syn::parse_file(&text).with_context(|| path.display().to_string())?;

@@ -84,7 +84,7 @@ pub fn functions_of_samples<'a>(
                 inlined: Vec::new(),
             });
         known.weight = known.weight.saturating_add(added);
-        // What a return address is behind of is the call.
+        // A return address lies behind its call: the byte before it belongs to the call.
         let within = match entry.kind {
             AddressKind::ReturnAddress => entry.offset.saturating_sub(1),
             AddressKind::InstructionPointer | AddressKind::Data => entry.offset,

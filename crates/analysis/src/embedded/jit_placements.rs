@@ -109,7 +109,7 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(parse(&bytes[..length]).iter().all(|(space, placements)| parsed[space] == *placements));
         }
-        // A number of placements that nobody can have.
+        // More placements than the section has bytes for.
         bytes[12..16].fill(0xff);
         assert!(parse(&bytes).is_empty());
     }

@@ -60,7 +60,7 @@ mod tests {
         let mut tracker = Tracker::new();
         let generations = [1, 2].map(|pid| tracker.generation(Pid(pid)));
         let mut last = PreviousChain::default();
-        // Of each process.
+        // One set for each process.
         let (mut all, mut looked_at) = ([HashSet::new(), HashSet::new()], [HashSet::new(), HashSet::new()]);
         let (mut values, mut left) = (0, 0);
         let mut outer: Vec<u64> = Vec::new();

@@ -397,7 +397,7 @@ impl DumpPlayer {
             if new.is_empty() {
                 continue;
             }
-            // Those that wait are older, if they are of the same time.
+            // Of placements with the same time, the pending ones are older.
             let pending = playing.pending.drain(..).rev();
             let pending = latest_first(pending.chain(new.iter().map(|placement| content.at(placement))));
             playing.pending = pending;

@@ -96,7 +96,7 @@ impl Runtime {
             Self::Ruby => Some(&["vm_exec_core", "rb_vm_exec"]),
             Self::Php => Some(&["execute_ex"]),
             Self::Node => Some(&["Builtins_InterpreterEntryTrampoline"]),
-            // Its interpreter is generated code, which a perf map names; or nothing tells it from other code.
+            // The interpreter is generated code that a perf map names, or cannot be told from other code.
             Self::Java | Self::Chromium | Self::DotNet | Self::Mono | Self::LuaJit | Self::Erlang => None,
         }
     }

@@ -210,7 +210,7 @@ impl UnsampledTime {
     fn admits(&self, life: &TaskLife, tid: Tid) -> bool {
         let filter = &self.filter;
         let is_asked = |name: &Name| filter.comms.iter().any(|comm| comm == name.as_bytes());
-        // Nobody knows in which container or cgroup a task was that has no sample.
+        // Only samples tell the container and cgroup of a task, and this task has none.
         filter.containers.is_empty()
             && filter.cgroups.is_empty()
             && (filter.comms.is_empty() || life.names.iter().any(is_asked))
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn time_without_samples_is_its_tasks() {
         let mut unsampled = shell(SampleFilter::default());
-        // Of the shell and its background job together.
+        // The clock of the shell includes its background job.
         read(&mut unsampled, 1, 6_300, 0);
         let expected = [("bash", 300), ("bash → date", 900), ("bash → true", 900)];
         let expected = expected.map(|(name, time)| (name.to_owned(), time));

@@ -120,7 +120,7 @@ impl Downloads<'_> {
             Artifact::Executable => "file",
         };
         let title = format!("fetching the {what} {name}");
-        // Before the first byte nobody knows how many there will be.
+        // The length is not known before the first byte has arrived.
         let mut bar = self.notices.progress(&title, None);
         let mut known = None;
         let mut bytes = 0;

@@ -155,7 +155,7 @@ impl PerfMaps {
                         state.remembered.insert(pid, life);
                         Some(life)
                     }
-                    // Whose it was, nobody knows any more.
+                    // The process has ended: only its last known life can tell its user.
                     None => state.remembered.get(&pid).copied(),
                 }
             }
@@ -374,7 +374,7 @@ mod tests {
         assert!(!answered().is_empty(), "it is to be merged");
         all.merge(answered(), 9);
         assert!(all.sentences().is_empty());
-        // Whose it is does not change.
+        // A later answer does not make a foreign file ours.
         all.merge(refused(MapRefusal::Foreign), 9);
         all.merge(answered(), 9);
         assert_eq!(all.sentences().len(), 1);

@@ -66,7 +66,7 @@ impl KernelNames {
             Space::Kernel { build_id, text_address } => Some((*build_id, *text_address)),
             _ => None,
         });
-        // One that says where its text lies tells more.
+        // Prefers the kernel whose text address was recorded: without it, its symbols cannot be shifted.
         let recorded = kernels.max_by_key(|(build_id, text)| (text.is_some(), build_id.is_some()));
         let recorded = recorded.unwrap_or_default();
         let release = SystemName::read().release;

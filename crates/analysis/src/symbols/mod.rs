@@ -172,7 +172,7 @@ impl Symbolizing {
     /// resolve now and then for days.
     #[must_use]
     pub fn keeping_indexes(self, most: usize) -> Self {
-        // What is unpacked to find some names is gone when they are found, and may be needed again soon.
+        // Unpacked sections are dropped after each lookup, and the next lookup may need them again: the budget covers that.
         let limits =
             ObjectLimits { unpacked: UnpackBudget::new(96 << 20, 96 << 20), checksummed_bytes: 256 << 20 };
         let store = self.store.with_limits(limits);
@@ -238,7 +238,7 @@ impl Symbolizing {
         entries.dedup();
         symbols.resolutions.reserve(entries.len());
         if !self.archived.is_empty() {
-            // What was known where the recording was made is not looked for again: files of that name may be others here.
+            // Archived names are not looked up again: a file of the same name may be another one on this machine.
             entries.retain(|entry| {
                 let found = self.archived.resolve(spaces.get(entry.space), entry);
                 found.map(|found| symbols.resolutions.insert(*entry, found)).is_none()
@@ -261,7 +261,7 @@ impl Symbolizing {
             let mut answers = self.job(job, spaces, options, &threads, &lookups);
             self.recorded.complete(job.space, job.entries, &mut answers.resolutions);
             self.archived.complete(job.space, job.entries, &mut answers.resolutions);
-            // What another thread put there before it panicked is whole, or is not asked for.
+            // Each answer is stored whole, so those of a thread that has panicked since are usable.
             let mut symbols = answered.lock().unwrap_or_else(PoisonError::into_inner);
             for (&entry, resolution) in job.entries.iter().zip(answers.resolutions) {
                 symbols.resolutions.insert(entry, resolution);

@@ -90,7 +90,7 @@ fn shift(file: &RecordedFile) -> Option<u64> {
 }
 
 fn functions(file: &RecordedFile) -> FunctionRanges {
-    // Of two that overlap the one that begins later is the better name.
+    // Where two symbols overlap, the one that begins later is the better name.
     let mut symbols: Vec<&RecordedSymbol> = file.symbols.iter().collect();
     symbols.sort_by_key(|symbol| symbol.address);
     let names: Vec<Cow<'_, str>> =

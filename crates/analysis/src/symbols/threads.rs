@@ -29,7 +29,7 @@ impl ThreadSource {
     /// The number of threads for the jobs of one call, the caller's included, and for parts of a large job.
     fn size(&self) -> (usize, usize) {
         match self {
-            // As many again for the parts of a large job: cores that will be idle before it ends are not idle when it starts.
+            // Twice the cores for parts of a large job: cores that are busy with other jobs when it starts become idle before it ends.
             Self::Fresh => (cores(), 2 * cores()),
             Self::Pool(pool) => (pool.current_num_threads() + 1, pool.current_num_threads() + 1),
         }

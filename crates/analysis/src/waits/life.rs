@@ -250,7 +250,7 @@ impl Life {
                 names.entry(thread).or_default().add(known.split(time));
             }
         }
-        // What the kernel counted late, when a wait for a CPU ended, was taken for blocked.
+        // The kernel counts a wait for a CPU when it ends. Until then, its time was taken for blocked.
         let blocked = names.values().map(|shares| shares.blocked).fold(0, u64::saturating_add);
         let late = |time: i64| time.max(0).unsigned_abs().min(blocked);
         let (running, runnable) = (late(running), late(runnable));
@@ -274,7 +274,7 @@ impl Life {
         let between = self.stretches.range(1..counted.len()).map(|(_, stretch)| stretch.runnable);
         let known = between.fold(0, u64::saturating_add);
         let woken = last.runnable.saturating_sub(first.runnable).saturating_sub(known);
-        // What it waited in gaps is shared with them.
+        // If there are gaps, `share_unwatched` distributes the time waited in them.
         if blocked == 0 || self.stretches.values().any(|stretch| stretch.unwatched > 0) {
             return;
         }
@@ -357,7 +357,7 @@ impl Life {
             }
             return;
         }
-        // What rounding leaves goes to the next, so that the parts are the whole.
+        // Carries the rounding error over to the next part, so that the parts add up to the whole.
         let (mut before, mut given) = (0_u128, 0_u64);
         for (state, count) in &mut self.states {
             if class(state.activity) == Some(wanted) && state.thread == thread {

@@ -101,7 +101,7 @@ impl LiveTimes {
         let begin = Timestamp(watched.begin);
         self.times.switches.watched = Some(WatchedTime { end: watched.begin, ..watched });
         self.times.timeline.begin(begin);
-        // A thread may be told to have begun before.
+        // Records may say that a thread began earlier.
         self.times.range.start = Some(begin);
         self.since = Some(begin);
     }
@@ -123,7 +123,7 @@ impl LiveTimes {
     /// The kernel has counted so much time of a thread.
     pub fn counted(&mut self, tid: Tid, counted: Schedstat) {
         let known = self.times.counted.entry(tid).or_default();
-        // What was attributed to it until the last cut was an estimate.
+        // The time attributed to the thread until the last cut was an estimate: the kernel's count bounds it.
         if let [estimate] = known.as_mut_slice() {
             estimate.running = estimate.running.min(counted.running);
             estimate.runnable = estimate.runnable.min(counted.runnable);
@@ -184,7 +184,7 @@ impl LiveTimes {
         let ran = ran.map(|(thread, stack, count)| TimeSlice { thread, stack, state: None, count });
         let states = self.times.states.drain().map(|(state, count)| {
             let State { thread, activity, wait } = state;
-            // What was shared out has been seen at least once.
+            // A state that got its time by sharing has no sample of its own.
             let count = Count { samples: count.samples.max(1), ..count };
             TimeSlice { thread, stack: wait.stack, state: Some((activity, wait.cause)), count }
         });
@@ -199,7 +199,7 @@ impl LiveTimes {
         times.gaps -= over;
         let newest = self.since.map_or(0, |since| since.0);
         let lives = &times.lives;
-        // One that nothing was told of yet has just begun.
+        // Keeps threads that have just begun: they have a count, but no record yet.
         times.counted.retain(|tid, counted| {
             lives.contains_key(tid) || counted.last().is_some_and(|last| last.time > newest)
         });
@@ -260,7 +260,7 @@ impl LiveTimes {
         for life in times.lives.values_mut() {
             life.rename_stacks(&mut rename);
         }
-        // Threads that nothing was told of since the last cut are gone, but for those that the timeline follows.
+        // Forgets threads that the timeline no longer follows.
         let timeline = &times.timeline;
         times.lives.retain(|tid, _| timeline.knows(*tid));
         self.most_stacks = MAX_STACKS.max(2 * self.times.profile.stacks.len());

@@ -261,7 +261,7 @@ mod tests {
         );
         let spans: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.end, piece.weight)).collect();
         assert_eq!(spans, [(10, 40, 30), (40, 50, 10), (60, 70, 10)]);
-        // Where the kernel counted a part of the wait as waiting for a CPU, that lies there, too.
+        // A part of the wait that the kernel counted as waiting for a CPU is placed within the same intervals.
         let pieces =
             placed(&[(blocked, 0, 30), (blocked, 50, 60)], &[(blocked, time(20)), (ready, time(20))]);
         assert!(pieces.iter().all(|piece| piece.end <= 30 || piece.start >= 50), "{pieces:?}");

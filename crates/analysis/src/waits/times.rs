@@ -66,7 +66,7 @@ impl Times {
         for (State { thread, activity, wait }, count) in states {
             match leaf_of(&mut profile, activity, wait) {
                 Some(stack) => {
-                    // What was shared out has been seen at least once, and a profile has nothing that was not.
+                    // A state that got its time by sharing has no sample of its own, but a profile has no weight without a sample.
                     let count = Count { samples: count.samples.max(1), ..count };
                     profile.add_counts(thread, stack, count);
                 }

@@ -235,11 +235,11 @@ fn print(
     let mut stdout = Output::stdout()?;
     let control = Control::with_signals().context("cannot wait for signals")?;
     let (news, snapshots) = unbounded();
-    // Nothing is asked of the engine: it makes its intervals by itself.
+    // The engine gets no orders: it makes intervals by itself.
     let (orders, ordered) = unbounded();
     let tell = move |item| {
         if let EngineEvent::Snapshot(snapshot) = item {
-            // Nobody listens any more when enough was printed.
+            // Sending fails when enough intervals were printed.
             let _ = news.send(snapshot);
         }
     };

@@ -244,7 +244,7 @@ impl JitDump {
             Kind::Load => {
                 let head = file.at_most(MAX_HEAD_BYTES.min(body as usize))?;
                 let Some(load) = Load::parse(&head, endian) else { return Ok(false) };
-                // Of a name that is longer than any is, the end is not known: but the code ends the record.
+                // The head may have only a part of a very long name. The code is found without it, because it ends the record.
                 let Some(offset) = end.checked_sub(load.size) else { return Ok(false) };
                 let least = start + (record::PREFIX_BYTES + record::LOAD_BYTES + load.name.len()) as u64;
                 Ok(offset >= least && self.add_load(prefix.time, &load, offset))

@@ -110,7 +110,7 @@ impl NewFile {
         let folder = &destination.folder;
         for name in names {
             let linked = match (folder.link(&self.file, &name), &self.name) {
-                // On failure, the temporary name remains, which tells its purpose.
+                // On failure, the temporary name remains: it says what the file is for.
                 (Ok(()), CurrentName::Temporary(temporary)) => {
                     let _ = folder.remove(temporary);
                     Ok(())
@@ -229,7 +229,7 @@ impl Drop for NewFile {
         if let (CurrentName::Temporary(temporary), Some(NameInFolder { folder, .. })) =
             (&self.name, &self.destination)
         {
-            // On failure, the temporary name remains, which tells its purpose.
+            // On failure, the temporary name remains: it says what the file is for.
             let _ = folder.remove(temporary);
         }
     }

@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(map.as_ref()[3 * 4096 - 1], 7);
         assert_eq!(map.as_ref()[5 * 4096], 0);
         assert!(map.has_changed() && !other.has_changed());
-        // What grows again does not bring back what was read as zeros.
+        // A file that grows again does not undo that its bytes were read as zeros.
         file.set_len(LENGTH as u64).unwrap();
         assert_eq!(map.as_ref()[LENGTH - 1], 0);
         assert_eq!(other.as_ref()[LENGTH - 1], 0);

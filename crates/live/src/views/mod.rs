@@ -232,7 +232,7 @@ mod tests {
             for (&function, &(_, total)) in &expected {
                 let known = &snapshot.functions[function as usize];
                 let neighbours = CallersAndCallees::new(&snapshot, &scope, known).unwrap();
-                // Of the outermost call, as a recursive one is its own callee.
+                // Only stacks without recursion: a recursive function is its own callee.
                 let own = stacks.iter().filter(|(frames, _)| {
                     frames[0] == function && frames.iter().filter(|other| **other == function).count() == 1
                 });

@@ -113,7 +113,7 @@ fn fixed_file(mut bytes: Bytes<'_>) -> Result<RecordedFile, Error> {
 fn message_file(bytes: Bytes<'_>) -> Result<RecordedFile, Error> {
     let mut file = RecordedFile {
         path: Name::new(&[]),
-        // What is zero is not written.
+        // The encoding omits fields that are zero.
         kind: FileKind::Kernel,
         first_address: 0,
         first_offset: None,
@@ -266,7 +266,7 @@ mod tests {
         };
         assert_eq!(files[0], expected);
         assert_eq!(files[1].kind, FileKind::Kernel);
-        // Cut anywhere, it names the field or is a shorter message; what lies before stays.
+        // A message that is cut at any byte gives an error with the field, or a shorter message. Those before it stay.
         for len in 0..message.len() {
             let (files, error) =
                 section(FILE2, &[message.clone(), message[..len].to_vec()]).recorded_files(Endian::Little);

@@ -133,7 +133,7 @@ impl Reader {
         stream.drain(&mut blocks, PIPE_HEADER, |bytes| head.extend_from_slice(bytes))?;
         let magic = match Magic::parse(&head) {
             Err(Error::Magic { .. }) => {
-                // What has come already tells more; nothing is waited for.
+                // Adds the bytes that have already arrived, to describe the stream better, without waiting for more.
                 head.extend_from_slice(stream.peek(&mut blocks, 0)?);
                 head.truncate(TELLING);
                 return Err(Error::Magic { found: head });
@@ -437,7 +437,7 @@ impl Reader {
     /// Takes in what a tool record says of the recording itself.
     fn take_in(&mut self, tool: ToolRecord<'_>, origin: Origin, offset: Option<u64>) -> Result<(), Error> {
         match tool {
-            // Pieces inside a piece would never end, and what lies behind a record is not in it. No tool writes them.
+            // Compressed records within one could nest without end, and data behind a record is not part of the piece. No tool writes either.
             ToolRecord::Compressed(_)
             | ToolRecord::HeaderTracingData { .. }
             | ToolRecord::Auxtrace { .. }

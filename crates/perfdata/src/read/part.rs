@@ -84,7 +84,7 @@ impl Part {
                 match RawRecord::parse(bytes, endian) {
                     Ok((_, size)) => Ok(Found::Record { store: BLOCKS, place: stream.take(blocks, size) }),
                     Err(why) => {
-                        // What follows is no record either, but it is to be counted, and the writer not to be stopped.
+                        // The rest cannot be split into records. It is read to its end, to count it and so that the writing program does not block.
                         let rest = stream.drain(blocks, u64::MAX, |_| {})?;
                         Ok(Found::Rest { bytes: rest, why })
                     }

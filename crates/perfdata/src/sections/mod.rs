@@ -173,7 +173,7 @@ pub(crate) fn pieces(id: u32, section: &[u8], endian: Endian) -> Vec<Vec<u8>> {
         body.resize(body.len().max(EVENT_TYPE_BYTES), 0);
         body
     };
-    // An empty section says something, too.
+    // An empty section has a meaning, too, so it is written as one empty piece.
     let empty: [&[u8]; 1] = [&[]];
     match section.is_empty() {
         true => empty.into_iter().enumerate().map(piece).collect(),

@@ -92,7 +92,7 @@ impl<W: Write + Seek> FileWriter<W> {
                 result => {
                     let (came, _) = records.split_at(records.len() - rest.len());
                     self.written += whole_records(came);
-                    // The disk is full, perhaps; the header has its room already. Why we are here is told.
+                    // Tries to correct the size in the header, which needs no more room on a full disk. The first error is returned.
                     let _ = self.state_size();
                     return Err(result.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into()));
                 }

@@ -61,7 +61,7 @@ pub(super) fn causes(stacks: &FoldedStacks<'_>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut open = vec![Open { node: ROOT, path: Vec::new() }];
     while let Some(Open { mut node, mut path }) = open.pop() {
-        // Wrappers are passed by; but the thread is always told.
+        // Skips wrapper functions, but never the thread.
         loop {
             let Node { total, callees, .. } = stacks.node(node);
             let heaviest = callees.first().copied();

@@ -283,7 +283,7 @@ impl<K: RowKeys> Walk<'_, K> {
         if own == 0 {
             return;
         }
-        // What passes its samples on is seen where it calls nothing.
+        // A frame that passes its samples on to its callees gets those of stacks in which it calls nothing.
         if let Some(frame) = self.view.passing_last(last) {
             let row = self.enter(frame, own);
             add(&mut self.rows.table.weights[row].self_weight, own);

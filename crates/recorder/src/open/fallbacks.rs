@@ -151,9 +151,9 @@ pub(crate) fn open_with_fallbacks<O: Opener>(
                 return Err(first.filter(|_| may_mislead).unwrap_or(refusal));
             }
         }
-        // The first refusal names the cause; later ones are of what was left of the attr, and could mislead. A refusal for want
-        // of rights is different: the next one tells why the user does not get what is left, which users may have. So is one for
-        // a cause that no fallback is for, such as chains that are too long, or breakpoints that are in use.
+        // The first refusal names the cause: later ones are about a reduced attr, and could mislead. There are two exceptions,
+        // where the next refusal is the one to report: if rights are missing, because the reduced attr is one that users may
+        // open; and if no fallback exists, such as for chains that are too long or breakpoints that are in use.
         if !matches!(fallback, Some(Some(Fallback::UserSpaceOnly | Fallback::Forbidden(_)))) {
             first.get_or_insert(refusal);
         }
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn each_kernel_gets_all_that_it_knows() {
-        // What an attr asks for, by the kernels that know it.
+        // Features that an attr uses, and the first kernel that has each.
         let needs = |attr: &Attr| {
             let mut newest = (3, 12);
             let mut takes = |taken: bool, version| {
@@ -416,7 +416,7 @@ mod tests {
                 let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
                 let (attr, (), steps) =
                     open_with_fallbacks(&fake, asked.clone(), None, subject, None).unwrap();
-                // Nothing is given up that it knows: as many features are gone as it took steps to one that it takes.
+                // Only features that this kernel lacks are given up, one at each step.
                 let mut expected = asked.clone();
                 let mut given_up = 0;
                 if version < (4, 1) {
@@ -455,11 +455,11 @@ mod tests {
 
     #[test]
     fn an_event_that_is_refused_for_something_else_keeps_the_clock() {
-        // Like a PMU that cannot be so precise, and says so late.
+        // Refuses as a PMU does that lacks the precision: after all other checks.
         let has_tried = Cell::new(false);
         let picky = |attr: &Attr| {
             if *attr == (Attr { flags: attr.flags, clockid: attr.clockid, ..crate::attr::dummy() }) {
-                // What is tried to find out about the clock asks for it, and for nothing that takes rights.
+                // The attr that probes for the clock uses it, and nothing that needs rights.
                 let excluded = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
                 assert!(attr.flags.contains(AttrFlags::USE_CLOCKID | excluded) && attr.clockid == 1);
                 has_tried.set(true);

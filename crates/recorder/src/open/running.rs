@@ -207,7 +207,7 @@ impl Opened {
 
 /// Reads the count of an event that is not read with a group; `None` where it cannot be read, or is pinned and has no counter.
 pub(super) fn read_count(event: &PerfEvent) -> Option<u64> {
-    // Whatever the format of a single event is, its count is the first of at most five words.
+    // In each format of a single event, the count is the first of at most five words.
     let mut words = [0; 5];
     let read = event.read(&mut words).ok()?;
     (read > 0).then_some(words[0])

@@ -125,7 +125,7 @@ mod tests {
             bytes.extend([0, 0]);
             bytes.extend((8 + 8 * words as u16).to_ne_bytes());
             (0..words).for_each(|word| bytes.extend((if word == 0 { 77 } else { word }).to_ne_bytes()));
-            // Where the decoder finds it; what lies behind is of no matter to either.
+            // The decoder must find the period at the same offset. Fields behind it do not matter.
             let mut plain = attr.clone();
             let behind = SampleFormat::CALLCHAIN | SampleFormat::REGS_USER | SampleFormat::STACK_USER;
             plain.sample_format.remove(behind);

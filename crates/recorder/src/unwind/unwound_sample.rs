@@ -64,7 +64,7 @@ pub(super) fn extend_within(space: &AddressSpace, sample: &Sample<'_>, chain: &m
     for value in user_part(sample) {
         let is_mark = is_user_marker(&value);
         if !is_mark {
-            // A return address may lie right behind its mapping; the address behind a mark is an instruction pointer.
+            // A return address may be right behind its mapping. The address after a context marker is an instruction pointer.
             let lookup = if behind_mark { value } else { value.saturating_sub(1) };
             if space.find(Avma(lookup)).is_none_or(|mapping| !mapping.executable) {
                 chain.push(TruncationReason::MappingUnknown.marker());

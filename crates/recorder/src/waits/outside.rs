@@ -169,7 +169,7 @@ impl OutsideReader {
                 break;
             }
             self.last = tid;
-            // What else fails has ended.
+            // Any other error means that the thread has ended.
             if let Err(error) = self.read(Tid(tid), &mut records) {
                 self.refused += u32::from(error.kind() == io::ErrorKind::PermissionDenied);
             }

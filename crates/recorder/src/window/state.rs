@@ -370,7 +370,7 @@ mod tests {
         push(&mut state, &map(0, 7, 0x1000, b"/bin/parent"));
         push(&mut state, &Record::Fork(task(10, (8, 8), 7)));
         push(&mut state, &Record::Fork(task(11, (7, 9), 7)));
-        // Of another ring, and late.
+        // A record of another ring that comes late.
         push(&mut state, &map(5, 7, 0x4000, b"/lib/before"));
         (0..2).for_each(|_| state.finish_round());
         let expected = ["7/7 parent", "7/9 parent", "7 1000 /bin/parent", "7 4000 /lib/before", "8/8 parent"];

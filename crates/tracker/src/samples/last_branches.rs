@@ -20,7 +20,7 @@ pub(super) fn chain(sample: &Sample<'_>) -> Option<Vec<u64>> {
     let innermost = walked().skip_while(|value| !is_user(value)).nth(1);
     let innermost = innermost.or_else(|| branches.iter().next().map(|branch| branch.to))?;
     chain.extend([context::USER, innermost]);
-    // A branch is where its instruction begins; in a chain stands the address behind it, or at least within.
+    // A branch record has the start of the branch instruction. A call chain has an address behind that.
     chain.extend(branches.iter().map(|branch| branch.from.saturating_add(1)));
     Some(chain)
 }

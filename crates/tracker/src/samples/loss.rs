@@ -41,7 +41,7 @@ impl LossAccount {
         }
         let is_total = record.sample_id.time.is_none_or(|time| time.0 == 0);
         if is_total {
-            // Totals are written where they are not 0: one of the sideband event tells that the others are.
+            // Totals of 0 are not written. So a total of the sideband event means that the missing totals of other events are 0.
             let totals = self.totals.get_or_insert_default();
             let sum = if of_sideband { &mut totals.sideband } else { &mut totals.samples };
             *sum = sum.saturating_add(record.lost);

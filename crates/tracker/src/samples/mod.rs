@@ -162,7 +162,7 @@ impl SampleReader {
         match layout.decode(&record.raw) {
             Ok(Record::Lost(lost)) => {
                 self.account.lost(&lost, events.have_sideband_rings() && is_sideband());
-                // What was put aside was taken before the loss.
+                // Samples that wait were taken before the loss.
                 sink.settle(&mut self.tracker);
                 sink.record(&Record::Lost(lost));
             }

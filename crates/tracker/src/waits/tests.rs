@@ -108,7 +108,7 @@ fn what_happens_while_nobody_watches_is_told_by_what_comes_next() {
         [Running, Blocked, Unwatched, Unknown].map(sum)
     };
     let out = Out(false);
-    // It went to sleep and woke up in a gap: what it did in the windows before is known when something is told of it.
+    // The thread went to sleep and woke up in gaps: its activity in the windows between is known with its next event.
     let asleep =
         [(0, In), (100, Pause), (900, Resume), (950, Pause), (1900, Resume), (1930, In), (2000, Exit)];
     assert_eq!(sums(&asleep), [170, 80, 1750, 0]);
@@ -158,7 +158,7 @@ fn after_a_gap_a_cut_does_not_guess() {
         (Unwatched, 10),
         (Unwatched, 10),
         (Unwatched, 10),
-        // What is told says so of the time since the cut alone.
+        // The event decides only on the time since the cut.
         (Running, 10),
         (Blocked, 5),
     ];
@@ -191,7 +191,7 @@ fn a_thread_that_was_started_in_a_gap_may_have_slept_in_it() {
     assert_eq!(lengths(&started), expected);
     let never_seen = [(1, Begin), (2, Pause), (5, Fork), (10, Resume), (40, Finish)];
     assert_eq!(lengths(&never_seen), [(Unwatched, 5), (Unwatched, 30)]);
-    // Who is woken slept, whatever was recorded last.
+    // A thread that is woken has slept, whatever was recorded of it before the gap.
     for before in [&[(5, Fork)][..], &[(1, Fork), (2, In)], &[(1, Fork), (2, In), (3, Out(true))]] {
         let (early, late): (Vec<_>, Vec<_>) = before.iter().partition(|(time, _)| *time < 4);
         let told = [

@@ -36,7 +36,7 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
     if app.frozen {
         what.push(("frozen".to_owned(), theme.warning()));
     }
-    // What was asked for last is said at once, how long it is when it has come.
+    // The span that was chosen last is named at once, and its length when its snapshot has arrived.
     let covered = (status.span == app.span).then_some(status.covered);
     let span = match (app.span, covered) {
         (snapshot::Span::Window, covered) => {
