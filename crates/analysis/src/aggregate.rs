@@ -75,7 +75,7 @@ struct Seat {
     generation: Generation,
     /// [`Mapper::changes`] at that time.
     changes: u64,
-    /// The sum of its samples' periods since [`UnsampledTime`] was told.
+    /// The sum of its samples' periods since they were last reported to [`UnsampledTime`].
     sampled: u64,
 }
 
@@ -208,7 +208,7 @@ impl EventSamples {
         }
     }
 
-    /// The thread as it is at this moment, after so many `changes`.
+    /// The thread as it is after this number of `changes`.
     fn seat(&mut self, tracker: &mut Tracker, ids: &Ids, changes: u64) -> &mut Seat {
         let &(pid, tid, ref place_of) = ids;
         let place = &mut self.seats[seat_of(tid)];

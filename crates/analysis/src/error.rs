@@ -82,7 +82,7 @@ pub enum Error {
         /// The weight that was asked for.
         weight: &'static str,
     },
-    /// One event is wanted, and several have samples.
+    /// The output is of one event, and several have samples.
     #[error("there are samples of several events; choose one with --event NAME: {}", Counts(events))]
     SeveralEvents {
         /// Events that have samples, with how many.
@@ -91,7 +91,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true if the recording could be read, and what is wanted of it is not there.
+    /// Returns true if the recording could be read, but has no samples of the requested kind.
     pub fn is_about_samples(&self) -> bool {
         matches!(
             self,

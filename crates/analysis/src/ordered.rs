@@ -198,7 +198,7 @@ impl Reading {
         Ok(Outcome { recording, loss, notices: self.records.reader_mut().take_notices() })
     }
 
-    /// Hands the batch over. Says whether the taker wants more.
+    /// Hands the batch over. Returns true if the receiver takes more.
     fn send(&mut self) -> bool {
         let reader = self.records.reader();
         let recording = reader.description();

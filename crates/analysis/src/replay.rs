@@ -79,7 +79,7 @@ pub fn replay<E: From<Error>>(
     Ok(Replayed { tracker: replay.samples.tracker, loss, recording: outcome.recording })
 }
 
-/// What is to be said of scans of `/proc` that ran out of time; `None` where none did.
+/// Returns a remark about scans of `/proc` that ran out of time; `None` if none did.
 fn cut_short(scans: u64) -> Option<String> {
     let processes = match scans {
         0 => return None,
@@ -203,7 +203,7 @@ impl Events for RecordedEvents<'_> {
 struct Listening<'l, 's, E> {
     sink: &'l mut Sink<'s, E>,
     undecodable: UndecodableRecords,
-    /// The last record, where it told of the beginning or the end of a task.
+    /// The last record, if it was the start or end of a task.
     task: Option<Record<'static>>,
     /// The process and the path, where the last record mapped a jitdump.
     dump: Option<(Pid, Vec<u8>)>,

@@ -35,7 +35,7 @@ Examples:
   cargo prof example hello --release
 ";
 
-/// The kind of target that cargo is told to build.
+/// The kind of target that cargo builds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// `cargo run`.

@@ -120,7 +120,7 @@ impl TimeConversion {
         u64::try_from(cycles).ok()
     }
 
-    /// Nanoseconds that so many cycles take.
+    /// Converts cycles to nanoseconds.
     fn duration(&self, cycles: u64) -> u64 {
         let cycles = match self.short {
             Some((base, mask)) => base.wrapping_add(cycles.wrapping_sub(base) & mask),

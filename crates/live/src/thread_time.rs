@@ -78,7 +78,7 @@ struct Known {
 
 impl ThreadTime {
     /// For a recording that watches switches; `None` where it does not. Cuts suit a window that is shown, or intervals of which
-    /// each is told apart.
+    /// each is kept apart.
     pub(crate) fn new(
         weight: TimeWeight,
         recording: &Recording,

@@ -7,7 +7,7 @@ use crate::Pid;
 pub struct ProcessLifetime {
     /// The time at which it began, in nanoseconds since 1970; exact to a tick of the kernel (10 ms).
     pub start: Option<u64>,
-    /// The time at which it ended, in nanoseconds since 1970; `None` where it lives, or nobody knows.
+    /// The time at which it ended, in nanoseconds since 1970; `None` if it lives, or the time is not known.
     pub end: Option<u64>,
     /// The user that owns the files which it makes (fsuid).
     pub user: Option<u32>,

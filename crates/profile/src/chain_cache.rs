@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 
 use crate::StackId;
 
-/// The number of chains that are remembered before all are forgotten, unless said otherwise: 50 MiB at most.
+/// Default number of chains that are remembered before all are forgotten: 50 MiB at most.
 const MOST: usize = 1 << 20;
 
 /// Everything that decides which stack a sample has.
@@ -53,7 +53,7 @@ impl<S: Copy> Default for ChainCache<S> {
 }
 
 impl<S: Copy> ChainCache<S> {
-    /// Remembers at most so many chains, of about 50 bytes each.
+    /// Makes a cache of at most `most` chains, of about 50 bytes each.
     pub fn bounded(most: usize) -> Self {
         let random = RandomState::new();
         let seeds = [0, 1, 2, 3].map(|number: u64| random.hash_one(number));

@@ -95,7 +95,7 @@ impl FrameTable {
         self.marks[frame.index()]
     }
 
-    /// Returns true if two frames are of the same function, whoever it was compiled into.
+    /// Returns true if two frames are of the same function, inlined or not.
     pub(crate) fn same_function(&self, one: FrameId, other: FrameId) -> bool {
         self.frames[one.index()].label == self.frames[other.index()].label
     }

@@ -81,7 +81,7 @@ pub struct Detail {
     pub containers: bool,
     /// Cgroups, with threads on top of them. Processes, CPUs and containers are not kept apart then.
     pub cgroups: bool,
-    /// Single samples in the order of time, with these columns; `None` where counts are all that is wanted.
+    /// The columns of single samples, in the order of time; `None` if only counts are kept.
     pub samples: Option<Columns>,
 }
 

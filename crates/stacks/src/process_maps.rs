@@ -47,7 +47,7 @@ impl ProcessMaps {
     }
 }
 
-/// The objects that a process has mapped, as the unwinder asks for them.
+/// The objects that a process has mapped, for the unwinder.
 pub(crate) struct MappedObjects<'s> {
     maps: &'s ProcessMaps,
     /// Returns true once the time is over in which tables may be read. Where it is set, no object is opened at all: that takes long.

@@ -10,7 +10,7 @@ pub enum MappingKind {
     Image,
     /// Memory without a file: code was generated there.
     Anonymous,
-    /// One function of generated code, of which its runtime has told.
+    /// One function of generated code that its runtime has described.
     Generated,
 }
 

@@ -107,7 +107,7 @@ impl Row {
         })
     }
 
-    /// Returns true if the return address is undefined: nobody called this frame.
+    /// Returns true if the return address is undefined: the frame has no caller.
     pub(crate) fn is_outermost(&self) -> bool {
         self.location(self.return_address) == Some(&Location::Undefined)
     }

@@ -200,7 +200,7 @@ impl CompactRule {
         Ok(reads)
     }
 
-    /// The same with so many more words on the stack.
+    /// The same rule with `words` more words on the stack.
     pub(crate) fn with_pushed(mut self, words: u64) -> Self {
         self.cfa_offset = self.cfa_offset.saturating_add(i32::try_from(words * 8).unwrap_or(i32::MAX));
         self

@@ -14,7 +14,7 @@ use super::tools::Tools;
 use crate::fixtures;
 use crate::workspace;
 
-/// Units of the program, rounds of its work, and what is wanted of the picture.
+/// Units of the program, rounds of its work, and the demanded time.
 const PROGRAMS: &[(usize, usize, &str)] =
     &[(40, 50, "below 0.5 s, at most perf's"), (330, 8, "below 3 s with 500 MB")];
 
@@ -66,7 +66,7 @@ pub(super) fn symbols(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::
     Ok(())
 }
 
-/// A program of so many units, whose `work` functions are all called `rounds` times.
+/// A program of `units` units, whose `work` functions are all called `rounds` times.
 fn link(tools: &Tools, units: usize, rounds: usize) -> anyhow::Result<PathBuf> {
     let folder = tools.scratch.join("units");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

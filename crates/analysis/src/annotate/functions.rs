@@ -28,7 +28,7 @@ pub struct SampledFunction {
 }
 
 impl SampledFunction {
-    /// Returns the weight of the samples at bytes of the function: a sample's address may be said to lie within an instruction.
+    /// Returns the weight of the samples at bytes of the function: the address of a sample may lie within an instruction.
     pub(super) fn weight_within(&self, position: usize, end: usize) -> u64 {
         let at = |position: usize| self.start.saturating_add(position as u64);
         self.offsets.range(at(position)..at(end)).map(|(_, weight)| *weight).fold(0, u64::saturating_add)

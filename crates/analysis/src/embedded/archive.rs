@@ -13,7 +13,7 @@ use crate::Analysis;
 use crate::annotate::{Annotator, sampled_functions};
 use crate::samples::events::weight_of;
 
-/// Code packs to a half or less; so many bytes are gathered for each that may be written.
+/// Bytes of code that are collected for each byte that may be written: code packs to a half or less.
 const GATHERED_PER_PACKED_BYTE: usize = 3;
 /// Bytes that a place in code takes beside its own, about.
 const BYTES_PER_POSITION: usize = 8;

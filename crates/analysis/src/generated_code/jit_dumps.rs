@@ -30,7 +30,7 @@ const MAX_DUMPS: usize = 4096;
 /// Minimum interval between checks whether dumps have grown, in a live view.
 const GROWTH_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The dumps of a recording, or of what runs now. Shared by whoever plays the records and whoever looks for names.
+/// The dumps of a recording, or of running processes. Shared by the replay of records and the lookup of names.
 #[derive(Default)]
 pub struct JitDumps {
     /// The lifetimes of processes; `None` where `/proc` alone tells.

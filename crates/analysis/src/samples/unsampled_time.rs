@@ -57,14 +57,14 @@ struct TaskLife {
     names: Vec<Name>,
     /// The task that was attached to, whose clock counts for this one.
     root: Option<Tid>,
-    /// The sum of what READs told, in nanoseconds.
+    /// The sum of the times in READ records, in nanoseconds.
     told: Option<u64>,
     /// The sum of the periods of each event's samples, in its unit.
     sampled: Vec<u64>,
     is_queued: bool,
 }
 
-/// The tasks of one clock that told nothing themselves.
+/// The tasks of one clock that have no READ record of their own.
 #[derive(Default)]
 struct InheritedClock {
     /// The one that was attached to; `None` where the filter does not admit it.
@@ -106,8 +106,8 @@ impl UnsampledTime {
         }
     }
 
-    /// Takes what a clock told of a task. Time 0 marks what was told at the recording's end, of the task and all that
-    /// it started and that told nothing itself.
+    /// Records the time that a clock reported of a task. Time 0 marks a report at the recording's end, of the task and all that
+    /// it started and that has no report of its own.
     pub(crate) fn read(&mut self, read: &Read<'_>) {
         let Some(counter) = read.values.iter().next() else { return };
         if read.sample_id.time.is_some_and(|time| time.0 == 0) {

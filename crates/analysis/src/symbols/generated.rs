@@ -259,7 +259,7 @@ impl Lookups<'_> {
         }
     }
 
-    /// Notes what is to be said of the maps that were asked.
+    /// Records remarks about the perf maps that were read.
     pub(super) fn remark(self, remarks: &mut Remarks) {
         for (pid, (_, answer)) in self.processes {
             let Some(MapAnswer { search, found }) = answer.into_inner() else { continue };
@@ -289,7 +289,7 @@ impl Lookups<'_> {
 }
 
 impl MapRemarks {
-    /// Adds what is to be said of jitdump files.
+    /// Adds remarks about jitdump files.
     pub(super) fn add_dumps(&mut self, remarks: DumpRemarks) {
         for refused in remarks.refused {
             self.refused.entry(refused.why).or_default().insert(refused.path);
@@ -297,7 +297,7 @@ impl MapRemarks {
         self.dumps.extend(remarks.sentences);
     }
 
-    /// Returns true if there is nothing to be said.
+    /// Returns true if there are no remarks.
     pub(super) fn is_empty(&self) -> bool {
         let Self { refused, ageless, long, dumps, answered } = self;
         let has_none = refused.is_empty() && ageless.is_empty() && long.is_empty() && dumps.is_empty();

@@ -77,7 +77,7 @@ pub(super) struct Indexes {
 }
 
 impl Indexes {
-    /// At most so many bytes.
+    /// Makes an empty cache of at most `max_bytes` bytes.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { max_bytes, size: 0, objects: HashMap::new(), uses: 0 }
     }

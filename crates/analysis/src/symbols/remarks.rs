@@ -20,7 +20,7 @@ pub struct Remarks {
 const MAX_FILES: usize = 64;
 
 impl Remarks {
-    /// Notes that so many names of a file were cut.
+    /// Records how many names of a file were cut.
     pub(super) fn add_cut_names(&mut self, file: Name, count: usize) {
         let known = self.cut_names.entry(file).or_default();
         *known = count.max(*known);

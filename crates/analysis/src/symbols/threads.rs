@@ -48,7 +48,7 @@ pub(super) struct Threads<'s> {
 }
 
 impl<'s> Threads<'s> {
-    /// Threads for so many jobs.
+    /// Starts threads for this number of jobs.
     pub(super) fn new(supply: &'s ThreadSource, jobs: usize) -> Self {
         let (most, all) = supply.size();
         let workers = most.min(jobs).max(1);

@@ -50,7 +50,7 @@ struct Stretch {
     ran: u64,
     runnable: u64,
     unwatched: u64,
-    /// The part of the unwatched time that is wanted, by the name that the thread had.
+    /// The part of the unwatched time that the filter admits, by the name that the thread had.
     wanted: BTreeMap<ThreadId, u64>,
 }
 

@@ -25,7 +25,7 @@ const MAX_CHAINS: usize = 50_000;
 
 /// Sums the time of threads of a recording that runs, by what they did and with which stack, between cuts.
 ///
-/// Records must come in the order of time, and what is told of switches before the records that come after it. At a cut
+/// Records must come in the order of time, and updates about switches before the records that follow them. At a cut
 /// the time of each thread is counted up to there, also of one that sleeps on: from cut to cut, the time of all that a thread
 /// did is the time between the two.
 pub struct LiveTimes {
@@ -120,7 +120,7 @@ impl LiveTimes {
         }
     }
 
-    /// The kernel has counted so much time of a thread.
+    /// Records the time that the kernel has counted of a thread.
     pub fn counted(&mut self, tid: Tid, counted: Schedstat) {
         let known = self.times.counted.entry(tid).or_default();
         // The time attributed to the thread until the last cut was an estimate: the kernel's count bounds it.
@@ -191,7 +191,7 @@ impl LiveTimes {
         ran.chain(states).collect()
     }
 
-    /// Forgets what is told of no more: gaps that are over, counts of threads that have ended.
+    /// Forgets gaps that are over, and counts of threads that have ended.
     fn forget_ended(&mut self) {
         let times = &mut self.times;
         let over = times.gaps.saturating_sub(usize::from(times.in_gap));
@@ -232,7 +232,7 @@ impl LiveTimes {
         self.times.mapper.seen_in.retain(keep);
     }
 
-    /// Returns true if there is so much that [`LiveTimes::compact`] is due.
+    /// Returns true if there are so many stacks or threads that [`LiveTimes::compact`] is due.
     pub fn is_full(&self) -> bool {
         self.stacks().len() > self.most_stacks || self.times.profile.threads().len() > self.most_threads
     }
@@ -268,7 +268,7 @@ impl LiveTimes {
     }
 }
 
-/// Adds what the kernel would have said at `time`, between two of its counts.
+/// Adds an estimate of the kernel's count at `time`, between two of its counts.
 fn interpolate(counted: &mut Vec<Schedstat>, time: u64) {
     let place = counted.partition_point(|count| count.time <= time);
     let (Some(before), Some(after)) =

@@ -79,7 +79,7 @@ pub(crate) struct Switches {
     roles: Vec<Role>,
     /// True if records tell who is switched in and out.
     pub(crate) has_records: bool,
-    /// The time for which switches were watched, where the recording says so.
+    /// The time for which switches were recorded; `None` if the recording does not have it.
     pub(crate) watched: Option<WatchedTime>,
     /// The spans in which switches were held back, because there were too many.
     pub(crate) sampling: SwitchSampling,

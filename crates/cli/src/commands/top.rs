@@ -67,7 +67,7 @@ pub struct TopArguments {
     target: TargetArguments,
     #[command(flatten)]
     sampling: SamplingArguments,
-    /// One sample per so many events (nanoseconds, for the clocks)
+    /// Take one sample per this number of events (nanoseconds, for the clocks)
     #[arg(short = 'c', long = "period", id = "count", value_name = "N", allow_negative_numbers = true,
           value_parser = within(1..=u64::MAX >> 1))]
     period: Option<u64>,
@@ -77,7 +77,7 @@ pub struct TopArguments {
     /// Print intervals as JSON, one object per line, and leave
     #[arg(long)]
     json: bool,
-    /// Print so many intervals and leave [default: 1]
+    /// Print this number of intervals and leave [default: 1]
     #[arg(long = "count", id = "intervals", value_name = "N", conflicts_with = "once",
           allow_negative_numbers = true, value_parser = within(1..=u64::MAX))]
     intervals: Option<u64>,
@@ -171,7 +171,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
 }
 
 impl TopArguments {
-    /// The time of threads that is wanted.
+    /// The time of threads that is shown.
     fn time(&self) -> Option<TimeWeight> {
         let named = self.weight.as_deref().and_then(TimeWeight::by_name);
         self.off_cpu.then(|| named.unwrap_or(TimeWeight::Wall))

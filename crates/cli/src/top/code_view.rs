@@ -158,7 +158,7 @@ impl CodeView {
     }
 }
 
-/// Starts the thread that answers; it ends when nobody asks any more. Of what was asked meanwhile, the last counts.
+/// Starts the thread that answers requests. It ends when the sender is dropped. Of requests that wait, only the last is answered.
 ///
 /// # Errors
 /// Where there can be no thread.

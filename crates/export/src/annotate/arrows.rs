@@ -4,7 +4,7 @@ use profile::code::CodeRange;
 
 /// Maximum number of arrows side by side. Further ones are not drawn.
 const LANES: usize = 5;
-/// Jumps over more rows than this are not drawn: nobody follows them by eye.
+/// Maximum number of rows that an arrow spans: longer jumps cannot be followed by eye.
 const MAX_JUMP_ROWS: usize = 200;
 
 /// The characters beside each instruction of a range.

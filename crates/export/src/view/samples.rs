@@ -56,7 +56,7 @@ pub(crate) struct Samples {
     leaves: Vec<Leaf>,
     leaf_numbers: HashMap<Leaf, u32, FxBuildHasher>,
     pub(crate) lines: Lines,
-    /// True if stacks that end on different lines are told apart.
+    /// True if stacks that end on different lines are kept apart.
     pub(crate) has_lines: bool,
     /// The code of the page: stacks that end at different instructions get different leaves.
     pub(crate) instructions: Instructions,

@@ -24,7 +24,7 @@ struct Wait {
 #[derive(Default, Debug)]
 pub(crate) struct Waits {
     waits: Vec<Wait>,
-    /// Waits shorter than so many microseconds are left out.
+    /// The length, in microseconds, below which waits are left out.
     least: u64,
     /// The intervals in which no waits were recorded, as start and end in units of time, in order.
     pub(crate) unrecorded: Vec<(u64, u64)>,

@@ -197,7 +197,7 @@ impl NewFile {
         named
     }
 
-    /// Returns true if the file has got its name and was deleted since, so that nobody can read it.
+    /// Returns true if the file got its name and was deleted since.
     pub fn is_deleted(&self) -> bool {
         matches!(self.name, CurrentName::Own) && self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }

@@ -24,7 +24,7 @@ pub struct CommandSocket {
 }
 
 impl CommandSocket {
-    /// Creates a socket at `path`. Replaces a socket that nobody listens to.
+    /// Creates a socket at `path`. Replaces a socket whose listener has ended.
     ///
     /// # Errors
     /// `EADDRINUSE` if the name exists otherwise.

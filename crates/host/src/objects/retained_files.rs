@@ -20,7 +20,7 @@ use crate::sys::perf_event::own_pid;
 
 /// Maximum number of retained files.
 const MAX_FILES: u64 = 256;
-/// At most one in so many of the file descriptors that we may open is used for a retained file.
+/// One in this number of the file descriptors that we may open is used for a retained file, at most.
 const DESCRIPTORS_PER_RETAINED_FILE: u64 = 8;
 /// Maximum number of objects whose attempts are counted.
 const MAX_IDENTITIES: usize = 4096;

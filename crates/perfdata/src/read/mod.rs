@@ -52,7 +52,7 @@ const MOST_PREAMBLE: usize = 100_000;
 const MOST_TRACING_DATA: usize = 64 << 20;
 /// So many of a file's first bytes tell what it is, where it is no recording.
 const TELLING: usize = 4096;
-/// Damage of one kind is told this often.
+/// Maximum number of reports of one kind of damage.
 const MOST_NOTICES: usize = 20;
 
 /// A recording that is being read.

@@ -29,7 +29,7 @@ pub(super) enum Found {
     Record { store: u16, place: u64 },
     /// All records have been read.
     End,
-    /// The rest is no record: so many bytes, and why.
+    /// The rest cannot be read as records: its size in bytes, and the reason.
     Rest { bytes: u64, why: DecodeError },
 }
 

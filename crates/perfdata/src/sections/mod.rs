@@ -54,7 +54,7 @@ pub(crate) const STACK_TOTALS_BIT: u32 = 240;
 const MAGIC: u64 = u64::from_le_bytes(*b"PROFSECT");
 /// Layout of block, sections and pieces.
 const VERSION: u64 = 1;
-/// Sections of one recording take at most so many bytes together. They hold counts, and names of generated code.
+/// Maximum size of all sections of a recording together, in bytes. They hold counts, and names of generated code.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 /// The maximum number of bytes of the sections of an appendix: names of all sampled addresses, packed.
 pub(crate) const MOST_APPENDED_BYTES: u64 = 256 << 20;

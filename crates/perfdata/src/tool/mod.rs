@@ -32,7 +32,7 @@ pub enum ToolRecord<'a> {
     },
     /// `HEADER_EVENT_TYPE` with a part of a section of our own.
     Section(Piece<'a>),
-    /// `HEADER_TRACING_DATA`: so many bytes follow behind the record.
+    /// `HEADER_TRACING_DATA`, with the number of bytes that follow the record.
     HeaderTracingData {
         /// Bytes, without padding.
         size: u32,

@@ -20,7 +20,7 @@ pub struct HotFunction {
     pub callers: Vec<Part<FrameId>>,
 }
 
-/// Functions for which callers are told; the others have none.
+/// Number of functions that are shown with their callers.
 const WITH_CALLERS: usize = 40;
 
 /// Weighs all functions of the stacks. Threads and processes are none.

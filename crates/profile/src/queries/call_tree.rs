@@ -298,7 +298,7 @@ pub struct CallTreeBuilder {
 }
 
 impl CallTreeBuilder {
-    /// A root without weights, for so many columns of them.
+    /// Makes the builder of a tree of a root alone, with `columns` columns of weights.
     pub fn new(columns: usize) -> Self {
         Self { tree: FrameTree::default(), columns, self_weights: vec![0; columns] }
     }

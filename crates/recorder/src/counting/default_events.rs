@@ -9,7 +9,7 @@ const CPU_CLOCK: &str = "cpu-clock";
 /// The events beside the clock.
 const BASIC: &str = "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 
-/// The events that are counted beside the others where detail is wanted.
+/// The events that `--detail` counts in addition.
 pub const DETAIL: &str = "stalled-cycles-frontend,stalled-cycles-backend,cache-references,cache-misses,L1-dcache-loads,\
                           L1-dcache-load-misses,LLC-loads,LLC-load-misses,dTLB-loads,dTLB-load-misses,minor-faults,major-faults";
 

@@ -100,7 +100,7 @@ pub struct CountedTask {
     pub name: Name,
 }
 
-/// The count of one event, on one CPU or in one thread where these are told apart.
+/// The count of one event, on one CPU or in one thread if these are counted apart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Count {
     /// The index of the event in the list of events.

@@ -46,7 +46,7 @@ pub(super) struct Instance {
     /// The index of the instance that leads its group: to enable it enables this one, and to read it reads this one where the format
     /// is that of groups.
     leader: Option<usize>,
-    /// The index of the instance whose running time is the time of the thread on the CPU, where that is wanted.
+    /// The index of the instance whose running time is the thread's CPU time, if that is counted.
     presence: Option<usize>,
 }
 
@@ -564,7 +564,7 @@ fn negotiate_one(
     Err(gone.unwrap_or_else(ended))
 }
 
-/// Removes a part of the attr that counting does not need and nobody asked for. Returns false where there is none.
+/// Removes a part of the attr that counting does not need and the user did not request. Returns false if there is none.
 fn demand_less(attr: &mut Attr, event: &Event) -> bool {
     // Before Linux 4.13 inherited events cannot be read as a group (checklist K18).
     if attr.read_format.contains(ReadFormat::GROUP) && attr.flags.contains(AttrFlags::INHERIT) {

@@ -43,7 +43,7 @@ pub use this_machine::{ThisMachine, this_machine};
 pub enum Rate {
     /// Samples per second; the kernel steers the period.
     Frequency(u64),
-    /// One sample per so many events (nanoseconds, for the clocks).
+    /// Take one sample per this number of events (nanoseconds, for the clocks).
     Period(u64),
 }
 

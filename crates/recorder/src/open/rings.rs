@@ -21,7 +21,7 @@ pub(crate) const WHOLE_CPU_SIDEBAND_BYTES: u64 = 512 << 10;
 const MAX_DEFAULT_RING_BYTES: u64 = 4 << 20;
 /// Maximum default size of all rings for samples together, in bytes.
 const MAX_DEFAULT_TOTAL_BYTES: u64 = 256 << 20;
-/// All rings for samples together take at most one in so many bytes of main memory by default.
+/// By default, all rings for samples together take at most this fraction (1/N) of main memory.
 const MEMORY_PER_RING_BYTE: u64 = 32;
 
 /// Returns the default size of each of `rings` rings for samples on a machine with `memory_kb` KiB of main memory, in bytes: a power

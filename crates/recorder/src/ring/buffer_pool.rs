@@ -15,7 +15,7 @@ struct Pool {
 struct FreeBuffers {
     /// The buffer that was used last is the last. Has the capacity for all buffers, so that nobody allocates under the lock.
     buffers: Vec<Buffer>,
-    /// The smallest number of buffers that were free at once since [`BufferReturn::release_unused`]: so many were not needed.
+    /// The smallest number of free buffers since [`BufferReturn::release_unused`]: these were not needed.
     min_free: usize,
     /// True if no buffer will be returned any more.
     closed: bool,

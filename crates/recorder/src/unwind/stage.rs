@@ -33,7 +33,7 @@ use crate::notice::Notice;
 /// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not.
 const MAX_PENDING_BYTES: usize = 64 << 20;
 
-/// With more bytes than this pending, the stage asks for the next round soon.
+/// Number of pending bytes above which the stage requests the next round early.
 const HASTE_THRESHOLD_BYTES: usize = MAX_PENDING_BYTES / 8;
 
 /// Where memory is scarce, a chunk is copied into memory of its size if it fills less than this part, one in four, of its own.
@@ -69,7 +69,7 @@ pub struct UnwindingStage<C> {
 /// How a stage saves memory that runs for hours.
 #[derive(Debug)]
 struct LowMemory {
-    /// A chunk is copied if it fills less than one part in so many of its memory.
+    /// A chunk is copied if it fills less than this fraction (1/N) of its memory.
     sparse_chunk: usize,
     /// When the pages of objects were last released.
     pages_released: Instant,

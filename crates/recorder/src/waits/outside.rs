@@ -177,7 +177,7 @@ impl OutsideReader {
         records
     }
 
-    /// Returns true once, when so many reads were refused that the user has no right to read stacks.
+    /// Returns true once, when enough reads were refused to conclude that the user may not read stacks.
     pub(crate) fn is_refused(&mut self) -> bool {
         let is_due = self.refused >= MIN_REPORTED_REFUSALS && !self.is_reported;
         self.is_reported |= is_due;

@@ -7,7 +7,7 @@ use model::Svma;
 
 use super::{Decoded, Syntax};
 
-/// Decodes instructions of the mode with addresses of so many `bits`, as [`Disassembler::decode`](super::Disassembler::decode).
+/// Decodes instructions of the mode with addresses of `bits` bits, as [`Disassembler::decode`](super::Disassembler::decode).
 pub(super) fn decode(
     bits: u32,
     syntax: Syntax,

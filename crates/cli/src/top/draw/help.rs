@@ -52,7 +52,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
     }
 }
 
-/// The text in lines of so many columns, cut between words where that can be; with its own indentation in the first one.
+/// Splits the text into lines of at most `width` columns, between words where possible. The first line keeps its indentation.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let indentation = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indentation)];
