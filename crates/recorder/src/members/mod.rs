@@ -33,6 +33,9 @@ const TIME: usize = offsets::in_sample(FORMAT, SampleFormat::TIME);
 const PID_FROM_END: usize = offsets::from_end(FORMAT, SampleFormat::TID);
 const TIME_FROM_END: usize = offsets::from_end(FORMAT, SampleFormat::TIME);
 
+/// The process number of the idle tasks.
+const IDLE_PROCESS: u32 = 0;
+
 /// A consumer that forwards the records of member processes, and those that are about no process.
 ///
 /// All chunks wait for a round, because a sample of a new process may come up to a round before the FORK that says whose child it is.
@@ -144,8 +147,12 @@ fn is_of_member(record: &[u8], memberships: &mut Memberships) -> bool {
         Some(kind::MMAP | kind::MMAP2 | kind::COMM | kind::NAMESPACES) => {
             (u32_at(record, offsets::PROCESS), time())
         }
-        Some(kind::SWITCH | kind::SWITCH_CPU_WIDE) => {
-            (from_end(PID_FROM_END).and_then(|at| u32_at(record, at)), time())
+        Some(kind @ (kind::SWITCH | kind::SWITCH_CPU_WIDE)) => {
+            let pid = from_end(PID_FROM_END).and_then(|at| u32_at(record, at));
+            // When a CPU leaves its idle task, that record has the time from which the kernel counts the next thread's time. The
+            // thread's own record is written when the switch is done.
+            let is_idle = kind == kind::SWITCH_CPU_WIDE && pid == Some(IDLE_PROCESS);
+            (if is_idle { u32_at(record, offsets::OTHER_PROCESS) } else { pid }, time())
         }
         _ => return true,
     };
@@ -337,6 +344,10 @@ mod tests {
             of_other.bytes[..4].copy_from_slice(&kind.to_ne_bytes());
             // The process of a switch is that of its trailer.
             assert_eq!(is_of_member(&of_other.bytes, &mut memberships), is_kept, "{kind}");
+        }
+        for (next, is_kept) in [(7, true), (66, false)] {
+            let idle_to = record(kind::SWITCH_CPU_WIDE, &[next, next, 0, 0, 5, 0, 0, 0, 9, 0]);
+            assert_eq!(is_of_member(&idle_to, &mut memberships), is_kept, "from idle to {next}");
         }
     }
 }
