@@ -253,6 +253,7 @@ impl Life {
         // The kernel counts a wait for a CPU when it ends. Until then, its time was taken for blocked.
         let blocked = names.values().map(|shares| shares.blocked).fold(0, u64::saturating_add);
         let late = |time: i64| time.max(0).unsigned_abs().min(blocked);
+        self.start_runs_earlier(running.saturating_sub(signed(late(running))).min(runnable.saturating_neg()));
         let (running, runnable) = (late(running), late(runnable));
         for (thread, mut shares) in names {
             let more = part(running, shares.blocked, blocked).min(shares.blocked);
@@ -264,6 +265,25 @@ impl Life {
             self.spread(Class::Runnable, shares.runnable, thread);
             self.spread(Class::Blocked, shares.blocked, thread);
         }
+    }
+
+    /// Moves `time` nanoseconds, if positive, from runnable to running. The kernel counts a thread's time from the moment at which it
+    /// chose the thread; the records of the switch are written some microseconds later.
+    fn start_runs_earlier(&mut self, time: i64) {
+        let runnable = self.known(Class::Runnable, None);
+        let time = time.max(0).unsigned_abs().min(runnable);
+        let mut moved = Vec::new();
+        for (state, count) in &mut self.states {
+            if class(state.activity) == Some(Class::Runnable) {
+                let part = part(count.period, time, runnable);
+                count.period -= part;
+                moved.push((state.thread, part));
+            }
+        }
+        moved
+            .into_iter()
+            .filter(|(_, time)| *time > 0)
+            .for_each(|(thread, time)| self.add_running(thread, time));
     }
 
     /// Moves time that the kernel counted as waiting for a CPU from blocked to runnable: without wakings in the recording, a wait
@@ -477,6 +497,23 @@ mod tests {
         }
         life.share_unwatched(&counted);
         assert_eq!(sums(&life), (300, 0, 0));
+    }
+
+    #[test]
+    fn a_thread_runs_from_when_the_kernel_chose_it() {
+        let counted = [read(0, 0, 0), read(1000, 520, 80)];
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Running), (0, 500), &counted);
+        told(&mut life, state(Activity::Preempted), (500, 600), &counted);
+        told(&mut life, state(Activity::Blocked), (600, 1000), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (520, 80, 400));
+        // Without a wait that is too long, the count is of another time.
+        let mut runs = Life::default();
+        told(&mut runs, state(Activity::Running), (0, 400), &counted);
+        told(&mut runs, state(Activity::Preempted), (400, 480), &counted);
+        runs.share_unwatched(&counted);
+        assert_eq!(sums(&runs), (400, 80, 0));
     }
 
     #[test]
