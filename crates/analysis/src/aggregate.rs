@@ -184,7 +184,7 @@ fn add_unsampled(profile: &mut Profile, mut times: Vec<(TimeOwner, u64)>) {
         return;
     }
     let each = period.checked_div(samples).unwrap_or(1).max(1);
-    // Thousands of names with a fraction of a sample each: their sum comes out, in the same order each time.
+    // Thousands of names may have a fraction of a sample each. Their sum is kept, and does not depend on the order of the map.
     times.sort_unstable();
     let mut rest = 0_u64;
     for (TimeOwner { comm, pid, tid }, time) in times {
@@ -261,7 +261,7 @@ impl EventSamples {
             if number.is_some() {
                 continue;
             }
-            // One of those before may have been the same.
+            // An earlier sample of the batch may have had the same chain.
             let number = self.cache.get(key).unwrap_or_else(|| {
                 let chain = chain.clone().map(|(range, endian)| U64s::new(&self.chains[range], endian));
                 let entries = mapper.map(tracker, RawStack { pid, mode, ip, chain }, None);
@@ -273,7 +273,7 @@ impl EventSamples {
                 number
             });
             self.pending[index].number = Some(number);
-            // The first sample after an exec that has the new program on its stack ends the former one.
+            // The first sample with the new program on its stack ends the program before the exec.
             let now = tracker.generation(pid);
             if now != generation {
                 mapper.changes += 1;
@@ -419,7 +419,7 @@ impl SampleSink for Aggregate<'_> {
             cgroup: cgroup.clone().filter(|_| self.detail.cgroups),
         };
         let ids = (pid, tid, place);
-        // The thread whose seat it was has said what it had.
+        // Before a slot is given to another thread, the periods that were sampled for the former one are reported.
         let changes = self.mapper.changes;
         let is_anothers = |seat: &Seat| seat.ids != ids || seat.changes != changes;
         let seat = self.events.get(index).and_then(|event| event.seats[seat_of(tid)].as_ref());

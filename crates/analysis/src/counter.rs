@@ -129,7 +129,7 @@ impl Counter {
     }
 
     fn send(&self, work: Work) {
-        // It fails where the thread panicked, which [`Self::finish`] passes on.
+        // Sending fails only if the thread has panicked; [`Self::finish`] passes the panic on.
         let _ = self.work.send(work);
     }
 
@@ -164,7 +164,7 @@ impl Counting {
                     batch.entries.clear();
                     batch.ends.clear();
                     batch.samples.clear();
-                    // Where there are enough, it is dropped.
+                    // If enough empty batches are waiting, this one is dropped.
                     let _ = empty.try_send(batch);
                 }
                 Work::Gap(record) => {

@@ -78,9 +78,9 @@ impl Batch {
             end: self.bytes.len() as u32,
             kind: raw.kind,
             misc: raw.misc,
-            // A reader gives events numbers of 16 bits.
+            // Event numbers of a reader have 16 bits.
             event: handle.event().map(|event| event.0 as u16),
-            // The first record of a part of a folder has 0, and stays without.
+            // The first record of a file in a folder has offset 0, which is stored as none.
             offset: handle.file_offset().and_then(NonZeroU64::new),
         });
     }
@@ -182,7 +182,7 @@ struct Reading {
 impl Reading {
     fn read(&mut self) -> Result<Outcome, perfdata::Error> {
         loop {
-            // A taker that waits gets what there is: a pipe may be slow to bring more.
+            // Hands over an incomplete batch if the receiver is waiting, because a pipe may be slow.
             let waits = !self.records.has_ready() && !self.batch.records.is_empty() && self.filler.is_empty();
             if (waits || self.batch.bytes.len() >= BATCH_BYTES) && !self.send() {
                 break;

@@ -60,7 +60,7 @@ pub fn replay<E: From<Error>>(
         let batches = Batches::of(reader, &name, paths, &dumps, scope)?;
         let played = replay.play(&batches, &*progress, &mut sink);
         let outcome = batches.finish();
-        // A sink that failed ended the reading, too.
+        // If the sink failed, that also ended the reading: its error comes first.
         played.and(outcome.map_err(E::from))
     })?;
     for notice in &outcome.notices {

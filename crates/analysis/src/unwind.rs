@@ -213,7 +213,7 @@ impl MachineState {
             } else if let Some(sample) = sample_of(recording, record)
                 && let Some((pid, tid)) = sample.thread
             {
-                // The sample may be the first that is heard of its thread.
+                // Makes the thread known: this sample may be its first record.
                 self.tracker.comm(pid, tid);
                 if must_unwind(&sample, pid, architecture, &self.tracker) {
                     jobs.push(UnwindJob { index, maps: self.maps_cache.get(&mut self.tracker, pid) });

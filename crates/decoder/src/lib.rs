@@ -40,5 +40,5 @@ pub use record_size::{ChainLimits, MAX_RECORD_BYTES, MAX_STACK_COPY_BYTES};
 pub use sample::Sample;
 pub use stack_copy::{StackCopy, StackCopyLocator};
 
-// Their types are those of the functions here.
+// Types that appear in the signatures of this crate's functions.
 pub use model;

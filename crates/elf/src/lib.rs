@@ -41,5 +41,5 @@ pub use unpacked::{Contents, UnpackBudget, UnpackLimit, Unpacked};
 
 pub use ::object::Endianness;
 
-// Their types are those of the functions here.
+// Types that appear in the signatures of this crate's functions.
 pub use model;

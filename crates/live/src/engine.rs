@@ -234,7 +234,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             self.send_running_snapshot();
         } else if elapsed + SYMBOL_LEAD >= interval && !self.has_requested_ahead {
             self.has_requested_ahead = true;
-            // Not the tree of frames: the snapshot may have to build that again, with the functions that come until then.
+            // The tree of frames is not built here: functions that are named until the snapshot is drawn would require another one.
             let spaces = self.samples.tracker.spaces();
             self.tree.add_stacks(&self.window.stacks, spaces, &mut self.symbols);
             self.request_symbols(&self.window.counted(self.span));

@@ -174,7 +174,7 @@ impl ThreadTime {
                     missed.max(u64::try_from((took * CUT_INTERVAL_FACTOR).as_nanos()).unwrap_or(u64::MAX))
                         / self.between
                 }
-                // Each has its interval, but for a clock that jumps.
+                // Each thread has an interval, unless the clock jumped.
                 Some(_) => (missed / self.between).saturating_sub(MAX_LATE_CUTS),
             };
             // Always on the same grid.

@@ -34,6 +34,6 @@ pub use read::{
 /// True if compressed records can be read and written: the feature `zstd`.
 pub const HAS_ZSTD: bool = cfg!(feature = "zstd");
 
-// Their types are those of the functions here.
+// Types that appear in the signatures of this crate's functions.
 pub use decoder;
 pub use model;

@@ -31,6 +31,6 @@ pub use order::Orderer;
 pub use samples::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample};
 pub use tracker::{Generation, RawStack, Tracker};
 
-// Their types are those of the functions here.
+// Types that appear in the signatures of this crate's functions.
 pub use decoder;
 pub use model;

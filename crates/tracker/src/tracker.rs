@@ -308,7 +308,7 @@ impl Tracker {
             return (mapping.space, mapping.offset_of(address));
         }
         let process = self.processes.of(pid);
-        // Behind a call that ends a function, another one of the generated ones may begin.
+        // A call may be the last instruction of a generated function, and the next function may begin right behind it.
         let call = match kind {
             AddressKind::ReturnAddress => address.0.checked_sub(1).map(Avma),
             _ => None,

@@ -50,6 +50,6 @@ pub use stack::{Frame, StackEnd, UnwoundStack};
 pub use tables::{ObjectSections, Section, UnwindTables};
 pub use unwind::{Innermost, Unwinder};
 
-// Their types are those of the functions here.
+// Types that appear in the signatures of this crate's functions.
 pub use elf;
 pub use model;

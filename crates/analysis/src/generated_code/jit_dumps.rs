@@ -138,7 +138,7 @@ impl JitDumps {
             Ok(content) => content,
             Err(refused) => return none(Reason::JitMapRefused(refused.why)),
         };
-        // Its process's end is known now, where the recording says it.
+        // By now, the end of the process is known, if the recording has it.
         let life = self.lifetimes.as_ref().and_then(|_| self.life(dump.pid));
         if let Some(why) = life.and_then(|life| content.file.refusal(&life)) {
             return none(Reason::JitMapRefused(why));
@@ -413,6 +413,6 @@ impl DumpPlayer {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere does not make what was read wrong.
+    // Data that was read stays valid if another thread has panicked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

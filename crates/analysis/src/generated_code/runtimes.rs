@@ -120,7 +120,7 @@ impl Runtime {
     pub fn frame_pointer_setting(self) -> Option<&'static str> {
         match self {
             Self::Java => Some("`java -XX:+PreserveFramePointer`"),
-            // The others keep them always, or never.
+            // The other runtimes keep frame pointers always, or never.
             _ => None,
         }
     }

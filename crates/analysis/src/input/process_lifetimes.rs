@@ -57,7 +57,7 @@ impl ProcessLifetimes {
             clock.wall_clock.checked_add_signed(time.0.wrapping_sub(clock.clock).cast_signed())
         };
         match record {
-            // Those with time 0 tell who the parent is.
+            // Records with time 0 name the parent only.
             Record::Fork(task) if task.pid != task.parent_pid && task.time.0 > 0 => {
                 let mut lifetimes = self.lock();
                 let known = lifetimes.entry(task.pid).or_default();

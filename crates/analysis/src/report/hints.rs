@@ -66,7 +66,7 @@ impl Hints {
         let all = profile.total().samples.max(1) as f64;
         let mut hints: Vec<Hint> = Vec::new();
         let mut causes: HashMap<(Option<&Name>, &Reason), usize> = HashMap::new();
-        // Most frequent first: so are the modules of each.
+        // The most frequent causes come first; so do the modules of each.
         for nameless in &census.reasons {
             let space = spaces.get(nameless.space);
             let advice = advisor.advice(nameless, spaces, runtimes.runtime_of(space));
@@ -88,7 +88,7 @@ impl Hints {
             causes.insert((nameless.module.as_ref(), &nameless.reason), cause);
             hints[cause].modules.push(module);
         }
-        // A place is looked up once for all: with a name or without, it is of one class.
+        // Each address is looked up once, so it belongs to one class: with a name or without.
         let mut known: HashMap<SpaceId, SpaceFacts, FxBuildHasher> = HashMap::default();
         let mut interpreted = InterpreterUse::default();
         let samples = profile.samples_by(|entry| {

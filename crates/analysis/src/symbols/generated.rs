@@ -187,7 +187,7 @@ impl PerfMaps {
         };
         let addresses = addresses.to_vec();
         let begin = Instant::now();
-        // One at a time: the lock is held as long as is waited.
+        // Only one map is read at a time: the lock is held while this waits.
         let outcome = self
             .worker
             .lock()

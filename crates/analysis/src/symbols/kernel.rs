@@ -22,7 +22,7 @@ impl RunningKernel {
     /// Starts to read it beside what else there is to do.
     pub(super) fn read_ahead(&self) {
         let thread = thread::Builder::new().name("prof-kallsyms".to_owned()).spawn(kallsyms::running);
-        // Without a thread it is read when it is needed.
+        // If no thread can be started, the list is read when it is needed.
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = thread.ok();
     }
 
@@ -122,7 +122,7 @@ impl KernelNames {
             let build_id = build_id?;
             kallsyms::cached(&self.paths, build_id).or_else(|| kallsyms::from_vmlinux(&self.paths, build_id))
         };
-        // Asked first: the list takes long to print.
+        // Compares kernels first, because the kernel takes long to print the list.
         let text = if self.is_of_running() {
             let unreadable = |error: io::Error| Reason::FileUnreadable(error.to_string());
             self.running.text().map_err(unreadable).or_else(|reason| cached().ok_or(reason))?

@@ -310,7 +310,7 @@ impl Symbolizing {
                 _ => Resolution::Unresolved(Reason::Unmapped),
             }),
             Space::Truncated(reason) => each(&|_| Resolution::Unresolved(Reason::Truncated(*reason))),
-            // Not code, and the view has a name for it.
+            // The state of a thread is no code; the view names it.
             Space::State(_) => each(&|_| Resolution::Unresolved(Reason::Unmapped)),
             Space::Foreign(reason) => each(&|_| Resolution::Unresolved(reason.clone())),
         }

@@ -92,7 +92,7 @@ impl Indexes {
     fn put(&mut self, identity: &ObjectIdentity, known: &Arc<CachedIndex>) {
         self.remove(identity);
         let mut size = known.size();
-        // One object shall not drive out all others: of a large one the symbols alone are kept, or nothing.
+        // A large object must not displace all others: only its symbols are kept, or nothing.
         let max_object_bytes = self.max_bytes / 3 * 2;
         if size > max_object_bytes {
             known.index.get().inspect(|index| index.release_unpacked());
@@ -150,7 +150,7 @@ impl ObjectCache {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere does not make what is kept wrong.
+    // Cached data stays valid if another thread has panicked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -99,7 +99,7 @@ pub(super) fn resolve_vdso(
 ) -> Answers {
     let image = own_vdso().filter(|image| match (recorded, image.build_id()) {
         (Some(recorded), Some(ours)) => ours.same_object(&recorded),
-        // Without an id, as perf records it, only a recording that names this host can mean ours.
+        // perf records vDSO and kernel without a build id. They are this machine's only if the recording names this host.
         (None, _) => store.paths().own_images,
         (Some(_), None) => false,
     });
@@ -155,7 +155,7 @@ fn resolve_unchanged(
         supplementary: files.supplementary.as_deref(),
         package: files.package.as_deref(),
     };
-    // Sorted by place, not by kind.
+    // The entries are sorted by address, not by kind: separates data from code.
     let (data, code): (Vec<_>, Vec<_>) =
         entries.iter().enumerate().partition(|(_, entry)| entry.kind == AddressKind::Data);
     let places = |of: &[(usize, &StackEntry)]| -> Vec<LookupAddress> {

@@ -34,7 +34,7 @@ impl RecordedNames {
     fn of(files: Vec<RecordedFile>, style: NameStyle) -> Self {
         let mut names = Self { style, ..Self::default() };
         for file in files {
-            // Which addresses those of another kind are, is not known where they are looked up.
+            // Addresses in files of other kinds cannot be computed at the lookup.
             let Some(shift) = shift(&file) else { continue };
             let functions = Functions { map: functions(&file), shift };
             if functions.map.is_empty() {

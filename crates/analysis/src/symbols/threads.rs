@@ -22,14 +22,14 @@ impl ThreadSource {
     pub(super) fn small_pool() -> Self {
         let threads = LIVE_THREADS.min(cores()).saturating_sub(1).max(1);
         let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "names".to_owned());
-        // Where a pool cannot be had now, single threads may be later.
+        // If the pool cannot be started, threads are started for each call.
         pool.build().map_or(Self::Fresh, Self::Pool)
     }
 
     /// The number of threads for the jobs of one call, the caller's included, and for parts of a large job.
     fn size(&self) -> (usize, usize) {
         match self {
-            // Twice the cores for parts of a large job: cores that are busy with other jobs when it starts become idle before it ends.
+            // Twice the cores for parts of a large job: cores that are busy when it starts become idle before it ends.
             Self::Fresh => (cores(), 2 * cores()),
             Self::Pool(pool) => (pool.current_num_threads() + 1, pool.current_num_threads() + 1),
         }
@@ -100,7 +100,7 @@ fn spread<T: Sync, R: Send>(
     };
     let mut results = match supply {
         ThreadSource::Fresh => thread::scope(|scope| {
-            // Where there can be no more threads, those that there are do the work.
+            // If no more threads can be started, the existing ones do the work.
             let others: Vec<_> =
                 (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, turn).ok()).collect();
             let mut results = turn();

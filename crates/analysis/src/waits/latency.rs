@@ -111,14 +111,14 @@ impl<'g> Parallelism<'g> {
         }
         let behind = self.steps.partition_point(|&(begin, _)| begin <= time);
         let step = behind.checked_sub(1).and_then(|last| self.steps.get(last));
-        // A thread that was sampled ran, whatever records of it were lost.
+        // A sampled thread was running, even if records of its switches were lost.
         Some(1.0 / step.map_or(1, |&(_, number)| number.max(1)) as f64)
     }
 
     /// Estimates the shares of samples, which are in the order of time, by the samples on other CPUs about their times.
     fn estimates(&self, samples: &[RunningSample]) -> Vec<f64> {
         let recorded = samples.iter().filter(|sample| self.known(sample.time).is_some()).count() as u64;
-        // Without samples in recorded time nothing says how far samples are apart.
+        // Without samples in recorded time, the interval between samples is unknown.
         let Some(interval) = self.ran.checked_div(recorded).filter(|interval| *interval > 0) else {
             return Vec::new();
         };
@@ -231,7 +231,7 @@ mod tests {
         let weighed = in_gaps(&[(1, 0, 20)], &samples, &[(20, 100)]);
         let alone: u64 = weighed[..55].iter().sum();
         assert_eq!(alone, 55_000);
-        // By the order of time: both have a sample in each of the last milliseconds.
+        // In the order of time: both threads have a sample in each of the last milliseconds.
         let both = &weighed[weighed.len() - 60..weighed.len() - 20];
         assert!(both.iter().all(|&weight| weight <= 550), "{both:?}");
     }

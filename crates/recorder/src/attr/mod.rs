@@ -233,7 +233,7 @@ pub(crate) fn task_clock(samplers: &[Attr], options: &Options) -> Attr {
         | AttrFlags::WATERMARK;
     let by_exec = options.target == Target::Command && options.delay.is_none();
     flags.set(AttrFlags::ENABLE_ON_EXEC, by_exec);
-    // It only counts, without PERF_FORMAT_LOST: kernels before 6.0 know that, and without samples nothing can be lost.
+    // The event only counts, so it has no samples to lose: PERF_FORMAT_LOST, which kernels before 6.0 lack, is not needed.
     Attr { config: TASK_CLOCK, sample_period: 0, read_format: ReadFormat::ID, flags, ..sideband }
 }
 

@@ -88,7 +88,7 @@ impl Drop for Watcher {
         self.over.store(true, Ordering::Release);
         self.control.inner.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic; if it did, there would be nothing to do about it.
+            // The thread does not panic, and nothing could be done if it did.
             let _ = thread.join();
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn all_threads(pids: &[Pid]) -> Vec<Tid> {
 /// Returns the other threads of the processes of `tids`. Only the sideband event is opened on them: a library that one of them
 /// loads is mapped for all.
 pub(super) fn siblings(tids: &[Tid], options: &Options) -> Result<Vec<Tid>, Error> {
-    // With a ring per thread, there is none for the records of siblings.
+    // With a ring per thread, siblings have no ring for their records.
     if options.per_thread {
         return Ok(Vec::new());
     }

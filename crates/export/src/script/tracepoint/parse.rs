@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
         while self.eat(",") {
             self.expect("{")?;
             let value = match (self.peek(), self.tokens.get(1)) {
-                // The name of a constant that the kernel did not replace by its value. -1 equals no value.
+                // The name of a constant that the kernel did not replace by its value. -1 does not occur as a value.
                 (Some(Token::Word(_)), Some(Token::Sign(","))) => {
                     self.next();
                     -1
