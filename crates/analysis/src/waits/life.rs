@@ -41,6 +41,9 @@ struct Earlier {
     ran: Vec<(StackId, u64)>,
 }
 
+/// Greatest delay of the record of a switch behind the moment from which the kernel counts the next thread's time, in nanoseconds.
+/// A Go program with 10,000 switches a second had 1.6 µs on average.
+const MAX_RECORD_DELAY_NS: u64 = 10_000;
 /// Maximum number of stacks that are remembered from part to part.
 const MAX_EARLIER_STACKS: usize = 16;
 
@@ -267,14 +270,19 @@ impl Life {
         }
     }
 
-    /// Moves `time` nanoseconds, if positive, from runnable to running. The kernel counts a thread's time from the moment at which it
-    /// chose the thread; the records of the switch are written some microseconds later.
+    /// Moves `time` nanoseconds, if positive, from runnable to running: at most [`MAX_RECORD_DELAY_NS`] for each time that the thread
+    /// was runnable. The kernel counts a thread's time from the moment at which it chose the thread; the records of the switch are
+    /// written later.
     fn start_runs_earlier(&mut self, time: i64) {
         let runnable = self.known(Class::Runnable, None);
-        let time = time.max(0).unsigned_abs().min(runnable);
+        let is_runnable = |state: &State| class(state.activity) == Some(Class::Runnable);
+        let switches = self.states.iter().filter(|(state, _)| is_runnable(state));
+        let switches = switches.map(|(_, count)| count.samples).fold(0, u64::saturating_add);
+        let most = runnable.min(switches.saturating_mul(MAX_RECORD_DELAY_NS));
+        let time = time.max(0).unsigned_abs().min(most);
         let mut moved = Vec::new();
         for (state, count) in &mut self.states {
-            if class(state.activity) == Some(Class::Runnable) {
+            if is_runnable(state) {
                 let part = part(count.period, time, runnable);
                 count.period -= part;
                 moved.push((state.thread, part));
@@ -508,7 +516,15 @@ mod tests {
         told(&mut life, state(Activity::Blocked), (600, 1000), &counted);
         life.share_unwatched(&counted);
         assert_eq!(sums(&life), (520, 80, 400));
+        // Ten microseconds for each switch, and no more.
+        let counted = [read(0, 0, 0), read(1_000_000, 600_000, 0)];
+        let mut late = Life::default();
+        told(&mut late, state(Activity::Running), (0, 500_000), &counted);
+        told(&mut late, state(Activity::Preempted), (500_000, 600_000), &counted);
+        late.share_unwatched(&counted);
+        assert_eq!(sums(&late), (510_000, 90_000, 0));
         // Without a wait that is too long, the count is of another time.
+        let counted = [read(0, 0, 0), read(1000, 520, 80)];
         let mut runs = Life::default();
         told(&mut runs, state(Activity::Running), (0, 400), &counted);
         told(&mut runs, state(Activity::Preempted), (400, 480), &counted);

@@ -76,7 +76,7 @@ impl Waits {
         let percent = 100.0 * self.unrecorded_share;
         let unrecorded = (!self.unrecorded.is_empty()).then(|| {
             format!(
-                "threads switched too often to record all of it: for {percent:.0} % of the time (grey in the lanes), lanes show no \
+                "threads switched too often to record every switch: for {percent:.0} % of the time (grey in the lanes), lanes show no \
                  waits; `prof report --off-cpu` estimates them"
             )
         });
