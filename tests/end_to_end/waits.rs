@@ -240,6 +240,24 @@ fn who_works_and_is_preempted_has_the_time_of_both() {
 }
 
 #[test]
+fn threads_that_wake_each_other_have_the_times_that_the_kernel_counts() {
+    let folder = folder();
+    let Some((file, output)) = record_waits(folder.path(), "relay") else { return };
+    let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
+    for relay in ["relay-1", "relay-2"] {
+        let [wall, running, runnable] = truth(&output, relay);
+        let activities = activities(&text, relay);
+        let of = |what: &str| -> f64 {
+            activities.iter().filter(|(activity, _)| activity.starts_with(what)).map(|(_, time)| time).sum()
+        };
+        assert!(running >= 180.0, "{output}");
+        assert_close(&format!("{relay} on the CPU"), of("running"), running, 2.0);
+        assert_close(&format!("{relay} waiting for a CPU"), of("runnable"), runnable, 2.0);
+        assert_close(&format!("the sum of {relay}"), activities.values().sum(), wall, 5.0);
+    }
+}
+
+#[test]
 fn who_waits_for_pages_of_a_file_waits_for_page_faults() {
     let folder = folder();
     let Some((file, output)) = record_waits(folder.path(), "faulter") else { return };

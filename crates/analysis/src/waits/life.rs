@@ -1,6 +1,7 @@
 //! Sums the time of one thread, from its start or that of the recording to its end.
 
 mod late_records;
+mod unwoken;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,6 +13,8 @@ use tracker::waits::Activity;
 use super::add;
 use super::placed::Intervals;
 use super::state::{State, Wait};
+use late_records::{Difference, Uncounted, signed};
+use unwoken::UnwokenWaits;
 
 /// The time of a thread, summed by what it did and with which stack.
 #[derive(Default)]
@@ -30,6 +33,8 @@ pub(super) struct Life {
     pub(super) intervals: Intervals,
     /// The stretch before each of the kernel's counts, by the count's number.
     stretches: BTreeMap<usize, Stretch>,
+    /// Waits that ended without a recorded waking.
+    unwoken: UnwokenWaits,
     /// The stacks of an earlier part, for a part without samples (live views take a thread's time in parts).
     earlier: Earlier,
 }
@@ -52,6 +57,9 @@ struct Stretch {
     ran: u64,
     runnable: u64,
     unwatched: u64,
+    /// Time that the thread had been running, or waiting for a CPU, at the count that ends the stretch. The kernel may not have counted
+    /// it yet.
+    uncounted: Uncounted,
     /// The part of the unwatched time that the filter admits, by the name that the thread had.
     wanted: BTreeMap<ThreadId, u64>,
 }
@@ -120,8 +128,13 @@ fn class(activity: Activity) -> Option<Class> {
 impl Life {
     /// Adds an interval, whether a filter admits it or not: the kernel's counts are of all time.
     pub(super) fn measure(&mut self, activity: Activity, span: (u64, u64), counted: &[Schedstat]) {
+        self.unwoken.measure(class(activity), span.1.saturating_sub(span.0));
         for (number, length) in pieces(span, counted) {
             let stretch = self.stretches.entry(number).or_default();
+            let count = counted.get(number).filter(|count| count.time < span.1);
+            if let (Some(class), Some(count)) = (class(activity), count) {
+                stretch.uncounted = Uncounted::new(class, count.time.saturating_sub(span.0));
+            }
             let sum = match (activity, class(activity)) {
                 (Activity::Unwatched, _) => &mut stretch.unwatched,
                 (_, Some(Class::Running)) => &mut stretch.ran,
@@ -135,6 +148,7 @@ impl Life {
     /// Adds an interval that the filter admits.
     pub(super) fn add(&mut self, state: State, (start, end): (u64, u64), counted: &[Schedstat]) {
         let period = end.saturating_sub(start);
+        self.unwoken.admit(state, period);
         match (state.activity, class(state.activity)) {
             (Activity::Unwatched, _) => {
                 for (number, length) in pieces((start, end), counted) {
@@ -159,6 +173,7 @@ impl Life {
             sampled: self.sampled,
             intervals: std::mem::take(&mut self.intervals),
             stretches: std::mem::take(&mut self.stretches),
+            unwoken: self.unwoken.take_part(),
             earlier: Earlier::default(),
         };
         let is_told = |state: &State| {
@@ -211,19 +226,25 @@ impl Life {
         let mut known = Shares::default();
         // The kernel counts what a thread runs when its tick comes: what is ahead in one stretch is missing in the next.
         let (mut running, mut runnable) = (0_i64, 0_i64);
-        let signed = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
-        for (number, stretch) in std::mem::take(&mut self.stretches) {
+        let stretches = std::mem::take(&mut self.stretches);
+        // The numbers of the first and the last count between which time is known.
+        let mut bounds: Option<(usize, usize)> = None;
+        // The time on the CPU or ready for it between them.
+        let mut measured = 0_u64;
+        for (&number, stretch) in &stretches {
             let between = number.checked_sub(1).and_then(|first| counted.get(first)).zip(counted.get(number));
             let counts = between.and_then(|(first, last)| {
                 let runnable = last.runnable.checked_sub(first.runnable)?;
                 Some((last.running.checked_sub(first.running)?, runnable))
             });
             let Some((ran, could_run)) = counts else {
-                for (name, time) in stretch.wanted {
-                    *left.entry(name).or_default() += time;
+                for (name, time) in &stretch.wanted {
+                    *left.entry(*name).or_default() += time;
                 }
                 continue;
             };
+            measured = measured.saturating_add(stretch.ran).saturating_add(stretch.runnable);
+            bounds = Some((bounds.map_or(number.saturating_sub(1), |(first, _)| first), number));
             running = running.saturating_add(signed(ran)).saturating_sub(signed(stretch.ran));
             runnable = runnable.saturating_add(signed(could_run)).saturating_sub(signed(stretch.runnable));
             let ran = running.clamp(0, signed(stretch.unwatched)).unsigned_abs();
@@ -233,8 +254,8 @@ impl Life {
             running -= signed(shares.running);
             runnable -= signed(shares.runnable);
             known.add(shares);
-            for (name, time) in stretch.wanted {
-                names.entry(name).or_default().add(shares.split(time));
+            for (name, time) in &stretch.wanted {
+                names.entry(*name).or_default().add(shares.split(*time));
             }
         }
         if known.all() == 0 {
@@ -255,48 +276,27 @@ impl Life {
         // The kernel counts a wait for a CPU when it ends. Until then, its time was taken for blocked.
         let blocked = names.values().map(|shares| shares.blocked).fold(0, u64::saturating_add);
         let late = |time: i64| time.max(0).unsigned_abs().min(blocked);
-        let surplus = runnable.saturating_neg();
-        let moved = self.start_runs_earlier(running.saturating_sub(signed(late(running))).min(surplus));
-        self.end_waits_later(surplus.saturating_sub(signed(moved)));
-        let (running, runnable) = (late(running), late(runnable));
+        let (late_running, late_runnable) = (late(running), late(runnable));
+        let rest = Difference {
+            running: running.saturating_sub(signed(late_running)),
+            runnable: runnable.saturating_sub(signed(late_runnable)),
+        };
+        let uncounted = |number| stretches.get(&number).map(|stretch| stretch.uncounted).unwrap_or_default();
+        if let Some((first, last)) = bounds {
+            // What a filter admits has its part of it, and what comes before the first count and after the last as much as the rest.
+            let (ran, ready) = self.on_cpu_and_ready();
+            let admitted = ran.saturating_add(ready);
+            self.correct(rest.beyond(uncounted(first), uncounted(last)).scale(admitted, measured));
+        }
         for (thread, mut shares) in names {
-            let more = part(running, shares.blocked, blocked).min(shares.blocked);
-            let ready = part(runnable, shares.blocked, blocked).min(shares.blocked - more);
+            let more = part(late_running, shares.blocked, blocked).min(shares.blocked);
+            let ready = part(late_runnable, shares.blocked, blocked).min(shares.blocked - more);
             shares.running = shares.running.saturating_add(more);
             shares.runnable = shares.runnable.saturating_add(ready);
             shares.blocked -= more + ready;
             self.add_running(thread, shares.running);
             self.spread(Class::Runnable, shares.runnable, thread);
             self.spread(Class::Blocked, shares.blocked, thread);
-        }
-    }
-
-    /// Moves time that the kernel counted as waiting for a CPU from blocked to runnable: without wakings in the recording, a wait
-    /// lasts until the thread runs. All waits give the same share, which is an approximation.
-    pub(super) fn separate_woken(&mut self, counted: &[Schedstat]) {
-        let (Some(first), Some(last)) = (counted.first(), counted.last()) else { return };
-        let blocked = self.known(Class::Blocked, None);
-        let between = self.stretches.range(1..counted.len()).map(|(_, stretch)| stretch.runnable);
-        let known = between.fold(0, u64::saturating_add);
-        let woken = last.runnable.saturating_sub(first.runnable).saturating_sub(known);
-        // If there are gaps, `share_unwatched` distributes the time waited in them.
-        if blocked == 0 || self.stretches.values().any(|stretch| stretch.unwatched > 0) {
-            return;
-        }
-        let share = (woken as f64 / blocked as f64).min(1.0);
-        let states: Vec<_> = self
-            .states
-            .iter_mut()
-            .filter(|(state, _)| class(state.activity) == Some(Class::Blocked))
-            .collect();
-        let mut moved = Vec::new();
-        for (state, count) in states {
-            let part = ((count.period as f64 * share) as u64).min(count.period);
-            count.period -= part;
-            moved.push((State { activity: Activity::Woken, ..*state }, part));
-        }
-        for (state, period) in moved.into_iter().filter(|(_, period)| *period > 0) {
-            add(self.states.entry(state).or_default(), Count { samples: 0, period });
         }
     }
 
@@ -527,6 +527,39 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_runs_until_the_kernel_takes_it_from_the_queue() {
+        let counted = [read(0, 0, 0), read(1000, 480, 0)];
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Running), (0, 500), &counted);
+        told(&mut life, state(Activity::Blocked), (500, 1000), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (480, 0, 520));
+    }
+
+    #[test]
+    fn a_thread_that_is_woken_unseen_runs_from_when_the_kernel_chose_it() {
+        let counted = [read(0, 0, 0), read(1000, 620, 80)];
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Blocked), (0, 400), &counted);
+        told(&mut life, state(Activity::Running), (400, 1000), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (620, 80, 300));
+    }
+
+    #[test]
+    fn what_the_kernel_has_not_counted_yet_corrects_nothing() {
+        // It ran when the counts were read, and had no tick.
+        let counted = [read(100, 0, 0), read(1000, 380, 0)];
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Blocked), (0, 500), &counted);
+        told(&mut life, state(Activity::Running), (500, 600), &counted);
+        told(&mut life, state(Activity::Blocked), (600, 700), &counted);
+        told(&mut life, state(Activity::Running), (700, 1200), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (600, 0, 600));
+    }
+
+    #[test]
     fn waits_for_a_cpu_are_counted_when_they_end() {
         // It waits for a CPU from 50 to 190, and the kernel says so in the second stretch, which was watched but for 10.
         let counted = [read(0, 0, 0), read(100, 50, 0), read(200, 60, 140)];
@@ -583,7 +616,8 @@ mod tests {
     fn where_nobody_says_when_threads_are_woken_the_kernel_says_for_how_long() {
         let counted = [read(0, 0, 0), read(100, 25, 15)];
         let mut life = life(&counted);
-        life.separate_woken(&counted);
+        told(&mut life, state(Activity::Running), (100, 100), &counted);
+        life.share_unwatched(&counted);
         assert_eq!(sums(&life), (25, 15, 60));
     }
 }

@@ -276,9 +276,6 @@ impl ThreadTimes {
     /// Adds the time of a thread to the sums, and distributes its running time to its samples by their shares. `counted` are the
     /// kernel's counts of that time. Returns for how long the thread ran and was runnable, in nanoseconds.
     fn share(&mut self, mut life: Life, counted: &[Schedstat]) -> (u64, u64) {
-        if !self.switches.has_wakings() {
-            life.separate_woken(counted);
-        }
         life.share_unwatched(counted);
         life.share_stacks();
         let sums = life.on_cpu_and_ready();
