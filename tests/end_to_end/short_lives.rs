@@ -2,7 +2,7 @@
 
 use super::folded::Folded;
 use super::prof::{figure, may_record};
-use super::programs::skip;
+use super::programs::{self, skip};
 use super::unprivileged::{LEVEL, as_nobody, paranoid};
 use super::{perf, prof};
 
@@ -55,6 +55,23 @@ fn what_had_no_samples_is_said_and_drawn() {
         let script = perf::script(folder.path(), &file).ok();
         assert_eq!(perf::fold(script.text()).total(), samples, "perf reads what it needs not know");
     }
+}
+
+#[test]
+fn threads_that_take_turns_on_a_cpu_have_no_more_time_than_they_used() {
+    let Some(program) = programs::c("waits") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = prof::folder();
+    let file = folder.path().join("prof.data");
+    // Too fast for whole CPUs: the events are those of the threads.
+    let mut command = prof::prof(["record", "-e", "cpu-clock", "-F", "4999", "-o"]);
+    let recorded = prof::run(command.arg(&file).arg("--").arg(program).arg("rival")).ok();
+    assert!(!recorded.stderr.contains("no samples"), "{}", recorded.stderr);
+    let svg = prof::run(prof::prof(["flame", "-i"]).arg(&file)).ok();
+    let unsampled = share(svg.text(), "[not sampled]");
+    assert!(unsampled < 5.0, "{unsampled} % of the picture");
 }
 
 #[test]

@@ -164,7 +164,10 @@ fn open_with(
         };
         descriptors.check()?;
         let negotiated = negotiate_all(options, &events, cpus, wanted_ring, threads, descriptors, notices)?;
-        Ok::<_, Error>(Opened { cpus: cpus.to_vec(), wanted_ring, ..negotiated })
+        let mut opened = Opened { cpus: cpus.to_vec(), wanted_ring, ..negotiated };
+        // Before all other events: see `TaskClocks::open`.
+        opened.time_tasks(threads, true, options, notices);
+        Ok::<_, Error>(opened)
     };
     let mut opened = match (&options.target, child) {
         (Target::System, _) => {
@@ -211,8 +214,6 @@ fn open_with(
     for pid in std::mem::take(&mut opened.gone) {
         notices(Notice::ProcessGone { pid: pid.0 });
     }
-    let threads = child.map_or_else(|| threads_of(options), |pid| Ok(vec![Tid(pid.0)]));
-    opened.time_tasks(&threads.unwrap_or_default(), true, options, notices);
     Ok(opened)
 }
 

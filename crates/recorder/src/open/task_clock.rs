@@ -54,6 +54,12 @@ pub(crate) struct TaskReports {
 impl TaskClocks {
     /// Opens the clocks of `threads`, with rings if `reports` of single tasks are wanted. `None` where that fails: only the times are
     /// missing then. `is_command` is true if the only thread is the child that becomes the command.
+    ///
+    /// Must be called before other events are opened on these threads. When a task and one that it started follow each other on a CPU,
+    /// the kernel exchanges the counts of their clocks. It pairs the events of both in the order in which they were opened
+    /// (`perf_event_sync_stat()` in kernel/events/core.c), and opens those of the started task by their CPUs, beginning with events of
+    /// any CPU. A clock that was opened later exchanged its count with a sampling event: beside other load, `node` had up to twice
+    /// its CPU time.
     pub(super) fn open(mut attr: Attr, threads: &[Tid], reports: bool, is_command: bool) -> Option<Self> {
         if threads.is_empty() || threads.len() > MAX_THREADS {
             return None;
