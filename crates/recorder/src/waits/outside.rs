@@ -34,6 +34,11 @@ const STACK_BYTES: usize = 32 << 10;
 const MIN_REPORTED_REFUSALS: u32 = 20;
 /// Maximum number of threads that are followed.
 const MAX_THREADS: usize = 100_000;
+/// Number of switches between two polls from which on a thread's waits are too short to be read at each poll: 1,000 a second.
+const MANY_SWITCHES: u64 = 25;
+/// Number of polls from one reading of such a thread to the next, where samples of switches have the stacks: 50 µs each time, and the
+/// kernel keeps the thread from running meanwhile.
+const POLLS_PER_READING: u8 = 8;
 /// Least time between two updates on the kernel's counts of a thread, in nanoseconds.
 const UPDATE_INTERVAL_NANOSECONDS: u64 = 200_000_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
@@ -59,6 +64,8 @@ pub(crate) struct OutsideReader {
     is_reported: bool,
     /// The kernel's counts of threads that [`OutsideReader::take_updates`] has not returned yet.
     updates: Vec<SwitchUpdate>,
+    /// True if samples of switches have the stacks, too.
+    has_switches: bool,
     /// True if counts are reported as updates while the recording runs, and forgotten with their thread.
     low_memory: bool,
 }
@@ -68,8 +75,26 @@ struct FollowedThread {
     pid: Pid,
     /// The number of times that the thread had been switched in when its stack was last read.
     switches: Option<u64>,
+    /// The number of switches at the last poll.
+    polled: u64,
+    /// The number of the last polls in which it was switched often.
+    busy_polls: u8,
     /// Two counts of the kernel: the first one (with updates: the last one reported), and the newest.
     times: Option<[Schedstat; 2]>,
+}
+
+impl FollowedThread {
+    /// Returns true if a poll in which the thread has been switched in `switches` times is to read its stack.
+    fn is_due(&mut self, switches: u64, has_samples: bool) -> bool {
+        let since = switches.saturating_sub(std::mem::replace(&mut self.polled, switches));
+        if !has_samples || since < MANY_SWITCHES {
+            self.busy_polls = 0;
+            return true;
+        }
+        let is_due = self.busy_polls == 0;
+        self.busy_polls = (self.busy_polls + 1) % POLLS_PER_READING;
+        is_due
+    }
 }
 
 impl OutsideReader {
@@ -81,7 +106,8 @@ impl OutsideReader {
         recording: &Recording,
         child: Option<Pid>,
     ) -> Option<Self> {
-        let index = opened.samplers().position(|(_, event)| event.is_read_outside())?;
+        let (index, (_, event)) =
+            opened.samplers().enumerate().find(|(_, (_, event))| event.is_read_outside())?;
         let pids = match (&options.target, child) {
             (Target::Command, Some(child)) => vec![child],
             _ => crate::open::processes(options).ok()?,
@@ -99,6 +125,7 @@ impl OutsideReader {
             refused: 0,
             is_reported: false,
             updates: Vec::new(),
+            has_switches: !event.watches(),
             low_memory: options.low_memory,
         };
         for pid in pids {
@@ -117,7 +144,8 @@ impl OutsideReader {
 
     fn follow(&mut self, pid: Pid, tid: Tid) {
         if self.threads.len() < MAX_THREADS {
-            self.threads.insert(tid.0, FollowedThread { pid, switches: None, times: None });
+            self.threads
+                .insert(tid.0, FollowedThread { pid, switches: None, polled: 0, busy_polls: 0, times: None });
         }
     }
 
@@ -206,7 +234,8 @@ impl OutsideReader {
             *told = reading;
             self.updates.push(SwitchUpdate::SchedStat(tid, reading));
         }
-        if seen.switches == Some(switches) {
+        let is_due = seen.is_due(switches, self.has_switches);
+        if seen.switches == Some(switches) || !is_due {
             return Ok(());
         }
         let pid = seen.pid;
@@ -254,5 +283,22 @@ impl OutsideReader {
         };
         // One of 40 KiB fits.
         let _ = self.layout.encode(&Record::Sample(sample), records);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_are_switched_often_are_read_seldom() {
+        let mut thread =
+            FollowedThread { pid: Pid(1), switches: None, polled: 0, busy_polls: 0, times: None };
+        let polls = u64::from(3 * POLLS_PER_READING);
+        let busy = (1..=polls).filter(|poll| thread.is_due(poll * MANY_SWITCHES, true)).count();
+        assert_eq!(busy, 3);
+        // At rest, and without samples of its switches, it is read each time.
+        assert!(thread.is_due(polls * MANY_SWITCHES + 1, true));
+        assert!((1..9).all(|poll| thread.is_due((polls + 1 + poll) * MANY_SWITCHES, false)));
     }
 }
