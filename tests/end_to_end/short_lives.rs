@@ -75,6 +75,27 @@ fn threads_that_take_turns_on_a_cpu_have_no_more_time_than_they_used() {
 }
 
 #[test]
+fn time_before_the_end_of_a_delay_needs_no_samples() {
+    if !may_record() {
+        return;
+    }
+    let _level = LEVEL.read();
+    let folder = prof::folder();
+    let spin = "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done";
+    for event in ["cpu-clock", "cpu-clock:u"] {
+        let record = ["record", "-e", event, "-D", "200", "-o", "prof.data", "--", "sh", "-c", spin];
+        for recorded in [
+            Some(prof::run(prof::prof(record).current_dir(folder.path()))),
+            as_nobody(folder.path(), &record),
+        ] {
+            let Some(recorded) = recorded else { continue };
+            let recorded = recorded.ok();
+            assert!(!recorded.stderr.contains("no samples"), "{}", recorded.stderr);
+        }
+    }
+}
+
+#[test]
 fn a_command_that_slept_is_told_from_an_event_that_did_not_occur() {
     if !may_record() {
         return;

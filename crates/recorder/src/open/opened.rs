@@ -63,6 +63,8 @@ pub(crate) struct Opened {
     pub(super) enabled: bool,
     /// True if sampling is paused ([`Opened::pause`]).
     pub(super) paused: bool,
+    /// True if sampling has been paused.
+    pub(crate) was_paused: bool,
     /// Bytes of the rings for samples that are asked for.
     wanted_ring: u64,
     /// The sizes that stack copies can have.
@@ -166,7 +168,7 @@ fn open_with(
         let negotiated = negotiate_all(options, &events, cpus, wanted_ring, threads, descriptors, notices)?;
         let mut opened = Opened { cpus: cpus.to_vec(), wanted_ring, ..negotiated };
         // Before all other events: see `TaskClocks::open`.
-        opened.time_tasks(threads, true, options, notices);
+        opened.time_tasks(threads, options, notices);
         Ok::<_, Error>(opened)
     };
     let mut opened = match (&options.target, child) {
@@ -239,6 +241,7 @@ impl Opened {
             everywhere_cpus: Vec::new(),
             enabled: false,
             paused: false,
+            was_paused: false,
             wanted_ring: 0,
             copy_size: copy_sizes.initial(),
             copy_sizes,
@@ -266,14 +269,8 @@ impl Opened {
         Self { cpus, wanted_ring: page, ..Self::of_events(Vec::new(), sideband, CopySizes::default()) }
     }
 
-    /// Opens the clocks of `threads`, where times of tasks are wanted; with `reports`, each task that they start is reported.
-    pub(super) fn time_tasks(
-        &mut self,
-        threads: &[Tid],
-        reports: bool,
-        options: &Options,
-        notices: &mut dyn FnMut(Notice),
-    ) {
+    /// Opens the clocks of `threads`, where times of tasks are wanted.
+    fn time_tasks(&mut self, threads: &[Tid], options: &Options, notices: &mut dyn FnMut(Notice)) {
         let samplers: Vec<Attr> = self.events.iter().map(|event| event.attr.clone()).collect();
         if !task_clock::is_wanted(options, &samplers) {
             return;
@@ -281,7 +278,7 @@ impl Opened {
         let attr = attr::task_clock(&samplers, options);
         notices(Notice::Opened { name: "task-clock".to_owned(), attr: Box::new(attr.clone()) });
         let is_command = options.target == Target::Command;
-        self.task_clocks = TaskClocks::open(attr, threads, reports, is_command);
+        self.task_clocks = TaskClocks::open(attr, threads, is_command);
     }
 
     /// Opens all events on every CPU; the sampling events only for `cgroup`, where one is given.

@@ -37,7 +37,7 @@ impl Opened {
 
     /// Pauses sampling; sideband records are still written.
     pub(crate) fn pause(&mut self) {
-        self.paused = true;
+        (self.paused, self.was_paused) = (true, true);
         self.disable();
     }
 
@@ -190,15 +190,13 @@ impl Opened {
             .collect::<Result<_, Error>>()?;
         events.push(describe(&self.sideband, None)?);
         // Behind the sideband event, since it has neither samples nor lost counts.
-        events.extend(self.task_clocks.as_ref().filter(|clocks| clocks.has_reports()).map(|clocks| {
-            RecordedEvent {
-                name: "task-clock".to_owned(),
-                attr: clocks.attr.clone(),
-                ids: clocks.ids(),
-                sideband: true,
-                leader: None,
-                tracepoint: None,
-            }
+        events.extend(self.task_clocks.as_ref().map(|clocks| RecordedEvent {
+            name: "task-clock".to_owned(),
+            attr: clocks.attr.clone(),
+            ids: clocks.ids(),
+            sideband: true,
+            leader: None,
+            tracepoint: None,
         }));
         let copy_sizes = self.copy_sizes.clone();
         Ok(Recording { events, cpus: self.cpus.clone(), ring_size: self.ring_size, copy_sizes })

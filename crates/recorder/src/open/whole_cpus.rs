@@ -3,7 +3,7 @@
 
 use host::procfs::{self, Capability};
 use host::{sysctl, sysfs};
-use model::{CpuId, Pid, Tid};
+use model::{CpuId, Pid};
 
 use super::opened::{OpenEvent, Opened, open_target};
 use super::targets::processes;
@@ -42,7 +42,6 @@ pub(crate) fn open(
             && opened.events.iter().all(is_time)
         {
             opened.members = Some(Vec::new());
-            opened.time_tasks(&[Tid(child.0)], false, options, notices);
             pending_notices.into_iter().for_each(&mut *notices);
             notices(Notice::WholeCpusForCommand);
             return Ok(opened);

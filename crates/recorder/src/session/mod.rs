@@ -125,6 +125,8 @@ struct Prepared {
     recording: Recording,
     layout: RecordLayout,
     watched: Option<WatchedTime>,
+    /// True if the target is a command, from its start on.
+    is_of_whole_command: bool,
 }
 
 fn prepare(
@@ -139,7 +141,8 @@ fn prepare(
         .layout(recording.events.len() - 1)
         .ok_or(Error::NoPerfEvents("the layout of this kernel's records is not known"))?;
     consumer.begin(&recording).map_err(|errno| Error::Consumer { errno, kept: false })?;
-    Ok(Prepared { opened, recording, layout, watched: None })
+    let is_of_whole_command = options.target == Target::Command && options.delay.is_none();
+    Ok(Prepared { opened, recording, layout, watched: None, is_of_whole_command })
 }
 
 impl Prepared {
@@ -200,12 +203,7 @@ impl Prepared {
             counted: DrainStats::default(),
             lost_sideband: 0,
             tally: Tally::new(&self.recording.events),
-            task_reports: self
-                .opened
-                .task_clocks
-                .as_ref()
-                .filter(|clocks| clocks.has_reports())
-                .map(TaskClocks::reports),
+            task_reports: self.opened.task_clocks.as_ref().map(TaskClocks::reports),
             requests: DumpRequests::default(),
             answers,
             round: None,
@@ -573,8 +571,9 @@ impl Session<'_> {
         };
         let ended = matches!(command, Some(Command::Ended(_)));
         let cpu_time = ended.then(clock::cpu_time_of_children);
+        let is_all_recorded = prepared.is_of_whole_command && !prepared.opened.was_paused;
         Ok(Summary {
-            coverage: coverage(&prepared.opened, &self.tally, cpu_time),
+            coverage: coverage(&prepared.opened, &self.tally, cpu_time.filter(|_| is_all_recorded)),
             events: prepared.recording.events,
             cpus,
             samples: self.counted.samples,
