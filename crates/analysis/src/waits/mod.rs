@@ -83,6 +83,8 @@ pub(crate) struct ThreadTimes {
     in_gap: bool,
     /// The kernel's counts of threads that were switched often.
     counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
+    /// True if the recording still runs, so that more of the kernel's counts will come.
+    is_live: bool,
     /// The spans in which threads were off the CPU, if they are asked for.
     spans: Option<Vec<WaitSpan>>,
 }
@@ -120,6 +122,7 @@ impl ThreadTimes {
             gaps: 0,
             in_gap: false,
             counted,
+            is_live: false,
             spans: None,
         }
     }
@@ -385,7 +388,7 @@ impl SampleSink for ThreadTimes {
         match role {
             _ if is_before => {}
             Role::None => {}
-            Role::Waking { .. } | Role::Switch { .. } | Role::Outside if self.pass_gaps(time) => {}
+            Role::Waking { .. } | Role::Switch { .. } if self.pass_gaps(time) => {}
             Role::Waking { woken, flags } => {
                 let read = |field: Field| field.read(sample.raw?);
                 if let Some(woken) = read(woken) {
@@ -395,14 +398,18 @@ impl SampleSink for ThreadTimes {
                 }
             }
             Role::Outside => {
+                let is_in_gap = self.pass_gaps(time);
                 let stack = self.stack(tracker, sample, pid, deferred);
                 let cause = self.causes.intern(sample.raw.unwrap_or_default());
                 let seen = Wait { stack, cause, waker: None };
-                self.timeline.seen_blocked(tid, seen, |known, seen| Wait {
-                    stack: if known.stack == StackId::EMPTY { seen.stack } else { known.stack },
-                    cause: seen.cause,
-                    waker: known.waker,
-                });
+                // In a gap, the wait that was current before may be over.
+                if !is_in_gap {
+                    self.timeline.seen_blocked(tid, seen, |known, seen| Wait {
+                        stack: if known.stack == StackId::EMPTY { seen.stack } else { known.stack },
+                        cause: seen.cause,
+                        waker: known.waker,
+                    });
+                }
                 let life = self.lives.entry(tid).or_default();
                 life.sampled = true;
                 *life.seen.entry(seen).or_default() += 1;
@@ -509,8 +516,12 @@ impl SampleSink for ThreadTimes {
             Record::Fork(task) => {
                 self.pass_gaps(task.time);
                 self.timeline.started(task.pid, task.tid, task.time);
-                // The kernel counts from here.
-                if let Some(counted) = self.counted.get_mut(&task.tid) {
+                // The kernel counts from here. While a recording runs, its counts come later.
+                let counted = match self.is_live {
+                    true => Some(self.counted.entry(task.tid).or_default()),
+                    false => self.counted.get_mut(&task.tid),
+                };
+                if let Some(counted) = counted {
                     let place = counted.partition_point(|count| count.time < task.time.0);
                     counted.insert(place, Schedstat { time: task.time.0, running: 0, runnable: 0 });
                 }

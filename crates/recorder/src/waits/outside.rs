@@ -40,7 +40,7 @@ const MANY_SWITCHES: u64 = 25;
 /// kernel keeps the thread from running meanwhile.
 const POLLS_PER_READING: u8 = 8;
 /// Least time between two updates on the kernel's counts of a thread, in nanoseconds.
-const UPDATE_INTERVAL_NANOSECONDS: u64 = 200_000_000;
+const UPDATE_INTERVAL_NANOSECONDS: u64 = 50_000_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
 const ABI_64: u64 = 2;
 
