@@ -1,7 +1,6 @@
 //! Sums the time of one thread, from its start or that of the recording to its end.
 
 mod late_records;
-mod unwoken;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,10 +10,10 @@ use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
 use super::add;
+use super::kernel_counts::{Class, Difference, Uncounted, class, part, pieces, signed};
 use super::placed::Intervals;
 use super::state::{State, Wait};
-use late_records::{Difference, Uncounted, signed};
-use unwoken::UnwokenWaits;
+use super::unwoken::UnwokenWaits;
 
 /// The time of a thread, summed by what it did and with which stack.
 #[derive(Default)]
@@ -88,40 +87,6 @@ impl Shares {
         self.running = self.running.saturating_add(other.running);
         self.runnable = self.runnable.saturating_add(other.runnable);
         self.blocked = self.blocked.saturating_add(other.blocked);
-    }
-}
-
-/// `share / whole` of `time`, at most all of it.
-fn part(time: u64, share: u64, whole: u64) -> u64 {
-    let part = u128::from(time) * u128::from(share) / u128::from(whole.max(1));
-    u64::try_from(part).unwrap_or(time).min(time)
-}
-
-/// The parts of a time that lie between two counts each, with the number of the count that ends them.
-fn pieces((start, end): (u64, u64), counted: &[Schedstat]) -> impl Iterator<Item = (usize, u64)> {
-    let (mut number, mut start) = (counted.partition_point(|count| count.time <= start), start);
-    std::iter::from_fn(move || {
-        let until = counted.get(number).map_or(end, |count| count.time.min(end));
-        let piece = (start < end).then(|| (number, until.saturating_sub(start)));
-        (number, start) = (number + 1, until);
-        piece
-    })
-}
-
-/// The class that an activity has in the kernel's counts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Running,
-    Runnable,
-    Blocked,
-}
-
-fn class(activity: Activity) -> Option<Class> {
-    match activity {
-        Activity::Running => Some(Class::Running),
-        Activity::Preempted | Activity::Woken | Activity::Started => Some(Class::Runnable),
-        Activity::Blocked | Activity::Uninterruptible | Activity::BlockedSinceBefore => Some(Class::Blocked),
-        Activity::Unknown | Activity::Unwatched => None,
     }
 }
 

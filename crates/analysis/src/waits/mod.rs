@@ -5,6 +5,7 @@
 //! is distributed to its samples.
 
 mod causes;
+mod kernel_counts;
 mod latency;
 mod life;
 mod live;
@@ -13,6 +14,7 @@ mod spans;
 mod state;
 mod switches;
 mod times;
+mod unwoken;
 mod weight;
 
 use std::collections::HashMap;

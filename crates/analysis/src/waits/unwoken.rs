@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use profile::Count;
 use rustc_hash::FxBuildHasher;
 
-use super::{Class, State, add, class};
+use super::add;
+use super::kernel_counts::{Class, class, part};
+use super::state::State;
 
 /// The waits of one thread that ended without a recorded waking. Each may have been, in part, a wait for a CPU.
 #[derive(Default)]
@@ -69,7 +71,7 @@ impl UnwokenWaits {
         let mut shares = Vec::new();
         // Shorter waits first: what they cannot take, the longer ones do.
         for (state, count) in waits {
-            let share = super::part(time, count.samples, number).min(count.period);
+            let share = part(time, count.samples, number).min(count.period);
             time -= share;
             number -= count.samples;
             shares.push((state, share));
