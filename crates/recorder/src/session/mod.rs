@@ -41,6 +41,10 @@ use upkeep::Upkeep;
 const MAX_ROUND_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest interval between rounds with [`Options::low_memory`]: several rounds per redraw of a view.
 const LOW_MEMORY_ROUND_INTERVAL: Duration = Duration::from_millis(250);
+/// Longest interval between rounds with [`Options::low_memory`] while switches are held back: as long as between two readings of the
+/// kernel's counts, so that new threads are known by the next one. Otherwise 5 % of a second of a shell that starts ten threads at a
+/// time is unknown (`prof top --off-cpu --json`).
+const GAP_ROUND_INTERVAL: Duration = Duration::from_millis(25);
 /// Longest interval between checkpoints.
 const MAX_CHECKPOINT_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of bytes that wait between the readers and the session.
@@ -401,7 +405,11 @@ impl Session<'_> {
             if pause == Pause::None {
                 self.watch_switches(now, opened);
             }
-            let interval = pace.time(self.consumer.wants_round_soon());
+            let mut interval = pace.time(self.consumer.wants_round_soon());
+            let is_in_gap = self.switches.as_ref().is_some_and(SwitchSampler::is_in_gap);
+            if options.low_memory && is_in_gap && self.outside.is_some() {
+                interval = interval.min(GAP_ROUND_INTERVAL);
+            }
             if self.round_is_due(now, last_round + interval) {
                 let written = self.readers.take_max_written();
                 if self.round.is_none() {

@@ -142,6 +142,11 @@ impl SwitchSampler {
         !self.has_held
     }
 
+    /// Returns true if switches are held back now.
+    pub(crate) fn is_in_gap(&self) -> bool {
+        matches!(self.phase, Phase::Gap { .. })
+    }
+
     /// Returns the time at which [`SwitchSampler::step`] has to be called again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase {
