@@ -185,7 +185,7 @@ impl Life {
 
     /// Distributes the time of gaps to the states of the thread, under the name that it had. Between two counts, the kernel says
     /// how long it ran and was runnable. Before the first and after the last, the shares between them apply, and without any
-    /// count the shares of the recorded time.
+    /// count the shares of the recorded time. Then corrects the sums of recorded time by the same counts.
     pub(super) fn share_unwatched(&mut self, counted: &[Schedstat]) {
         let (mut names, mut left) = (BTreeMap::<ThreadId, Shares>::new(), BTreeMap::<ThreadId, u64>::new());
         let mut known = Shares::default();

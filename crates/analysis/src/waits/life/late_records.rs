@@ -76,7 +76,7 @@ impl Life {
             let moved = part.min(*ran);
             *ran -= moved;
             count.period = count.period.saturating_add(moved);
-            time -= part;
+            time -= moved;
             left -= count.samples;
         }
     }
