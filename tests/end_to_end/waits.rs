@@ -9,7 +9,8 @@ use super::prof::{RECORDERS, Run, folded, folder, may_record, prof, run, run_alo
 use super::programs::{self, skip};
 use super::unprivileged::{as_nobody, paranoid};
 
-/// Records `waits` with the role that is to be seen; returns the file and what was said of it. Nothing where switches may not be sampled here.
+/// Records `waits` with the role that is to be seen; returns the file and what was said of it. Nothing where switches may not be
+/// sampled here.
 fn record_waits(folder: &Path, role: &str) -> Option<(std::path::PathBuf, String)> {
     let program = programs::c("waits")?;
     if !may_record() {
@@ -54,6 +55,11 @@ fn activities(text: &str, thread: &str) -> BTreeMap<String, f64> {
         *sums.entry(activity.to_owned()).or_default() += weight as f64 / 1e6;
     }
     sums
+}
+
+/// The time of all activities that begin so, in milliseconds.
+fn sum_of(activities: &BTreeMap<String, f64>, begin: &str) -> f64 {
+    activities.iter().filter(|(activity, _)| activity.starts_with(begin)).map(|(_, time)| time).sum()
 }
 
 /// Wall, running and runnable time that the thread says it had, in milliseconds.
@@ -205,8 +211,7 @@ fn a_normal_user_sees_where_their_threads_wait() {
         let sum: f64 = activities.values().sum();
         assert_close(&format!("the sum of {role}"), sum, wall, 5.0);
         assert_close(&format!("{role} on the CPU"), of("running"), running, 3.0);
-        let ready: f64 =
-            activities.iter().filter(|(what, _)| what.starts_with("runnable")).map(|(_, time)| time).sum();
+        let ready = sum_of(&activities, "runnable");
         assert_close(&format!("{role} waiting for a CPU"), ready, runnable, 10.0);
         let in_function = Folded::parse(&text).count(|stack| {
             let is_state = stack.last().is_some_and(|last| last.starts_with(&format!("[{state}")));
@@ -243,8 +248,8 @@ fn who_works_and_is_preempted_has_the_time_of_both() {
         let of = |what: &str| activities.get(what).copied().unwrap_or_default();
         assert!(running >= 200.0, "{output}");
         assert_close(&format!("{rival} on the CPU, {output}, {activities:?}"), of("running"), running, 2.0);
-        let ready = activities.iter().filter(|(what, _)| what.starts_with("runnable")).map(|(_, time)| time);
-        assert_close(&format!("{rival} waiting for a CPU"), ready.sum(), runnable, 5.0);
+        let ready = sum_of(&activities, "runnable");
+        assert_close(&format!("{rival} waiting for a CPU"), ready, runnable, 5.0);
         // It waits also when it goes to the other's CPU.
         assert!(of("runnable: preempted") >= 0.8 * runnable, "{activities:?}");
         assert_close(&format!("the sum of {rival}"), activities.values().sum(), wall, 5.0);
@@ -261,9 +266,7 @@ fn threads_that_wake_each_other_have_the_times_that_the_kernel_counts() {
     for relay in ["relay-1", "relay-2"] {
         let [wall, running, runnable] = truth(&output, relay);
         let activities = activities(&text, relay);
-        let of = |what: &str| -> f64 {
-            activities.iter().filter(|(activity, _)| activity.starts_with(what)).map(|(_, time)| time).sum()
-        };
+        let of = |what: &str| sum_of(&activities, what);
         assert!(running >= 180.0, "{output}");
         assert_close(&format!("{relay} on the CPU"), of("running"), running, 2.0);
         assert_close(&format!("{relay} waiting for a CPU"), of("runnable"), runnable, 2.0);
@@ -547,6 +550,7 @@ fn the_live_view_has_the_names_and_shares_of_a_recording() {
             states.iter().filter(is).map(|(_, time)| *time).fold(0.0, f64::max)
         };
         let [wall, running, runnable] = truth(output, "waits");
+        assert!(wall >= 300.0, "{output}");
         assert_close(
             &format!("sleeping, {output}, {states:?}"),
             longest("[blocked: sleep]"),
@@ -614,9 +618,7 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
         assert!(drawn.stderr.contains("of the time are recorded"), "{}", drawn.stderr);
         let [wall, running, runnable] = truth(run.text(), "ping_pong");
         let activities = activities(drawn.text(), "ping_pong");
-        let of = |what: &str| -> f64 {
-            activities.iter().filter(|(activity, _)| activity.starts_with(what)).map(|(_, time)| time).sum()
-        };
+        let of = |what: &str| sum_of(&activities, what);
         let sum: f64 = activities.values().sum();
         assert_close("the sum of ping_pong", sum, wall, 10.0);
         assert_close("ping_pong on the CPU", of("running"), running, 20.0);

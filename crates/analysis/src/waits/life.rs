@@ -10,8 +10,8 @@ use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
 use super::add;
-use super::kernel_counts::{Class, Difference, Uncounted, class, part, pieces, signed};
-use super::placed::Intervals;
+use super::kernel_counts::{Class, Difference, Uncounted, class, missing, part, pieces, signed};
+use super::placed::{Intervals, Parts};
 use super::state::{State, Wait};
 use super::unwoken::UnwokenWaits;
 
@@ -240,7 +240,7 @@ impl Life {
         }
         // The kernel counts a wait for a CPU when it ends. Until then, its time was taken for blocked.
         let blocked = names.values().map(|shares| shares.blocked).fold(0, u64::saturating_add);
-        let late = |time: i64| time.max(0).unsigned_abs().min(blocked);
+        let late = |time: i64| missing(time).min(blocked);
         let (late_running, late_runnable) = (late(running), late(runnable));
         let rest = Difference {
             running: running.saturating_sub(signed(late_running)),
@@ -295,14 +295,11 @@ impl Life {
             !taken
         });
         for (thread, bare) in bare {
-            let (mut before, mut given) = (0_u128, 0_u64);
+            let mut parts = Parts::new(bare, all);
             for &(wait, weight) in &known {
-                before += u128::from(weight);
-                let until = u64::try_from(u128::from(bare) * before / all).unwrap_or(bare);
                 let state = State { thread, activity: Activity::Blocked, wait };
-                let count = Count { samples: 0, period: until.saturating_sub(given) };
+                let count = Count { samples: 0, period: parts.next(weight) };
                 add(self.states.entry(state).or_default(), count);
-                given = until;
             }
         }
     }
@@ -327,14 +324,10 @@ impl Life {
             }
             return;
         }
-        // Carries the rounding error over to the next part, so that the parts add up to the whole.
-        let (mut before, mut given) = (0_u128, 0_u64);
+        let mut parts = Parts::new(time, known.into());
         for (state, count) in &mut self.states {
             if class(state.activity) == Some(wanted) && state.thread == thread {
-                before += u128::from(count.period);
-                let until = u64::try_from(u128::from(time) * before / u128::from(known)).unwrap_or(time);
-                count.period = count.period.saturating_add(until.saturating_sub(given));
-                given = until;
+                count.period = count.period.saturating_add(parts.next(count.period));
             }
         }
     }

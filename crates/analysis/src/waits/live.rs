@@ -78,7 +78,6 @@ impl LiveTimes {
         let detail = Detail { threads: true, ..Detail::default() };
         let mut times = ThreadTimes::new(weight, switches, &SampleFilter::default(), detail);
         times.cache = ChainCache::bounded(MAX_CHAINS);
-        times.is_live = true;
         Some(Self { times, since: None, most_stacks: MAX_STACKS, most_threads: MAX_THREADS })
     }
 

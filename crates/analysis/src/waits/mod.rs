@@ -85,8 +85,6 @@ pub(crate) struct ThreadTimes {
     in_gap: bool,
     /// The kernel's counts of threads that were switched often.
     counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
-    /// True if the recording still runs, so that more of the kernel's counts will come.
-    is_live: bool,
     /// The spans in which threads were off the CPU, if they are asked for.
     spans: Option<Vec<WaitSpan>>,
 }
@@ -124,7 +122,6 @@ impl ThreadTimes {
             gaps: 0,
             in_gap: false,
             counted,
-            is_live: false,
             spans: None,
         }
     }
@@ -518,12 +515,8 @@ impl SampleSink for ThreadTimes {
             Record::Fork(task) => {
                 self.pass_gaps(task.time);
                 self.timeline.started(task.pid, task.tid, task.time);
-                // The kernel counts from here. While a recording runs, its counts come later.
-                let counted = match self.is_live {
-                    true => Some(self.counted.entry(task.tid).or_default()),
-                    false => self.counted.get_mut(&task.tid),
-                };
-                if let Some(counted) = counted {
+                // The kernel counts from here.
+                if let Some(counted) = self.counted.get_mut(&task.tid) {
                     let place = counted.partition_point(|count| count.time < task.time.0);
                     counted.insert(place, Schedstat { time: task.time.0, running: 0, runnable: 0 });
                 }

@@ -52,7 +52,8 @@ pub(crate) struct TaskReports {
 }
 
 impl TaskClocks {
-    /// Opens the clocks of `threads`, with rings for their reports. `None` where that fails: only the times are missing then. `is_command` is true if the only thread is the child that becomes the command.
+    /// Opens the clocks of `threads`, with rings for their reports. `None` where that fails: only the times are missing then.
+    /// `is_command` is true if the only thread is the child that becomes the command.
     ///
     /// Must be called before other events are opened on these threads. When a task and one that it started follow each other on a CPU,
     /// the kernel exchanges the counts of their clocks. It pairs the events of both in the order in which they were opened

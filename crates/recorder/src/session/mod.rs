@@ -32,7 +32,7 @@ use crate::processes::{JvmMapRequester, Synthesis};
 use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Command, RunningCommand, Summary, Tally, coverage, lost_samples};
 use crate::unwind::Mechanisms;
-use crate::waits::{OutsideReader, SwitchSampler};
+use crate::waits::{OutsideReader, POLL_INTERVAL, SwitchSampler};
 use outside::Next;
 use pace::{MIN_INTERVAL, Pace};
 use upkeep::Upkeep;
@@ -41,10 +41,6 @@ use upkeep::Upkeep;
 const MAX_ROUND_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest interval between rounds with [`Options::low_memory`]: several rounds per redraw of a view.
 const LOW_MEMORY_ROUND_INTERVAL: Duration = Duration::from_millis(250);
-/// Longest interval between rounds with [`Options::low_memory`] while switches are held back: as long as between two readings of the
-/// kernel's counts, so that new threads are known by the next one. Otherwise 5 % of a second of a shell that starts ten threads at a
-/// time is unknown (`prof top --off-cpu --json`).
-const GAP_ROUND_INTERVAL: Duration = Duration::from_millis(25);
 /// Longest interval between checkpoints.
 const MAX_CHECKPOINT_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of bytes that wait between the readers and the session.
@@ -408,7 +404,9 @@ impl Session<'_> {
             let mut interval = pace.time(self.consumer.wants_round_soon());
             let is_in_gap = self.switches.as_ref().is_some_and(SwitchSampler::is_in_gap);
             if options.low_memory && is_in_gap && self.outside.is_some() {
-                interval = interval.min(GAP_ROUND_INTERVAL);
+                // New threads have to be known by the next poll: otherwise 5 % of a second of a shell that starts ten threads at a time
+                // is unknown (`prof top --off-cpu --json`).
+                interval = interval.min(POLL_INTERVAL);
             }
             if self.round_is_due(now, last_round + interval) {
                 let written = self.readers.take_max_written();

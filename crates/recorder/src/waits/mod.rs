@@ -4,7 +4,7 @@ mod calls;
 mod outside;
 mod sampling;
 
-pub(crate) use outside::OutsideReader;
+pub(crate) use outside::{OutsideReader, POLL_INTERVAL};
 pub(crate) use sampling::SwitchSampler;
 
 use std::time::Duration;

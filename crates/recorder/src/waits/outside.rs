@@ -25,7 +25,7 @@ use crate::records::{each, u32_at};
 use stacks::native_architecture;
 
 /// Time between two polls.
-const POLL_INTERVAL: Duration = Duration::from_millis(25);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Longest time that a poll takes: 4 % of a CPU, however many threads there are. The next poll goes on with the next thread.
 const MAX_POLL_TIME: Duration = Duration::from_millis(1);
 /// Bytes that are read of a stack: a record has room for 64 KiB.

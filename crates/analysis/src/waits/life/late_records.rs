@@ -7,6 +7,7 @@ use tracker::waits::Activity;
 use super::Life;
 use crate::waits::add;
 use crate::waits::kernel_counts::{Class, Difference, class, missing, part, signed, surplus};
+use crate::waits::placed::Parts;
 use crate::waits::state::State;
 
 /// Greatest distance, in nanoseconds, between the record of a switch and the moment up to which the kernel counts the time of the thread
@@ -68,16 +69,13 @@ impl Life {
             class(state.activity) == Some(Class::Blocked) || state.activity == Activity::Preempted
         };
         let switches = self.number_of(follows);
-        let mut time = time.min(switches.saturating_mul(MAX_SWITCH_DELAY_NS));
-        let mut left = switches;
+        let time = time.min(switches.saturating_mul(MAX_SWITCH_DELAY_NS));
+        let mut parts = Parts::new(time, switches.into());
         for (state, count) in self.states.iter_mut().filter(|(state, _)| follows(state)) {
             let ran = self.ran.entry(state.thread).or_default();
-            let part = part(time, count.samples, left);
-            let moved = part.min(*ran);
+            let moved = parts.next(count.samples).min(*ran);
             *ran -= moved;
             count.period = count.period.saturating_add(moved);
-            time -= moved;
-            left -= count.samples;
         }
     }
 
