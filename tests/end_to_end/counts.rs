@@ -194,8 +194,8 @@ fn a_kernel_that_does_not_count_lost_samples_tells_of_them_in_its_rings() {
     }
     let folder = folder();
     let flags = ["-e", "cpu-clock", "-F", "4999", "-m", "8K", "--call-graph", "no", "--strict"];
-    // What comes behind the loss has room again, and the kernel says what had none.
-    let again = "kill -STOP $PPID; \"$@\"; kill -CONT $PPID; sleep 0.3; \"$@\"";
+    // What comes behind the loss has room again, and the kernel says what had none: in the same ring, so on the same CPU.
+    let again = "kill -STOP $PPID; taskset -cp 0 $$ >/dev/null; \"$@\"; kill -CONT $PPID; sleep 0.3; \"$@\"";
     let words = ["sh", "-c", again, "sh"].map(OsStr::new);
     let shares = [program.as_os_str(), OsStr::new("alone"), OsStr::new("200")];
     let file = folder.path().join("prof.data");

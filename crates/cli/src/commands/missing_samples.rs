@@ -42,7 +42,12 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
         if let Some(missing) = coverage.missing(summary.loss.samples) {
             // The task clock measures CPU time only, no other event.
             let has_task_times = summary.has_task_times && event.attr.is_cpu_clock();
-            console.warn(&incomplete(event, coverage, missing, max_sample_rate(), has_task_times));
+            let share = missing_share(event, coverage, missing);
+            let reason = match summary.loss.unread {
+                0 => too_short(event, coverage, max_sample_rate(), has_task_times),
+                _ => "lost samples are among them, and how many could not be read".to_owned(),
+            };
+            console.warn(&format!("{share}: {reason}"));
         }
     }
 }
@@ -76,16 +81,20 @@ fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     })
 }
 
-/// Returns a sentence on the share of missing samples and the reason.
-fn incomplete(
-    event: &RecordedEvent,
-    coverage: &Coverage,
-    missing: u64,
-    max_rate: u64,
-    has_task_times: bool,
-) -> String {
+/// Returns the share of missing samples, as the beginning of a sentence.
+fn missing_share(event: &RecordedEvent, coverage: &Coverage, missing: u64) -> String {
     let due = coverage.samples.saturating_add(missing);
     let share = 100.0 * missing as f64 / due.max(1) as f64;
+    format!(
+        "{share:.0} % of {} has no samples (about {} of {} are missing)",
+        if event.attr.is_cpu_clock() { "the CPU time" } else { &event.name },
+        grouped(missing),
+        grouped(due)
+    )
+}
+
+/// Returns the reason for missing samples where none were lost, and what to try.
+fn too_short(event: &RecordedEvent, coverage: &Coverage, max_rate: u64, has_task_times: bool) -> String {
     let each = coverage.sampled.checked_div(coverage.samples).unwrap_or(0);
     let unit = if event.attr.is_cpu_clock() {
         format!("{:.1} ms of CPU time", each as f64 / 1e6)
@@ -94,11 +103,7 @@ fn incomplete(
     };
     let shown = if has_task_times { "; prof flame shows them as [not sampled]" } else { "" };
     format!(
-        "{share:.0} % of {} has no samples (about {} of {} are missing): threads and processes that end within \
-         {unit} are not sampled{shown}{}",
-        if event.attr.is_cpu_clock() { "the CPU time" } else { &event.name },
-        grouped(missing),
-        grouped(due),
+        "threads and processes that end within {unit} are not sampled{shown}{}",
         rate_advice(event, max_rate)
     )
 }
@@ -250,10 +255,15 @@ mod tests {
             counted: Some(680 * 1_003_009),
         };
         let missing = of_clock.missing(0).unwrap();
+        let clock = clock(AttrFlags::empty());
         assert_eq!(
-            incomplete(&clock(AttrFlags::empty()), &of_clock, missing, 100_000, true),
-            "41 % of the CPU time has no samples (about 277 of 680 are missing): threads and processes that end within \
-             1.0 ms of CPU time are not sampled; prof flame shows them as [not sampled]; try: -F 9973"
+            missing_share(&clock, &of_clock, missing),
+            "41 % of the CPU time has no samples (about 277 of 680 are missing)"
+        );
+        assert_eq!(
+            too_short(&clock, &of_clock, 100_000, true),
+            "threads and processes that end within 1.0 ms of CPU time are not sampled; prof flame shows them as \
+             [not sampled]; try: -F 9973"
         );
         let of_faults = Coverage {
             event: "page-faults".to_owned(),
@@ -262,11 +272,14 @@ mod tests {
             counted: Some(20_000),
         };
         assert_eq!(
-            incomplete(&faults(), &of_faults, 100, 100_000, false),
-            "50 % of page-faults has no samples (about 100 of 200 are missing): threads and processes that end within \
-             100 page-faults are not sampled; try: -c 10"
+            missing_share(&faults(), &of_faults, 100),
+            "50 % of page-faults has no samples (about 100 of 200 are missing)"
         );
-        assert_eq!(rate_advice(&clock(AttrFlags::empty()), 1_000), "");
+        assert_eq!(
+            too_short(&faults(), &of_faults, 100_000, false),
+            "threads and processes that end within 100 page-faults are not sampled; try: -c 10"
+        );
+        assert_eq!(rate_advice(&clock, 1_000), "");
     }
 
     #[test]
