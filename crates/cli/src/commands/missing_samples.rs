@@ -42,12 +42,11 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
         if let Some(missing) = coverage.missing(summary.loss.samples) {
             // The task clock measures CPU time only, no other event.
             let has_task_times = summary.has_task_times && event.attr.is_cpu_clock();
-            let share = missing_share(event, coverage, missing);
             let reason = match summary.loss.unread {
                 0 => too_short(event, coverage, max_sample_rate(), has_task_times),
                 _ => "lost samples are among them, and how many could not be read".to_owned(),
             };
-            console.warn(&format!("{share}: {reason}"));
+            console.warn(&incomplete(event, coverage, missing, &reason));
         }
     }
 }
@@ -81,19 +80,19 @@ fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     })
 }
 
-/// Returns the share of missing samples, as the beginning of a sentence.
-fn missing_share(event: &RecordedEvent, coverage: &Coverage, missing: u64) -> String {
+/// Returns a sentence on the share of missing samples and the reason.
+fn incomplete(event: &RecordedEvent, coverage: &Coverage, missing: u64, reason: &str) -> String {
     let due = coverage.samples.saturating_add(missing);
     let share = 100.0 * missing as f64 / due.max(1) as f64;
     format!(
-        "{share:.0} % of {} has no samples (about {} of {} are missing)",
+        "{share:.0} % of {} has no samples (about {} of {} are missing): {reason}",
         if event.attr.is_cpu_clock() { "the CPU time" } else { &event.name },
         grouped(missing),
         grouped(due)
     )
 }
 
-/// Returns the reason for missing samples where none were lost, and what to try.
+/// Returns the reason for samples that are missing beyond those that were lost, and what to try.
 fn too_short(event: &RecordedEvent, coverage: &Coverage, max_rate: u64, has_task_times: bool) -> String {
     let each = coverage.sampled.checked_div(coverage.samples).unwrap_or(0);
     let unit = if event.attr.is_cpu_clock() {
@@ -257,13 +256,9 @@ mod tests {
         let missing = of_clock.missing(0).unwrap();
         let clock = clock(AttrFlags::empty());
         assert_eq!(
-            missing_share(&clock, &of_clock, missing),
-            "41 % of the CPU time has no samples (about 277 of 680 are missing)"
-        );
-        assert_eq!(
-            too_short(&clock, &of_clock, 100_000, true),
-            "threads and processes that end within 1.0 ms of CPU time are not sampled; prof flame shows them as \
-             [not sampled]; try: -F 9973"
+            incomplete(&clock, &of_clock, missing, &too_short(&clock, &of_clock, 100_000, true)),
+            "41 % of the CPU time has no samples (about 277 of 680 are missing): threads and processes that end within \
+             1.0 ms of CPU time are not sampled; prof flame shows them as [not sampled]; try: -F 9973"
         );
         let of_faults = Coverage {
             event: "page-faults".to_owned(),
@@ -272,12 +267,9 @@ mod tests {
             counted: Some(20_000),
         };
         assert_eq!(
-            missing_share(&faults(), &of_faults, 100),
-            "50 % of page-faults has no samples (about 100 of 200 are missing)"
-        );
-        assert_eq!(
-            too_short(&faults(), &of_faults, 100_000, false),
-            "threads and processes that end within 100 page-faults are not sampled; try: -c 10"
+            incomplete(&faults(), &of_faults, 100, &too_short(&faults(), &of_faults, 100_000, false)),
+            "50 % of page-faults has no samples (about 100 of 200 are missing): threads and processes that end within \
+             100 page-faults are not sampled; try: -c 10"
         );
         assert_eq!(rate_advice(&clock, 1_000), "");
     }
