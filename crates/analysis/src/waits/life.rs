@@ -1,6 +1,8 @@
 //! Sums the time of one thread, from its start or that of the recording to its end.
 
 mod late_records;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,6 +14,7 @@ use tracker::waits::Activity;
 use super::add;
 use super::kernel_counts::{Class, Difference, Uncounted, class, missing, part, pieces, signed};
 use super::placed::{Intervals, Parts};
+use super::readings::{Readings, heaviest};
 use super::state::{State, Wait};
 use super::unwoken::UnwokenWaits;
 
@@ -20,8 +23,8 @@ use super::unwoken::UnwokenWaits;
 pub(super) struct Life {
     /// Time off the CPU, by state.
     pub(super) states: HashMap<State, Count, FxBuildHasher>,
-    /// The number of times that it was seen blocked with each stack, from outside.
-    pub(super) seen: HashMap<Wait, u64, FxBuildHasher>,
+    /// The waits that were read from outside.
+    pub(super) readings: Readings,
     /// Periods of its samples.
     pub(super) samples: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
     /// Its running time under each of its names, in nanoseconds.
@@ -41,14 +44,13 @@ pub(super) struct Life {
 /// The stacks of a thread in an earlier part of its time.
 #[derive(Default)]
 struct Earlier {
-    /// The stacks that it was seen blocked with, and how often.
+    /// The waits that were read from outside.
+    readings: Readings,
+    /// The stacks that stand for waits where nothing else is known: how often they were read in gaps, or how long switches tell of them.
     waits: Vec<(Wait, u64)>,
     /// The stacks that it was sampled with, and their periods.
     ran: Vec<(StackId, u64)>,
 }
-
-/// Maximum number of stacks that are remembered from part to part.
-const MAX_EARLIER_STACKS: usize = 16;
 
 /// The time between two counts of the kernel, and the parts of it that are known, in nanoseconds.
 #[derive(Default)]
@@ -114,6 +116,9 @@ impl Life {
     pub(super) fn add(&mut self, state: State, (start, end): (u64, u64), counted: &[Schedstat]) {
         let period = end.saturating_sub(start);
         self.unwoken.admit(state, period);
+        if class(state.activity) == Some(Class::Blocked) && state.is_bare() {
+            self.readings.add_unread(period);
+        }
         match (state.activity, class(state.activity)) {
             (Activity::Unwatched, _) => {
                 for (number, length) in pieces((start, end), counted) {
@@ -132,7 +137,7 @@ impl Life {
     pub(super) fn take_part(&mut self) -> Self {
         let mut part = Self {
             states: std::mem::take(&mut self.states),
-            seen: std::mem::take(&mut self.seen),
+            readings: std::mem::take(&mut self.readings),
             samples: std::mem::take(&mut self.samples),
             ran: std::mem::take(&mut self.ran),
             sampled: self.sampled,
@@ -146,12 +151,12 @@ impl Life {
         };
         let told = part.states.iter().filter(|(state, _)| is_told(state));
         let told = heaviest(told.map(|(state, count)| (state.wait, count.period)));
-        if !part.seen.is_empty() {
-            self.earlier.waits = heaviest(part.seen.iter().map(|(wait, times)| (*wait, *times)));
-        } else if !told.is_empty() {
-            self.earlier.waits = told;
+        self.earlier.readings.carry_over(&mut part.readings);
+        let in_gaps = heaviest(part.readings.in_gaps());
+        if let Some(waits) = [in_gaps, told].into_iter().find(|waits| !waits.is_empty()) {
+            self.earlier.waits = waits;
         } else {
-            part.seen.extend(self.earlier.waits.iter().copied());
+            part.earlier.waits.clone_from(&self.earlier.waits);
         }
         if !part.samples.is_empty() {
             let sampled = part.samples.iter().filter(|(_, count)| count.period > 0);
@@ -167,7 +172,8 @@ impl Life {
 
     /// Replaces the stacks that are remembered from part to part.
     pub(super) fn rename_stacks(&mut self, mut rename: impl FnMut(StackId) -> StackId) {
-        let Earlier { waits, ran } = &mut self.earlier;
+        let Earlier { readings, waits, ran } = &mut self.earlier;
+        readings.rename_stacks(&mut rename);
         let waits = waits.iter_mut().map(|(wait, _)| &mut wait.stack);
         waits.chain(ran.iter_mut().map(|(stack, _)| stack)).for_each(|stack| *stack = rename(*stack));
     }
@@ -265,39 +271,62 @@ impl Life {
         }
     }
 
-    /// Distributes waits without a stack to the stacks that were read from outside, by how often each was: each reading is a
-    /// sample in time.
-    pub(super) fn share_stacks(&mut self) {
-        let is_bare =
-            |state: &State| state.wait == Wait::default() && class(state.activity) == Some(Class::Blocked);
-        let mut known: Vec<(Wait, u64)> = self.seen.drain().collect();
-        if known.is_empty() {
-            // Where switches were recorded for moments: by how long waits with a stack were.
-            let states =
-                self.states.iter().filter(|(state, _)| class(state.activity) == Some(Class::Blocked));
-            known = states
-                .filter(|(state, _)| !is_bare(state))
-                .map(|(state, count)| (state.wait, count.period))
-                .collect();
+    /// Distributes waits without a stack to the stacks of other waits of the thread ([`Readings::shares`]). Where switches have
+    /// no stacks (`are_records_alone`), the time ready for a CPU is distributed, too: after a wait by the stacks of the waits, after
+    /// preemption by those of other preemptions, and where there are none by the thread's samples.
+    pub(super) fn share_stacks(&mut self, are_records_alone: bool) {
+        let is_blocked = |state: &State| class(state.activity) == Some(Class::Blocked);
+        let mut told = self.with_stacks(is_blocked);
+        if told.is_empty() {
+            told.clone_from(&self.earlier.waits);
         }
-        known.sort_unstable();
-        let all: u128 = known.iter().map(|(_, weight)| u128::from(*weight)).sum();
+        let bare = self.states.iter().filter(|(state, _)| is_blocked(state) && state.is_bare());
+        let time = bare.map(|(_, count)| count.period).fold(0, u64::saturating_add);
+        let waits = self.readings.shares(time, &told);
+        self.share_bare(is_blocked, Activity::Blocked, &waits);
+        if !are_records_alone {
+            return;
+        }
+        let mut ran: BTreeMap<Wait, u64> = BTreeMap::new();
+        for ((_, stack), count) in &self.samples {
+            let sum = ran.entry(Wait { stack: *stack, ..Wait::default() }).or_default();
+            *sum = sum.saturating_add(count.period);
+        }
+        let ran: Vec<(Wait, u64)> = ran.into_iter().collect();
+        let is_preempted = |state: &State| state.activity == Activity::Preempted;
+        let (waits, preempted) = (self.with_stacks(is_blocked), self.with_stacks(is_preempted));
+        let or_ran = |known: Vec<(Wait, u64)>| if known.is_empty() { ran.clone() } else { known };
+        self.share_bare(is_preempted, Activity::Preempted, &or_ran(preempted));
+        self.share_bare(|state| state.activity == Activity::Woken, Activity::Woken, &or_ran(waits));
+    }
+
+    /// Returns the stacks of these states, and for how long the thread was in them.
+    fn with_stacks(&self, is_wanted: impl Fn(&State) -> bool) -> Vec<(Wait, u64)> {
+        let states = self.states.iter().filter(|(state, _)| is_wanted(state) && !state.is_bare());
+        let mut waits: Vec<(Wait, u64)> = states.map(|(state, count)| (state.wait, count.period)).collect();
+        waits.sort_unstable();
+        waits
+    }
+
+    /// Distributes the time of these states, where they have no stack, to `waits`, by their weights. Without any, they stay.
+    fn share_bare(&mut self, is_wanted: impl Fn(&State) -> bool, activity: Activity, waits: &[(Wait, u64)]) {
+        let all: u128 = waits.iter().map(|(_, weight)| u128::from(*weight)).sum();
         if all == 0 {
             return;
         }
         let mut bare: BTreeMap<ThreadId, u64> = BTreeMap::new();
         self.states.retain(|state, count| {
-            let taken = is_bare(state);
-            if taken {
+            let is_taken = is_wanted(state) && state.is_bare();
+            if is_taken {
                 let sum = bare.entry(state.thread).or_default();
                 *sum = sum.saturating_add(count.period);
             }
-            !taken
+            !is_taken
         });
         for (thread, bare) in bare {
             let mut parts = Parts::new(bare, all);
-            for &(wait, weight) in &known {
-                let state = State { thread, activity: Activity::Blocked, wait };
+            for &(wait, weight) in waits {
+                let state = State { thread, activity, wait };
                 let count = Count { samples: 0, period: parts.next(weight) };
                 add(self.states.entry(state).or_default(), count);
             }
@@ -330,252 +359,5 @@ impl Life {
                 count.period = count.period.saturating_add(parts.next(count.period));
             }
         }
-    }
-}
-
-/// The heaviest of these.
-fn heaviest<K: Ord + Copy>(all: impl Iterator<Item = (K, u64)>) -> Vec<(K, u64)> {
-    let mut all: Vec<(K, u64)> = all.collect();
-    all.sort_unstable_by_key(|&(key, weight)| (std::cmp::Reverse(weight), key));
-    all.truncate(MAX_EARLIER_STACKS);
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::waits::state::CauseId;
-
-    fn state(activity: Activity) -> State {
-        State { thread: ThreadId::default(), activity, wait: Wait::default() }
-    }
-
-    /// The number of a second name.
-    fn other_name() -> ThreadId {
-        let mut profile = profile::Profile::default();
-        let mut thread =
-            |name: &str| profile.thread(&name.into(), model::Pid(1), model::Tid(1), || name.into());
-        assert_eq!(thread("first"), ThreadId::default());
-        thread("second")
-    }
-
-    fn told(life: &mut Life, state: State, span: (u64, u64), counted: &[Schedstat]) {
-        life.measure(state.activity, span, counted);
-        life.add(state, span, counted);
-    }
-
-    /// A tenth was watched: it ran for a quarter of that, and was blocked for the rest.
-    fn life(counted: &[Schedstat]) -> Life {
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Running), (0, 25), counted);
-        told(&mut life, state(Activity::Blocked), (25, 100), counted);
-        life
-    }
-
-    fn read(time: u64, running: u64, runnable: u64) -> Schedstat {
-        Schedstat { time, running, runnable }
-    }
-
-    fn sums_of(life: &Life, thread: ThreadId) -> (u64, u64, u64) {
-        let known = |class| life.known(class, Some(thread));
-        (life.ran.get(&thread).copied().unwrap_or(0), known(Class::Runnable), known(Class::Blocked))
-    }
-
-    fn sums(life: &Life) -> (u64, u64, u64) {
-        sums_of(life, ThreadId::default())
-    }
-
-    #[test]
-    fn time_that_nobody_watched_goes_by_what_was_seen() {
-        let mut life = life(&[]);
-        told(&mut life, state(Activity::Unwatched), (100, 1000), &[]);
-        life.share_unwatched(&[]);
-        assert_eq!(sums(&life), (250, 0, 750));
-    }
-
-    #[test]
-    fn how_much_of_it_a_thread_ran_the_kernel_says() {
-        let counted = [read(100, 5_000, 600), read(900, 5_400, 680)];
-        let mut life = life(&counted);
-        told(&mut life, state(Activity::Unwatched), (100, 1000), &counted);
-        life.share_unwatched(&counted);
-        // Half of the time, and a tenth waiting for a CPU; after the last count as before it.
-        assert_eq!(sums(&life), (25 + 450, 90, 75 + 360));
-    }
-
-    #[test]
-    fn each_stretch_has_its_own_counts_and_each_name_its_own_stretches() {
-        // Until 500 it computes under one name, then it waits under another.
-        let counted = [read(0, 0, 0), read(500, 480, 20), read(1000, 490, 20)];
-        let other = |activity| State { thread: other_name(), ..state(activity) };
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Running), (0, 100), &counted);
-        told(&mut life, state(Activity::Unwatched), (100, 500), &counted);
-        told(&mut life, other(Activity::Unwatched), (500, 900), &counted);
-        told(&mut life, other(Activity::Blocked), (900, 1000), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (480, 20, 0));
-        assert_eq!(sums_of(&life, other_name()), (10, 0, 490));
-    }
-
-    #[test]
-    fn a_name_within_a_stretch_has_its_share_of_it() {
-        let counted = [read(0, 0, 0), read(400, 100, 0)];
-        let other = |activity| State { thread: other_name(), ..state(activity) };
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Unwatched), (0, 100), &counted);
-        told(&mut life, other(Activity::Unwatched), (100, 400), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!((sums(&life), sums_of(&life, other_name())), ((25, 0, 75), (75, 0, 225)));
-    }
-
-    #[test]
-    fn what_the_kernel_counts_late_is_not_lost() {
-        // It runs all the time; the counts are up to 40 behind and ahead.
-        let counted = [read(0, 60, 0), read(100, 200, 0), read(200, 260, 0), read(300, 360, 0)];
-        let mut life = Life::default();
-        for (start, end) in [(0, 90), (100, 190), (200, 290)] {
-            told(&mut life, state(Activity::Unwatched), (start, end), &counted);
-            told(&mut life, state(Activity::Running), (end, end + 10), &counted);
-        }
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (300, 0, 0));
-    }
-
-    #[test]
-    fn a_thread_runs_from_when_the_kernel_chose_it() {
-        let counted = [read(0, 0, 0), read(1000, 520, 80)];
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Running), (0, 500), &counted);
-        told(&mut life, state(Activity::Preempted), (500, 600), &counted);
-        told(&mut life, state(Activity::Blocked), (600, 1000), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (520, 80, 400));
-        // Ten microseconds for each switch, and no more.
-        let counted = [read(0, 0, 0), read(1_000_000, 600_000, 0)];
-        let mut late = Life::default();
-        told(&mut late, state(Activity::Running), (0, 500_000), &counted);
-        told(&mut late, state(Activity::Preempted), (500_000, 600_000), &counted);
-        late.share_unwatched(&counted);
-        assert_eq!(sums(&late), (510_000, 90_000, 0));
-        // Without a wait that is too long, the count is of another time.
-        let counted = [read(0, 0, 0), read(1000, 520, 80)];
-        let mut runs = Life::default();
-        told(&mut runs, state(Activity::Running), (0, 400), &counted);
-        told(&mut runs, state(Activity::Preempted), (400, 480), &counted);
-        runs.share_unwatched(&counted);
-        assert_eq!(sums(&runs), (400, 80, 0));
-    }
-
-    #[test]
-    fn a_thread_waits_for_a_cpu_from_when_it_is_queued() {
-        let counted = [read(0, 0, 0), read(1000, 500, 80)];
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Running), (0, 500), &counted);
-        told(&mut life, state(Activity::Blocked), (500, 900), &counted);
-        told(&mut life, state(Activity::Woken), (900, 1000), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (500, 80, 420));
-        // Who was preempted stays in the queue.
-        let mut preempted = Life::default();
-        told(&mut preempted, state(Activity::Running), (0, 500), &counted);
-        told(&mut preempted, state(Activity::Preempted), (500, 600), &counted);
-        preempted.share_unwatched(&counted);
-        assert_eq!(sums(&preempted), (500, 100, 0));
-    }
-
-    #[test]
-    fn a_thread_runs_until_the_kernel_takes_it_from_the_queue() {
-        let counted = [read(0, 0, 0), read(1000, 480, 0)];
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Running), (0, 500), &counted);
-        told(&mut life, state(Activity::Blocked), (500, 1000), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (480, 0, 520));
-    }
-
-    #[test]
-    fn a_thread_that_is_woken_unseen_runs_from_when_the_kernel_chose_it() {
-        let counted = [read(0, 0, 0), read(1000, 620, 80)];
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Blocked), (0, 400), &counted);
-        told(&mut life, state(Activity::Running), (400, 1000), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (620, 80, 300));
-    }
-
-    #[test]
-    fn what_the_kernel_has_not_counted_yet_corrects_nothing() {
-        // It ran when the counts were read, and had no tick.
-        let counted = [read(100, 0, 0), read(1000, 380, 0)];
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Blocked), (0, 500), &counted);
-        told(&mut life, state(Activity::Running), (500, 600), &counted);
-        told(&mut life, state(Activity::Blocked), (600, 700), &counted);
-        told(&mut life, state(Activity::Running), (700, 1200), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (600, 0, 600));
-    }
-
-    #[test]
-    fn waits_for_a_cpu_are_counted_when_they_end() {
-        // It waits for a CPU from 50 to 190, and the kernel says so in the second stretch, which was watched but for 10.
-        let counted = [read(0, 0, 0), read(100, 50, 0), read(200, 60, 140)];
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Running), (0, 50), &counted);
-        told(&mut life, state(Activity::Unwatched), (50, 110), &counted);
-        told(&mut life, state(Activity::Preempted), (110, 190), &counted);
-        told(&mut life, state(Activity::Running), (190, 200), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (60, 140, 0));
-    }
-
-    #[test]
-    fn what_is_not_wanted_counts_for_the_kernels_counts_alone() {
-        let counted = [read(0, 0, 0), read(1000, 500, 0)];
-        let mut life = Life::default();
-        life.measure(Activity::Running, (0, 100), &counted);
-        life.measure(Activity::Unwatched, (100, 900), &counted);
-        life.measure(Activity::Blocked, (900, 1000), &counted);
-        life.add(state(Activity::Unwatched), (500, 700), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (100, 0, 100));
-    }
-
-    #[test]
-    fn counts_of_another_thread_with_the_same_number_say_nothing() {
-        let counted = [read(10, 900, 50), read(100, 0, 0), read(200, 30, 10)];
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Unwatched), (100, 300), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (60, 20, 120));
-    }
-
-    #[test]
-    fn of_a_thread_that_was_never_seen_nothing_is_known() {
-        let mut life = Life::default();
-        told(&mut life, state(Activity::Unwatched), (0, 70), &[]);
-        life.share_unwatched(&[]);
-        assert_eq!(life.states.get(&state(Activity::Unknown)).map(|count| count.period), Some(70));
-    }
-
-    #[test]
-    fn waits_that_nobody_saw_are_shared_by_those_that_were_seen() {
-        let mut life = life(&[]);
-        let wait = |number| Wait { cause: Some(CauseId(number)), ..Wait::default() };
-        life.seen.extend([(wait(1), 2), (wait(2), 1)]);
-        life.share_stacks();
-        let of = |number| life.states.get(&State { wait: wait(number), ..state(Activity::Blocked) });
-        assert_eq!((of(1).unwrap().period, of(2).unwrap().period), (50, 25));
-        assert_eq!(sums(&life), (25, 0, 75));
-    }
-
-    #[test]
-    fn where_nobody_says_when_threads_are_woken_the_kernel_says_for_how_long() {
-        let counted = [read(0, 0, 0), read(100, 25, 15)];
-        let mut life = life(&counted);
-        told(&mut life, state(Activity::Running), (100, 100), &counted);
-        life.share_unwatched(&counted);
-        assert_eq!(sums(&life), (25, 15, 60));
     }
 }

@@ -10,6 +10,7 @@ mod latency;
 mod life;
 mod live;
 mod placed;
+mod readings;
 mod spans;
 mod state;
 mod switches;
@@ -42,7 +43,7 @@ use placed::{Content, Parts, Piece};
 pub use spans::WaitSpan;
 use spans::is_ready;
 pub use state::CauseId;
-use state::{Causes, State, Wait, WakerId, Wakers};
+use state::{Causes, PAGE_FAULT, State, Wait, WakerId, Wakers};
 use switches::{Field, SwitchFields};
 pub(crate) use switches::{Role, Switches, describes_waits};
 pub(crate) use times::{Times, activity};
@@ -51,7 +52,8 @@ pub use weight::TimeWeight;
 
 /// The warning that stacks of waits were read from outside, and how far they are approximate.
 pub(crate) const READ_FROM_OUTSIDE: &str = "no samples of switches in this recording: stacks of waits were read from outside, up to 40 \
-     times a second of each thread; shorter waits have the stacks of others of their thread, by how often those were seen";
+     times a second of each thread; shorter waits have the stacks of others of their thread that took about as long; who was preempted \
+     has the stack of its last sample";
 
 /// Sums the time of threads by what they did and with which stack.
 pub(crate) struct ThreadTimes {
@@ -205,6 +207,9 @@ impl ThreadTimes {
         let all: Vec<Tid> = self.lives.keys().copied().collect();
         self.ended.extend(all);
         self.count_ended(tracker);
+        if let Some(spans) = &mut self.spans {
+            spans.sort_by_key(|span| span.end);
+        }
     }
 
     /// Counts the intervals that have ended, with the names that threads have now, and then the threads that have.
@@ -220,7 +225,7 @@ impl ThreadTimes {
     }
 
     fn count(&mut self, interval: &Interval<Wait>, tracker: &mut Tracker) {
-        let Interval { pid, tid, activity, start, end, stack, cpu } = *interval;
+        let Interval { pid, tid, activity, start, end, stack, cpu, read_in } = *interval;
         if tid.0 <= 0 || pid.0 < 0 {
             return;
         }
@@ -259,6 +264,9 @@ impl ThreadTimes {
         let state = State { thread, activity, wait: stack.unwrap_or_default() };
         let life = self.lives.entry(tid).or_default();
         life.add(state, (start.0, end.0), counted);
+        if let Some(length) = read_in {
+            life.readings.add_read(state.wait, length);
+        }
         if self.pieces.is_some() {
             life.intervals.push(state, (start.0, end.0));
         }
@@ -279,7 +287,7 @@ impl ThreadTimes {
     /// kernel's counts of that time. Returns for how long the thread ran and was runnable, in nanoseconds.
     fn share(&mut self, mut life: Life, counted: &[Schedstat]) -> (u64, u64) {
         life.share_unwatched(counted);
-        life.share_stacks();
+        life.share_stacks(self.switches.are_records_alone());
         let sums = life.on_cpu_and_ready();
         let Life { states, samples, ran, sampled, intervals, .. } = life;
         if self.switches.is_only_of_sampled() && !sampled {
@@ -387,7 +395,7 @@ impl SampleSink for ThreadTimes {
         match role {
             _ if is_before => {}
             Role::None => {}
-            Role::Waking { .. } | Role::Switch { .. } if self.pass_gaps(time) => {}
+            Role::Waking { .. } | Role::Switch { .. } | Role::PageFault if self.pass_gaps(time) => {}
             Role::Waking { woken, flags } => {
                 let read = |field: Field| field.read(sample.raw?);
                 if let Some(woken) = read(woken) {
@@ -398,20 +406,30 @@ impl SampleSink for ThreadTimes {
             }
             Role::Outside => {
                 let is_in_gap = self.pass_gaps(time);
-                let stack = self.stack(tracker, sample, pid, deferred);
+                // Without an address, the call alone was read.
+                let has_stack = sample.ip.is_some_and(|address| address != 0);
+                let stack =
+                    if has_stack { self.stack(tracker, sample, pid, deferred) } else { StackId::EMPTY };
                 let cause = self.causes.intern(sample.raw.unwrap_or_default());
                 let seen = Wait { stack, cause, waker: None };
-                // In a gap, the wait that was current before may be over.
-                if !is_in_gap {
+                let life = self.lives.entry(tid).or_default();
+                life.sampled = true;
+                if is_in_gap {
+                    // The wait that was current before may be over.
+                    life.readings.add_in_gap(seen);
+                } else {
                     self.timeline.seen_blocked(tid, seen, |known, seen| Wait {
                         stack: if known.stack == StackId::EMPTY { seen.stack } else { known.stack },
                         cause: seen.cause,
                         waker: known.waker,
                     });
                 }
-                let life = self.lives.entry(tid).or_default();
-                life.sampled = true;
-                *life.seen.entry(seen).or_default() += 1;
+            }
+            Role::PageFault => {
+                let stack = self.stack(tracker, sample, pid, deferred);
+                let cause = self.causes.intern(PAGE_FAULT);
+                self.lives.entry(tid).or_default().sampled = true;
+                self.timeline.faulted(tid, time, Wait { stack, cause, waker: None });
             }
             Role::Switch { fields } => {
                 let read = |field: fn(SwitchFields) -> Field| field(fields?).read(sample.raw?);
@@ -454,6 +472,9 @@ impl SampleSink for ThreadTimes {
                     return Ok(());
                 }
                 let stack = self.stack(tracker, sample, pid, deferred);
+                if self.switches.are_records_alone() {
+                    self.timeline.sampled(tid, Wait { stack, ..Wait::default() });
+                }
                 let place = Where { container, ..Where::default() };
                 let process = || tracker.comm(pid, Tid(pid.0)).clone();
                 let thread = self.profile.thread_on(&comm, pid, tid, &place, process);

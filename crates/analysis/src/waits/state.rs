@@ -29,6 +29,13 @@ pub(super) struct State {
     pub(super) wait: Wait,
 }
 
+impl State {
+    /// Returns true if neither a stack nor a cause is known.
+    pub(super) fn is_bare(&self) -> bool {
+        self.wait == Wait::default()
+    }
+}
+
 /// The number of a cause that was read from outside.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CauseId(pub(super) u32);
@@ -73,6 +80,9 @@ pub(super) struct Causes {
 
 /// Maximum number of causes, and of wakers. Further causes are cut to their first word; further wakers are dropped.
 const MAX_NAMES: usize = 10_000;
+
+/// The cause of waits in page faults, as the recorder words it.
+pub(super) const PAGE_FAULT: &[u8] = b"page fault";
 
 /// Calls that event loops rest in, as the recorder words them.
 const EVENTS: [(&str, &str); 8] = [

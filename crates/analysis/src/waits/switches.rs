@@ -1,16 +1,17 @@
 //! What a recording has of switches: which events tell of them, and where in their raw data.
 
-use decoder::attr::{SW_CONTEXT_SWITCHES, TYPE_SOFTWARE};
+use decoder::attr::{SW_CONTEXT_SWITCHES, SW_PAGE_FAULTS_MAJ, TYPE_SOFTWARE};
 use decoder::{Attr, AttrFlags, Endian};
 use model::EventIndex;
 use perfdata::features::Features;
-use perfdata::sections::{BLOCKED_STACKS, SwitchSampling, WatchedTime};
+use perfdata::sections::{BLOCKED_STACKS, FAULT_STACKS, SwitchSampling, WatchedTime};
 use perfdata::tracing_data::TracingData;
 use perfdata::{Event, sections};
 
 use crate::samples::events::is_named;
 
 const CONTEXT_SWITCHES: (u32, u64) = (TYPE_SOFTWARE, SW_CONTEXT_SWITCHES);
+const MAJOR_FAULTS: (u32, u64) = (TYPE_SOFTWARE, SW_PAGE_FAULTS_MAJ);
 
 /// The role of an event: which thread its samples tell of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +24,8 @@ pub(crate) enum Role {
     Switch { fields: Option<SwitchFields> },
     /// With which stack a thread is blocked, read from outside, and what it waits for.
     Outside,
+    /// The thread that has waited for a page, and goes on.
+    PageFault,
     /// The thread that is woken. Where it is recorded in the context of the waker, `flags` say what the kernel did there
     /// (`common_flags`).
     Waking { woken: Field, flags: Option<Field> },
@@ -135,6 +138,7 @@ impl Switches {
                 },
                 Some(SwitchSource::Software) => Role::Switch { fields: None },
                 Some(SwitchSource::Outside) => Role::Outside,
+                Some(SwitchSource::PageFault) => Role::PageFault,
                 Some(told @ (SwitchSource::Waking | SwitchSource::Wakeup)) => Role::Waking {
                     woken: field(&event.attr, "pid", (24, 4)),
                     flags: (told == SwitchSource::Waking).then(|| field(&event.attr, "common_flags", (2, 1))),
@@ -176,6 +180,11 @@ impl Switches {
         self.roles.contains(&Role::Outside)
     }
 
+    /// Returns true if switches have no samples, and so no stacks.
+    pub(crate) fn are_records_alone(&self) -> bool {
+        !self.roles.iter().any(|role| matches!(role, Role::Switch { .. }))
+    }
+
     /// Returns true if somebody tells when threads are woken.
     pub(crate) fn has_wakings(&self) -> bool {
         self.roles.iter().any(|role| matches!(role, Role::Waking { .. }))
@@ -198,6 +207,7 @@ enum SwitchSource {
     Switch,
     Software,
     Outside,
+    PageFault,
     /// In the context of the waker.
     Waking,
     /// On the CPU of the woken thread, mostly.
@@ -205,8 +215,12 @@ enum SwitchSource {
 }
 
 fn switch_source(event: &Event) -> Option<SwitchSource> {
+    let counted = (event.attr.kind, event.attr.config);
     match event.name.as_bytes() {
-        _ if (event.attr.kind, event.attr.config) == CONTEXT_SWITCHES => Some(SwitchSource::Software),
+        _ if counted == CONTEXT_SWITCHES => Some(SwitchSource::Software),
+        name if counted == MAJOR_FAULTS && name.starts_with(FAULT_STACKS.as_bytes()) => {
+            Some(SwitchSource::PageFault)
+        }
         name if event.attr.is_dummy() && name.starts_with(BLOCKED_STACKS.as_bytes()) => {
             Some(SwitchSource::Outside)
         }

@@ -5,6 +5,8 @@ use model::Tid;
 
 /// The name of the event whose samples were made from what was read of blocked threads from outside.
 pub const BLOCKED_STACKS: &str = "blocked-stacks";
+/// The name of the event whose samples have the stacks of threads that have waited for a page.
+pub const FAULT_STACKS: &str = "fault-stacks";
 
 /// The spans in which switches were held back, and the kernel's counts of threads that were switched often.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

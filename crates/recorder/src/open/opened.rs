@@ -9,6 +9,7 @@ use decoder::{Attr, AttrFlags};
 use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
 use model::{CpuId, Pid, Tid};
+use perfdata::sections::FAULT_STACKS;
 
 use super::advice::{FilterRefused, Unopened};
 use super::descendants::with_descendants;
@@ -96,6 +97,11 @@ impl OpenEvent {
     /// Returns true if it samples where threads wait.
     pub(crate) fn watches(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.watches)
+    }
+
+    /// Returns true if it samples switches, and not what threads have waited for.
+    pub(crate) fn samples_switches(&self) -> bool {
+        self.watches() && !self.name.starts_with(FAULT_STACKS)
     }
 
     /// Returns true if its samples tell where threads wait.

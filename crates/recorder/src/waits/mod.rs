@@ -12,7 +12,7 @@ use std::time::Duration;
 use host::procfs::{self, Capability};
 use host::sys::clock;
 use host::sysctl;
-use perfdata::sections::{BLOCKED_STACKS, WatchedTime};
+use perfdata::sections::{BLOCKED_STACKS, FAULT_STACKS, WatchedTime};
 
 use crate::error::Error;
 use crate::event::{Catalogue, Event, Rate, default_events, select};
@@ -29,7 +29,8 @@ const SWITCH_RATE_INTERVAL: Duration = Duration::from_millis(10);
 ///
 /// That is `sched:sched_switch` with `sched:sched_waking` where tracepoints may be used, else `context-switches`, which knows
 /// neither who was woken when nor the state that a thread left in. Where neither is permitted, the switch records are, of one's
-/// own threads. The stacks of threads that are blocked for longer are read from outside.
+/// own threads, and samples of page faults that had to wait. The stacks of threads that are blocked for longer are read from
+/// outside.
 ///
 /// # Errors
 /// [`Error::SwitchesForbidden`] for whole CPUs where they may not be seen.
@@ -47,6 +48,7 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
     let is_capable = has(Capability::Perfmon) || has(Capability::SysAdmin);
     let allowed = |level: i32| is_capable || paranoid.is_some_and(|paranoid| paranoid <= level);
     let traced = allowed(-1).then(|| select("sched:sched_switch,sched:sched_waking", catalogue));
+    let mut are_records_alone = false;
     let switches = match traced {
         Some(Ok(mut events)) => {
             for event in &mut events {
@@ -63,24 +65,28 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
             let events = select("context-switches", catalogue)?.into_iter();
             events.map(|event| Event { rate: Some(Rate::Period(1)), ..event }).collect()
         }
-        // Switch records of one's own threads are for everybody.
-        _ => Vec::new(),
+        // Switch records of one's own threads are for everybody, and samples of what happens in user space. The kernel takes that of a
+        // page fault when the page is there.
+        _ => {
+            are_records_alone = true;
+            let named = |event| Event { name: FAULT_STACKS.to_owned(), rate: Some(Rate::Period(1)), ..event };
+            select("major-faults", catalogue)?.into_iter().map(named).collect()
+        }
     };
-    let are_records_alone = switches.is_empty();
-    let switches = switches.into_iter().map(|event| Event { watches: true, ..event }).collect();
+    if are_records_alone && options.target.is_cpu_wide() {
+        return Err(Error::SwitchesForbidden { paranoid });
+    }
+    let switches = switches.into_iter().map(|event: Event| Event { watches: true, ..event }).collect();
     options.events.extend(if options.target.is_cpu_wide() { on_whole_cpus(switches) } else { switches });
     if !options.target.is_cpu_wide() {
         let stacks = select("dummy", catalogue)?.into_iter().map(|event| Event {
             name: BLOCKED_STACKS.to_owned(),
             rate: Some(Rate::Period(1)),
             call_chain: Some(CallChain::Stacks { size: None, keep: false }),
-            watches: are_records_alone,
             read_outside: true,
             ..event
         });
         options.events.extend(stacks);
-    } else if are_records_alone {
-        return Err(Error::SwitchesForbidden { paranoid });
     }
     Ok(())
 }

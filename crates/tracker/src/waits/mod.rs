@@ -58,6 +58,8 @@ pub struct Interval<S> {
     pub stack: Option<S>,
     /// The CPU that it ran on, or ran on last.
     pub cpu: Option<CpuId>,
+    /// The length in nanoseconds of the wait that ends here, all of its intervals together, if its stack was read from outside.
+    pub read_in: Option<u64>,
 }
 
 /// The state, in a sample, of a thread that is being switched out.
@@ -88,6 +90,10 @@ impl Leaving {
     }
 }
 
+/// Greatest time, in nanoseconds, from the switch in of a thread that has waited for a page to the sample of the page fault. The kernel
+/// takes it when the page is mapped.
+const MAX_FAULT_END_NANOSECONDS: u64 = 100_000;
+
 /// Follows threads from switch to switch. Its methods must be called in the order of time.
 #[derive(Debug)]
 pub struct Timeline<S> {
@@ -114,6 +120,12 @@ struct Thread<S> {
     since: Option<Timestamp>,
     state: State<S>,
     cpu: Option<CpuId>,
+    /// The stack of its last sample.
+    sampled: Option<S>,
+    /// The beginning of the current wait, once its stack has been read from outside.
+    read_since: Option<Timestamp>,
+    /// The wait that has just ended: a sample may still say what it was for.
+    waited: Option<Interval<S>>,
     /// True if the state is that before a pause, and may have changed in it.
     is_doubtful: bool,
     /// Spans between pauses in which no event of the thread was recorded.
@@ -122,7 +134,17 @@ struct Thread<S> {
 
 impl<S> Thread<S> {
     fn new(pid: Pid, since: Option<Timestamp>, state: State<S>, cpu: Option<CpuId>) -> Self {
-        Self { pid, since, state, cpu, is_doubtful: false, doubtful: Vec::new() }
+        Self {
+            pid,
+            since,
+            state,
+            cpu,
+            sampled: None,
+            read_since: None,
+            waited: None,
+            is_doubtful: false,
+            doubtful: Vec::new(),
+        }
     }
 }
 
@@ -135,7 +157,8 @@ impl<S: Copy> Thread<S> {
         stack: Option<S>,
     ) -> impl Iterator<Item = Interval<S>> {
         let (pid, cpu) = (self.pid, self.cpu);
-        let interval = move |(start, end)| Interval { pid, tid, activity, start, end, stack, cpu };
+        let interval =
+            move |(start, end)| Interval { pid, tid, activity, start, end, stack, cpu, read_in: None };
         self.doubtful.drain(..).map(interval)
     }
 }
@@ -178,7 +201,8 @@ impl<S: Copy> Timeline<S> {
     pub fn started(&mut self, pid: Pid, tid: Tid, time: Timestamp) {
         self.begin(time);
         self.gone.remove(&tid);
-        self.threads.insert(tid, Thread::new(pid, Some(time), State::New, None));
+        let before = self.threads.insert(tid, Thread::new(pid, Some(time), State::New, None));
+        self.ended.extend(before.and_then(|thread| thread.waited));
     }
 
     /// Starts the time of a running thread at its exec, and drops all time before: until then it was not the command.
@@ -255,7 +279,9 @@ impl<S: Copy> Timeline<S> {
             }
             return;
         }
-        self.out(pid, tid, at, State::Off { stack: None, leaving: said, woken: None, confirmed: true });
+        // A preempted thread goes on where it ran. Where it waits, its last sample does not say.
+        let stack = self.threads.get(&tid).and_then(|thread| thread.sampled).filter(|_| preempted);
+        self.out(pid, tid, at, State::Off { stack, leaving: said, woken: None, confirmed: true });
     }
 
     fn out(&mut self, pid: Pid, tid: Tid, at: At, off: State<S>) {
@@ -329,8 +355,12 @@ impl<S: Copy> Timeline<S> {
             State::Before(stack) => self.end(tid, Activity::BlockedSinceBefore, stack, at.time),
             State::Off { stack, leaving, woken, .. } => self.end_wait(tid, stack, leaving, woken, at.time),
         }
+        let is_wait = |last: &mut Interval<S>| {
+            last.tid == tid && matches!(last.activity, Activity::Blocked | Activity::Uninterruptible)
+        };
+        let waited = self.ended.pop_if(is_wait);
         if let Some(thread) = self.threads.get_mut(&tid) {
-            (thread.state, thread.cpu) = (State::Running, at.cpu);
+            (thread.state, thread.cpu, thread.waited) = (State::Running, at.cpu, waited);
         }
     }
 
@@ -358,10 +388,30 @@ impl<S: Copy> Timeline<S> {
 
     /// Sets the stack of a thread's current wait, which was read from outside. `fuller` merges it with a stack that is already known.
     pub fn seen_blocked(&mut self, tid: Tid, stack: S, fuller: impl FnOnce(S, S) -> S) {
-        if let Some(State::Before(known) | State::Off { stack: known, .. }) =
-            self.threads.get_mut(&tid).map(|thread| &mut thread.state)
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && let State::Before(known) | State::Off { stack: known, .. } = &mut thread.state
         {
             *known = Some(known.map_or(stack, |known| fuller(known, stack)));
+            thread.read_since = thread.since.or(self.begin);
+        }
+    }
+
+    /// Sets the stack of the wait that a thread has just ended, by a sample of the page fault that it waited in.
+    pub fn faulted(&mut self, tid: Tid, time: Timestamp, stack: S) {
+        if let Some(waited) = self.threads.get_mut(&tid).and_then(|thread| thread.waited.as_mut())
+            && time.0.saturating_sub(waited.end.0) <= MAX_FAULT_END_NANOSECONDS
+        {
+            waited.stack.get_or_insert(stack);
+            // The other waits of this kind are known, too: it stands for none of them.
+            waited.read_in = None;
+        }
+    }
+
+    /// Sets the stack that a running thread was sampled with. It is that of later switches by which the thread is preempted, if nothing
+    /// else tells their stacks.
+    pub fn sampled(&mut self, tid: Tid, stack: S) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.sampled = Some(stack);
         }
     }
 
@@ -413,21 +463,28 @@ impl<S: Copy> Timeline<S> {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         // The next event would say what it did, but comes after the cut.
         self.ended.extend(thread.resolve_doubtful(tid, Activity::Unwatched, None));
-        if !thread.is_doubtful || self.is_paused {
-            return self.end_whatever(tid, time);
+        let is_doubtful = thread.is_doubtful && !self.is_paused;
+        // The wait goes on.
+        let read_since = thread.read_since.take();
+        if is_doubtful {
+            self.end(tid, Activity::Unwatched, None, time);
+        } else {
+            self.end_whatever(tid, time);
         }
-        self.end(tid, Activity::Unwatched, None, time);
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.is_doubtful = true;
+            thread.read_since = read_since;
+            thread.is_doubtful |= is_doubtful;
         }
     }
 
-    /// Replaces the stacks of current waits.
+    /// Replaces the stacks of current waits, and of last samples.
     pub fn rename_stacks(&mut self, mut rename: impl FnMut(S) -> S) {
         for thread in self.threads.values_mut() {
-            if let State::Before(Some(stack)) | State::Off { stack: Some(stack), .. } = &mut thread.state {
-                *stack = rename(*stack);
-            }
+            let of_wait = match &mut thread.state {
+                State::Before(stack) | State::Off { stack, .. } => stack.as_mut(),
+                State::New | State::Running => None,
+            };
+            of_wait.into_iter().chain(&mut thread.sampled).for_each(|stack| *stack = rename(*stack));
         }
     }
 
@@ -446,7 +503,8 @@ impl<S: Copy> Timeline<S> {
         self.threads.len()
     }
 
-    /// Returns the intervals that have ended since the last call.
+    /// Returns the intervals that have ended since the last call. The wait of a thread that runs again follows when the thread
+    /// is switched out, or with the next cut: until then, [`Timeline::faulted`] may set its stack.
     pub fn take_ended(&mut self) -> Vec<Interval<S>> {
         core::mem::take(&mut self.ended)
     }
@@ -505,6 +563,8 @@ impl<S: Copy> Timeline<S> {
     fn end(&mut self, tid: Tid, activity: Activity, stack: Option<S>, time: Timestamp) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         let activity = if self.is_paused { Activity::Unwatched } else { activity };
+        self.ended.extend(thread.waited.take());
+        let read_in = thread.read_since.take().map(|since| time.0.saturating_sub(since.0));
         if !self.is_paused {
             self.ended.extend(thread.resolve_doubtful(tid, activity, stack));
             thread.is_doubtful = false;
@@ -514,7 +574,7 @@ impl<S: Copy> Timeline<S> {
         thread.since = Some(end);
         if end > start {
             let Thread { pid, cpu, .. } = *thread;
-            self.ended.push(Interval { pid, tid, activity, start, end, stack, cpu });
+            self.ended.push(Interval { pid, tid, activity, start, end, stack, cpu, read_in });
         }
     }
 }

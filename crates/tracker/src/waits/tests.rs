@@ -24,6 +24,10 @@ enum Told {
     Seen,
     /// By a sample.
     SeenRunning,
+    /// With a stack, where switches have none.
+    Sampled,
+    /// By a sample of a page fault that is over.
+    Faulted,
     /// What was done until now is wanted.
     Cut,
     /// It gets another name; whether it gives that to itself.
@@ -53,6 +57,8 @@ fn tell(timeline: &mut Timeline<u32>, time: u64, told: Told, stack: u32) {
         Resume => timeline.resume(Timestamp(time)),
         Named(by_itself) => timeline.renamed(THREAD, Timestamp(time), by_itself),
         SeenRunning => timeline.seen_running(THREAD),
+        Sampled => timeline.sampled(THREAD, stack),
+        Faulted => timeline.faulted(THREAD, Timestamp(time), stack),
         Cut => timeline.cut(Timestamp(time)),
         Seen => timeline.seen_blocked(THREAD, stack, |known, _| known),
     }
@@ -69,6 +75,8 @@ fn intervals(told: &[(u64, Told)]) -> Vec<Did> {
     for (number, &(time, told)) in (0..).zip(told) {
         tell(&mut timeline, time, told, number);
     }
+    // The last wait may still get a stack.
+    timeline.finish(Timestamp(told.last().map_or(0, |(time, _)| *time)));
     let ended = timeline.take_ended();
     assert!(ended.windows(2).all(|pair| pair[0].end == pair[1].start), "no gaps: {ended:?}");
     ended
@@ -118,6 +126,61 @@ fn what_happens_while_nobody_watches_is_told_by_what_comes_next() {
     assert_eq!(sums(&ended_unseen), [100, 0, 900, 0]);
     let born_unseen = [(0, Begin), (100, Pause), (500, Fork), (900, Resume), (950, out), (1000, Exit)];
     assert_eq!(sums(&born_unseen), [50, 50, 400, 0]);
+}
+
+#[test]
+fn who_is_preempted_has_the_stack_of_its_last_sample() {
+    let told = [
+        (0, In),
+        (10, Sampled),
+        (20, Sampled),
+        (30, Out(true)),
+        (40, In),
+        (50, Out(false)),
+        (60, In),
+        (70, Leaves(Leaving::Preempted)),
+        (70, Out(true)),
+        (80, In),
+    ];
+    let waits = [(Preempted, 10, Some(2)), (Blocked, 10, None), (Preempted, 10, Some(7))];
+    assert_eq!(
+        intervals(&told).into_iter().filter(|(activity, ..)| *activity != Running).collect::<Vec<_>>(),
+        waits
+    );
+}
+
+#[test]
+fn a_page_fault_is_what_the_wait_before_it_was_for() {
+    let soon = 200 + MAX_FAULT_END_NANOSECONDS;
+    let waits = |told: &[(u64, Told)]| {
+        let blocked = intervals(told).into_iter().filter(|(activity, ..)| *activity == Blocked);
+        blocked.map(|(.., stack)| stack).collect::<Vec<_>>()
+    };
+    let begin = [(0, In), (100, Out(false)), (200, In)];
+    let after = |told: &[(u64, Told)]| waits(&[&begin[..], told].concat());
+    assert_eq!(after(&[(210, Faulted)]), [Some(3)]);
+    assert_eq!(after(&[(soon + 1, Faulted)]), [None], "it ran for long before it");
+    assert_eq!(after(&[(210, Faulted), (220, Faulted), (230, Out(false)), (240, In)]), [Some(3), None]);
+    assert_eq!(after(&[(205, Out(true)), (207, In), (210, Faulted)]), [None], "which of two, is not known");
+    assert_eq!(waits(&[(0, In), (100, Out(false)), (150, Seen), (200, In), (210, Faulted)]), [Some(2)]);
+}
+
+#[test]
+fn a_wait_that_was_read_from_outside_says_how_long_it_was() {
+    let read = |told: &[(u64, Told)]| {
+        let mut timeline = Timeline::default();
+        told.iter().for_each(|&(time, told)| tell(&mut timeline, time, told, 0));
+        timeline.finish(Timestamp(1_000));
+        timeline.take_ended().iter().filter_map(|interval| interval.read_in).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        read(&[(0, In), (100, Out(false)), (300, In), (400, Out(false)), (450, Seen), (500, In)]),
+        [100]
+    );
+    // A cut does not end it.
+    assert_eq!(read(&[(0, In), (100, Out(false)), (150, Seen), (200, Cut), (300, In)]), [200]);
+    // The others that waited for a page are known without being read.
+    assert_eq!(read(&[(0, In), (100, Out(false)), (150, Seen), (200, In), (201, Faulted)]), [0; 0]);
 }
 
 #[test]
@@ -363,7 +426,7 @@ proptest! {
     fn all_time_is_accounted_for_between_cuts(
         told in prop::collection::vec((0..3 * SAME_SWITCH_NANOSECONDS, prop::sample::select(vec![
             Leaves(Leaving::Blocked), Leaves(Leaving::Unsaid), Out(true), Out(false), Wake, In, Named(true), Seen,
-            SeenRunning, Pause, Resume, Cut,
+            SeenRunning, Sampled, Faulted, Pause, Resume, Cut,
         ])), 0..40),
     ) {
         let mut timeline = Timeline::default();

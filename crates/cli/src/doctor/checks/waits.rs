@@ -37,14 +37,17 @@ pub(super) fn waits(facts: &Facts) -> Finding {
         (None, 2) => finding(
             Level::Limited,
             WHAT,
-            "switches of own programs, without stacks: kernel.yama.ptrace_scope is 2",
+            "switches of own programs, of blocked threads the stacks of page faults alone: kernel.yama.ptrace_scope is 2",
             vec![everything, command("sudo sysctl kernel.yama.ptrace_scope=1")],
         ),
         // Level 3 cannot be lowered until reboot.
         (None, scope) => finding(
             Level::Limited,
             WHAT,
-            format!("switches of own programs, without stacks: kernel.yama.ptrace_scope is {scope}"),
+            format!(
+                "switches of own programs, of blocked threads the stacks of page faults alone: \
+                 kernel.yama.ptrace_scope is {scope}"
+            ),
             vec![everything],
         ),
     }

@@ -1,0 +1,270 @@
+use super::*;
+use crate::waits::state::CauseId;
+
+fn state(activity: Activity) -> State {
+    State { thread: ThreadId::default(), activity, wait: Wait::default() }
+}
+
+/// The number of a second name.
+fn other_name() -> ThreadId {
+    let mut profile = profile::Profile::default();
+    let mut thread = |name: &str| profile.thread(&name.into(), model::Pid(1), model::Tid(1), || name.into());
+    assert_eq!(thread("first"), ThreadId::default());
+    thread("second")
+}
+
+fn told(life: &mut Life, state: State, span: (u64, u64), counted: &[Schedstat]) {
+    life.measure(state.activity, span, counted);
+    life.add(state, span, counted);
+}
+
+/// A tenth was watched: it ran for a quarter of that, and was blocked for the rest.
+fn life(counted: &[Schedstat]) -> Life {
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Running), (0, 25), counted);
+    told(&mut life, state(Activity::Blocked), (25, 100), counted);
+    life
+}
+
+fn read(time: u64, running: u64, runnable: u64) -> Schedstat {
+    Schedstat { time, running, runnable }
+}
+
+fn sums_of(life: &Life, thread: ThreadId) -> (u64, u64, u64) {
+    let known = |class| life.known(class, Some(thread));
+    (life.ran.get(&thread).copied().unwrap_or(0), known(Class::Runnable), known(Class::Blocked))
+}
+
+fn sums(life: &Life) -> (u64, u64, u64) {
+    sums_of(life, ThreadId::default())
+}
+
+#[test]
+fn time_that_nobody_watched_goes_by_what_was_seen() {
+    let mut life = life(&[]);
+    told(&mut life, state(Activity::Unwatched), (100, 1000), &[]);
+    life.share_unwatched(&[]);
+    assert_eq!(sums(&life), (250, 0, 750));
+}
+
+#[test]
+fn how_much_of_it_a_thread_ran_the_kernel_says() {
+    let counted = [read(100, 5_000, 600), read(900, 5_400, 680)];
+    let mut life = life(&counted);
+    told(&mut life, state(Activity::Unwatched), (100, 1000), &counted);
+    life.share_unwatched(&counted);
+    // Half of the time, and a tenth waiting for a CPU; after the last count as before it.
+    assert_eq!(sums(&life), (25 + 450, 90, 75 + 360));
+}
+
+#[test]
+fn each_stretch_has_its_own_counts_and_each_name_its_own_stretches() {
+    // Until 500 it computes under one name, then it waits under another.
+    let counted = [read(0, 0, 0), read(500, 480, 20), read(1000, 490, 20)];
+    let other = |activity| State { thread: other_name(), ..state(activity) };
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Running), (0, 100), &counted);
+    told(&mut life, state(Activity::Unwatched), (100, 500), &counted);
+    told(&mut life, other(Activity::Unwatched), (500, 900), &counted);
+    told(&mut life, other(Activity::Blocked), (900, 1000), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (480, 20, 0));
+    assert_eq!(sums_of(&life, other_name()), (10, 0, 490));
+}
+
+#[test]
+fn a_name_within_a_stretch_has_its_share_of_it() {
+    let counted = [read(0, 0, 0), read(400, 100, 0)];
+    let other = |activity| State { thread: other_name(), ..state(activity) };
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Unwatched), (0, 100), &counted);
+    told(&mut life, other(Activity::Unwatched), (100, 400), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!((sums(&life), sums_of(&life, other_name())), ((25, 0, 75), (75, 0, 225)));
+}
+
+#[test]
+fn what_the_kernel_counts_late_is_not_lost() {
+    // It runs all the time; the counts are up to 40 behind and ahead.
+    let counted = [read(0, 60, 0), read(100, 200, 0), read(200, 260, 0), read(300, 360, 0)];
+    let mut life = Life::default();
+    for (start, end) in [(0, 90), (100, 190), (200, 290)] {
+        told(&mut life, state(Activity::Unwatched), (start, end), &counted);
+        told(&mut life, state(Activity::Running), (end, end + 10), &counted);
+    }
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (300, 0, 0));
+}
+
+#[test]
+fn a_thread_runs_from_when_the_kernel_chose_it() {
+    let counted = [read(0, 0, 0), read(1000, 520, 80)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Running), (0, 500), &counted);
+    told(&mut life, state(Activity::Preempted), (500, 600), &counted);
+    told(&mut life, state(Activity::Blocked), (600, 1000), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (520, 80, 400));
+    // Ten microseconds for each switch, and no more.
+    let counted = [read(0, 0, 0), read(1_000_000, 600_000, 0)];
+    let mut late = Life::default();
+    told(&mut late, state(Activity::Running), (0, 500_000), &counted);
+    told(&mut late, state(Activity::Preempted), (500_000, 600_000), &counted);
+    late.share_unwatched(&counted);
+    assert_eq!(sums(&late), (510_000, 90_000, 0));
+    // Without a wait that is too long, the count is of another time.
+    let counted = [read(0, 0, 0), read(1000, 520, 80)];
+    let mut runs = Life::default();
+    told(&mut runs, state(Activity::Running), (0, 400), &counted);
+    told(&mut runs, state(Activity::Preempted), (400, 480), &counted);
+    runs.share_unwatched(&counted);
+    assert_eq!(sums(&runs), (400, 80, 0));
+}
+
+#[test]
+fn a_thread_waits_for_a_cpu_from_when_it_is_queued() {
+    let counted = [read(0, 0, 0), read(1000, 500, 80)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Running), (0, 500), &counted);
+    told(&mut life, state(Activity::Blocked), (500, 900), &counted);
+    told(&mut life, state(Activity::Woken), (900, 1000), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (500, 80, 420));
+    // Who was preempted stays in the queue.
+    let mut preempted = Life::default();
+    told(&mut preempted, state(Activity::Running), (0, 500), &counted);
+    told(&mut preempted, state(Activity::Preempted), (500, 600), &counted);
+    preempted.share_unwatched(&counted);
+    assert_eq!(sums(&preempted), (500, 100, 0));
+}
+
+#[test]
+fn a_thread_runs_until_the_kernel_takes_it_from_the_queue() {
+    let counted = [read(0, 0, 0), read(1000, 480, 0)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Running), (0, 500), &counted);
+    told(&mut life, state(Activity::Blocked), (500, 1000), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (480, 0, 520));
+}
+
+#[test]
+fn a_thread_that_is_woken_unseen_runs_from_when_the_kernel_chose_it() {
+    let counted = [read(0, 0, 0), read(1000, 620, 80)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Blocked), (0, 400), &counted);
+    told(&mut life, state(Activity::Running), (400, 1000), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (620, 80, 300));
+}
+
+#[test]
+fn what_the_kernel_has_not_counted_yet_corrects_nothing() {
+    // It ran when the counts were read, and had no tick.
+    let counted = [read(100, 0, 0), read(1000, 380, 0)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Blocked), (0, 500), &counted);
+    told(&mut life, state(Activity::Running), (500, 600), &counted);
+    told(&mut life, state(Activity::Blocked), (600, 700), &counted);
+    told(&mut life, state(Activity::Running), (700, 1200), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (600, 0, 600));
+}
+
+#[test]
+fn waits_for_a_cpu_are_counted_when_they_end() {
+    // It waits for a CPU from 50 to 190, and the kernel says so in the second stretch, which was watched but for 10.
+    let counted = [read(0, 0, 0), read(100, 50, 0), read(200, 60, 140)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Running), (0, 50), &counted);
+    told(&mut life, state(Activity::Unwatched), (50, 110), &counted);
+    told(&mut life, state(Activity::Preempted), (110, 190), &counted);
+    told(&mut life, state(Activity::Running), (190, 200), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (60, 140, 0));
+}
+
+#[test]
+fn what_is_not_wanted_counts_for_the_kernels_counts_alone() {
+    let counted = [read(0, 0, 0), read(1000, 500, 0)];
+    let mut life = Life::default();
+    life.measure(Activity::Running, (0, 100), &counted);
+    life.measure(Activity::Unwatched, (100, 900), &counted);
+    life.measure(Activity::Blocked, (900, 1000), &counted);
+    life.add(state(Activity::Unwatched), (500, 700), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (100, 0, 100));
+}
+
+#[test]
+fn counts_of_another_thread_with_the_same_number_say_nothing() {
+    let counted = [read(10, 900, 50), read(100, 0, 0), read(200, 30, 10)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Unwatched), (100, 300), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (60, 20, 120));
+}
+
+#[test]
+fn of_a_thread_that_was_never_seen_nothing_is_known() {
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Unwatched), (0, 70), &[]);
+    life.share_unwatched(&[]);
+    assert_eq!(life.states.get(&state(Activity::Unknown)).map(|count| count.period), Some(70));
+}
+
+#[test]
+fn waits_that_nobody_saw_are_shared_by_those_that_were_seen() {
+    let mut life = life(&[]);
+    let wait = |number| Wait { cause: Some(CauseId(number)), ..Wait::default() };
+    for read in [1, 1, 2] {
+        life.readings.add_in_gap(wait(read));
+    }
+    life.share_stacks(false);
+    let of = |number| life.states.get(&State { wait: wait(number), ..state(Activity::Blocked) });
+    assert_eq!((of(1).unwrap().period, of(2).unwrap().period), (50, 25));
+    assert_eq!(sums(&life), (25, 0, 75));
+}
+
+#[test]
+fn time_ready_for_a_cpu_has_the_stacks_of_what_came_before_it() {
+    let wait = |number| Wait { cause: Some(CauseId(number)), ..Wait::default() };
+    let with = |activity, number| State { wait: wait(number), ..state(activity) };
+    let mut life = Life::default();
+    let all = [with(Activity::Blocked, 1), with(Activity::Preempted, 2)];
+    for bare in [state(Activity::Woken), state(Activity::Preempted), state(Activity::Started)] {
+        told(&mut life, bare, (0, 10), &[]);
+    }
+    all.into_iter().for_each(|state| told(&mut life, state, (10, 20), &[]));
+    life.share_stacks(true);
+    let times = |state: State| life.states.get(&state).map(|count| count.period);
+    assert_eq!(times(with(Activity::Woken, 1)), Some(10));
+    assert_eq!(times(with(Activity::Preempted, 2)), Some(20));
+    assert_eq!(times(state(Activity::Started)), Some(10), "it has not run yet");
+    // Where it was never seen blocked, a thread that could run has the stacks that it ran with.
+    let mut profile = profile::Profile::default();
+    let (space, kind) = (
+        model::SpaceTable::default().intern(model::Space::Vdso { build_id: None }),
+        model::AddressKind::InstructionPointer,
+    );
+    let entry = model::StackEntry { offset: 8, space, kind, in_kernel: false };
+    let stack = profile.stacks.push(StackId::EMPTY, entry);
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Woken), (0, 10), &[]);
+    told(&mut life, state(Activity::Blocked), (10, 20), &[]);
+    life.samples.insert((ThreadId::default(), stack), Count { samples: 1, period: 5 });
+    life.share_stacks(true);
+    let ran = Wait { stack, ..Wait::default() };
+    let of = |state: State| life.states.get(&state).map(|count| count.period);
+    assert_eq!(of(State { wait: ran, ..state(Activity::Woken) }), Some(10));
+    assert_eq!(of(state(Activity::Blocked)), Some(10), "where it waits, a running stack does not say");
+}
+
+#[test]
+fn where_nobody_says_when_threads_are_woken_the_kernel_says_for_how_long() {
+    let counted = [read(0, 0, 0), read(100, 25, 15)];
+    let mut life = life(&counted);
+    told(&mut life, state(Activity::Running), (100, 100), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (25, 15, 60));
+}
