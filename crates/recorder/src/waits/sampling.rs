@@ -17,7 +17,7 @@ use super::outside::OutsideReader;
 use crate::consumer::SwitchUpdate;
 use crate::open::Opened;
 use crate::options::Options;
-use crate::records::{each, u32_at};
+use crate::records::{each, u32_at, u64_at};
 
 /// Switches per second on one CPU above which they are recorded in windows only.
 const MAX_SWITCHES_PER_SECOND: f64 = 20_000.0;
@@ -54,6 +54,7 @@ const TRAILER: SampleFormat =
 /// Offset of the thread from the end of a switch record: behind the process, which is the first half of the same word.
 const TID_FROM_END: usize = offsets::from_end(TRAILER, SampleFormat::TID) - 4;
 const CPU_FROM_END: usize = offsets::from_end(TRAILER, SampleFormat::CPU);
+const TIME_FROM_END: usize = offsets::from_end(TRAILER, SampleFormat::TIME);
 
 /// The thread number of the idle task of each CPU.
 const IDLE_TASK: u32 = 0;
@@ -67,6 +68,8 @@ pub(crate) struct SwitchSampler {
     since: Instant,
     /// Number of switches by CPU since `since`.
     counts: HashMap<u32, u32, FxBuildHasher>,
+    /// The times of the first and the last of them: a ring that was drained late has some from before `since`.
+    span: Option<(u64, u64)>,
     /// Threads that were switched since `since`.
     switched: HashMap<u32, (), FxBuildHasher>,
     /// The start of the current gap, in nanoseconds of the recording's clock.
@@ -106,6 +109,7 @@ impl SwitchSampler {
             phase: Phase::All,
             since: Instant::now(),
             counts: HashMap::default(),
+            span: None,
             switched: HashMap::default(),
             gap: None,
             gaps: Vec::new(),
@@ -131,6 +135,10 @@ impl SwitchSampler {
                 continue;
             }
             *self.counts.entry(cpu).or_default() += 1;
+            if let Some(time) = record.len().checked_sub(TIME_FROM_END).and_then(|at| u64_at(record, at)) {
+                let (first, last) = self.span.get_or_insert((time, time));
+                (*first, *last) = ((*first).min(time), (*last).max(time));
+            }
             if self.switched.len() < MAX_THREADS_READ {
                 self.switched.insert(tid, ());
             }
@@ -238,12 +246,14 @@ impl SwitchSampler {
     fn restart_rate(&mut self, now: Instant) {
         self.since = now;
         self.counts.clear();
+        self.span = None;
         self.switched.clear();
     }
 
-    /// Returns the switches per second on the busiest CPU, counted over `time`.
+    /// Returns the switches per second on the busiest CPU, counted over `time`, or over the span of their records if that is longer.
     fn rate(&self, time: Duration) -> f64 {
-        f64::from(self.busiest_count()) / time.as_secs_f64().max(1e-6)
+        let span = self.span.map_or(0, |(first, last)| last.saturating_sub(first));
+        f64::from(self.busiest_count()) / time.max(Duration::from_nanos(span)).as_secs_f64().max(1e-6)
     }
 
     fn busiest_count(&self) -> u32 {
@@ -296,4 +306,33 @@ fn read_times(tid: Tid, clock: ClockId) -> Option<Schedstat> {
         }
     }
     best.map(|(_, reading)| reading)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Target;
+
+    #[test]
+    fn records_that_come_late_are_no_burst() {
+        let mut options = Options::new(Target::Command);
+        let watching = crate::event::select("dummy", &Vec::new()).unwrap().into_iter();
+        options.events = watching.map(|event| crate::event::Event { watches: true, ..event }).collect();
+        let mut sampler = SwitchSampler::new(&options).unwrap();
+        // A thread leaves its CPU every 0.1 ms, and its ring is drained after 0.2 s.
+        for number in 0..2_000_u64 {
+            let trailer = [7, number * 100_000, 1, 0];
+            let mut record = [kind::SWITCH.to_ne_bytes(), [0; 4]].concat();
+            record.extend(trailer.iter().flat_map(|word: &u64| word.to_ne_bytes()));
+            let size = u16::try_from(record.len()).unwrap();
+            record[offsets::MISC..][..2].copy_from_slice(&misc::SWITCH_OUT.to_ne_bytes());
+            record[offsets::SIZE..][..2].copy_from_slice(&size.to_ne_bytes());
+            record[8 + 4..][..4].copy_from_slice(&7_u32.to_ne_bytes());
+            sampler.count(&record);
+        }
+        assert_eq!(sampler.busiest_count(), 2_000);
+        assert_eq!(sampler.rate(Duration::from_millis(5)).round(), 10_005.0);
+        sampler.restart_rate(Instant::now());
+        assert_eq!(sampler.rate(Duration::from_millis(5)), 0.0);
+    }
 }
