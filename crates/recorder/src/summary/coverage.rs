@@ -83,6 +83,18 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Time between two ticks of the kernel's, in nanoseconds, with the `CONFIG_HZ` of most distributions.
+const TICK: f64 = 4e6;
+
+/// Returns the least user time that is likely, in nanoseconds. The kernel divides the time of a thread into user and kernel time by
+/// where it was at each tick: so many samples have this standard deviation, and twice that is left out.
+fn likely_user_time(time: CpuTime) -> u64 {
+    let (total, user) = (nanoseconds(time.total()) as f64, nanoseconds(time.user) as f64);
+    let share = user / total.max(1.0);
+    let deviation = TICK * (total / TICK * share * (1.0 - share)).sqrt();
+    (user - 2.0 * deviation).max(0.0) as u64
+}
+
 /// Returns true if the event samples user space only. A clock still counts time in the kernel then.
 fn is_user_only(attr: &Attr) -> bool {
     attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
@@ -96,7 +108,7 @@ pub(crate) fn coverage(opened: &Opened, tally: &Tally, command: Option<CpuTime>)
         let attr = &event.attr;
         let counted = match () {
             // A clock that samples user space only counts time in the kernel, too.
-            () if attr.is_cpu_clock() && is_user_only(attr) => command.map(|time| nanoseconds(time.user)),
+            () if attr.is_cpu_clock() && is_user_only(attr) => command.map(likely_user_time),
             // Events of whole CPUs count other processes, too. A clock of the command's tasks would cost 3 % of the time of a program
             // with 90,000 switches a second (`cargo xtask bench switches`).
             () if opened.whole_cpus.is_some() => {
@@ -117,6 +129,19 @@ mod tests {
     use crate::options::{Extras, Options, Target};
     use decoder::kind;
     use decoder::{Endian, RawRecord, Record, RecordLayout};
+
+    #[test]
+    fn user_time_is_as_uncertain_as_the_kernels_ticks() {
+        let time = |user, kernel| CpuTime {
+            user: Duration::from_millis(user),
+            kernel: Duration::from_millis(kernel),
+        };
+        // 138 ticks, of which 50 were in user space, give or take 11.
+        assert_eq!(likely_user_time(time(200, 352)) / 1_000_000, 154);
+        assert_eq!(likely_user_time(time(20_000, 35_200)) / 1_000_000, 19_548);
+        assert_eq!(likely_user_time(time(200, 0)), 200_000_000);
+        assert_eq!(likely_user_time(time(0, 0)), 0);
+    }
 
     #[test]
     fn periods_are_found_in_every_layout() {
