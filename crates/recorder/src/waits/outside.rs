@@ -26,6 +26,13 @@ use stacks::native_architecture;
 
 /// Time between two polls.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// Time between two readings of the kernel's counts where nothing else tells when threads are woken: a part of the time since the newest
+/// thread began, so that what it does after the last one is at most 2 % of its time; at least this long.
+const MIN_COUNT_INTERVAL: Duration = Duration::from_millis(2);
+/// The part, as a divisor.
+const AGE_PER_COUNT: u32 = 50;
+/// Maximum number of threads that are read more often than [`POLL_INTERVAL`]: 10 µs for each reading.
+const MAX_COUNTED_THREADS: usize = 64;
 /// Longest time that a poll takes: 4 % of a CPU, however many threads there are. The next poll goes on with the next thread.
 const MAX_POLL_TIME: Duration = Duration::from_millis(1);
 /// Bytes that are read of a stack: a record has room for 64 KiB.
@@ -60,6 +67,10 @@ pub(crate) struct OutsideReader {
     /// The thread that was read last.
     last: i32,
     due: Instant,
+    /// The time of the next poll that reads stacks.
+    stacks_due: Instant,
+    /// The time at which the newest thread was learned of.
+    newest: Instant,
     stack: Vec<u8>,
     /// The number of reads that failed for want of rights.
     refused: u32,
@@ -129,6 +140,8 @@ impl OutsideReader {
             threads: BTreeMap::new(),
             last: 0,
             due: Instant::now(),
+            stacks_due: Instant::now(),
+            newest: Instant::now(),
             stack: Vec::new(),
             refused: 0,
             is_reported: false,
@@ -153,6 +166,8 @@ impl OutsideReader {
     fn follow(&mut self, pid: Pid, tid: Tid) {
         if self.threads.len() < MAX_THREADS {
             self.threads.insert(tid.0, FollowedThread::new(pid));
+            self.newest = Instant::now();
+            self.due = self.due.min(self.newest + self.poll_interval(self.newest));
         }
     }
 
@@ -188,13 +203,26 @@ impl OutsideReader {
         self.due
     }
 
-    /// Reads the stacks of threads that have been blocked anew: records of samples. Empty where it is not yet time.
+    fn poll_interval(&self, now: Instant) -> Duration {
+        if self.has_switches || self.threads.len() > MAX_COUNTED_THREADS {
+            return POLL_INTERVAL;
+        }
+        let age = now.saturating_duration_since(self.newest);
+        (age / AGE_PER_COUNT).clamp(MIN_COUNT_INTERVAL, POLL_INTERVAL)
+    }
+
+    /// Reads the kernel's counts of threads, and the stacks of those that have been blocked anew: records of samples. Empty where it is
+    /// not yet time.
     pub(crate) fn poll(&mut self, now: Instant) -> Vec<u8> {
         let mut records = Vec::new();
         if now < self.due {
             return records;
         }
-        self.due = now + POLL_INTERVAL;
+        self.due = now + self.poll_interval(now);
+        let reads_stacks = now >= self.stacks_due;
+        if reads_stacks {
+            self.stacks_due = now + POLL_INTERVAL;
+        }
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let mut tids: Vec<i32> = self.threads.range(after).map(|(tid, _)| *tid).collect();
         tids.extend(self.threads.range(..=self.last).map(|(tid, _)| *tid));
@@ -205,7 +233,7 @@ impl OutsideReader {
             }
             self.last = tid;
             // Any other error means that the thread has ended.
-            if let Err(error) = self.read(Tid(tid), &mut records) {
+            if let Err(error) = self.read(Tid(tid), reads_stacks, &mut records) {
                 self.refused += u32::from(error.kind() == io::ErrorKind::PermissionDenied);
             }
         }
@@ -229,7 +257,7 @@ impl OutsideReader {
         self.threads.iter().filter_map(|(tid, seen)| Some((Tid(*tid), seen.times?)))
     }
 
-    fn read(&mut self, tid: Tid, records: &mut Vec<u8>) -> io::Result<()> {
+    fn read(&mut self, tid: Tid, reads_stack: bool, records: &mut Vec<u8>) -> io::Result<()> {
         let Some(seen) = self.threads.get_mut(&tid.0) else { return Ok(()) };
         let [running, runnable, switches] = procfs::schedstat(tid)?;
         let time = clock::now(self.clock)?;
@@ -241,7 +269,7 @@ impl OutsideReader {
             *told = reading;
             self.updates.push(SwitchUpdate::SchedStat(tid, reading));
         }
-        let is_due = seen.is_due(switches, self.has_switches);
+        let is_due = reads_stack && seen.is_due(switches, self.has_switches);
         if seen.switches == Some(switches) || !is_due {
             return Ok(());
         }
