@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use decoder::{AttrFlags, SampleFormat};
-use export::summary::Activity;
+use export::summary::{Summary, subtitle, subtitle_of_time};
 use host::debuginfod;
 use host::objects::RetainedFiles;
 use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
@@ -20,7 +20,7 @@ use crate::request::{Measure, Request, Servers};
 use crate::samples::TeeSink;
 use crate::samples::events::is_named;
 use crate::symbols::{Symbolizing, Symbols, downloads};
-use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, describes_waits};
+use crate::waits::{self, Estimate, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, describes_waits};
 use crate::{Error, Notices};
 
 /// The samples of one event.
@@ -33,6 +33,8 @@ pub struct EventProfile {
     pub profile: Profile,
     /// True if the profile's periods are nanoseconds of threads' time.
     pub is_time: bool,
+    /// Estimates that the time rests on.
+    pub(crate) estimates: Vec<Estimate>,
 }
 
 /// A recording that has been read: counted, with names.
@@ -175,9 +177,12 @@ impl Analysis {
         View::shaped(profile, &self.spaces, |entry| self.resolve(entry), show, weight, shape)
     }
 
-    /// Sums a profile of time by what threads did.
-    pub fn activity(&self, profile: &Profile) -> Activity {
-        waits::activity(profile, &self.spaces)
+    /// Describes a profile in one line: its size, what is missing in it, and what is estimated.
+    pub fn subtitle(&self, event: &EventProfile, summary: &Summary<'_>) -> String {
+        match event.is_time {
+            true => subtitle_of_time(summary, &waits::activity(&event.profile, &self.spaces)),
+            false => subtitle(summary),
+        }
     }
 
     /// Returns when the first sample of any event was taken, in nanoseconds since 1970 where the recording says so, and how many
@@ -265,18 +270,7 @@ fn count_time(
         Switches::from_recording(reader.events(), reader.features(), reader.endian(), request.event);
     let switches = switches.ok_or(Error::NoSwitches { weight: weight.name() })?;
     let index = switches.time.0 as usize;
-    if !switches.has_wakings() && switches.has_outside() {
-        notices.warn(waits::READ_FROM_OUTSIDE);
-    }
-    let held = switches.sampling.held();
-    if let Some(watched) = switches.watched.filter(|_| held > 0) {
-        let all = watched.end.saturating_sub(watched.begin).max(1);
-        let percent = 100.0 * (1.0 - held as f64 / all as f64);
-        notices.warn(&format!(
-            "switches between threads were so many that those of {percent:.1} % of the time are recorded: what a thread did in \
-             the rest goes by the kernel's count of its time, and by what was recorded of it"
-        ));
-    }
+    let estimates = switches.estimates();
     if request.wakers && !switches.has_wakers() {
         return Err(Error::NoWakings);
     }
@@ -297,7 +291,7 @@ fn count_time(
     }
     let sampled = replayed.recording.event(EventIndex(index as u32)).cloned().ok_or(Error::NoSamples)?;
     let event = Event { name: Name::from(weight.in_words()), ..sampled };
-    let events = vec![EventProfile { index, event, profile: Profile::default(), is_time: true }];
+    let events = vec![EventProfile { index, event, profile: Profile::default(), is_time: true, estimates }];
     Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits, switch_gaps })
 }
 
@@ -314,8 +308,13 @@ fn choose(
     request: &Request<'_>,
 ) -> Result<Vec<EventProfile>, Error> {
     let profiles = recording.events().iter().cloned().zip(profiles).enumerate();
-    let profiles =
-        profiles.map(|(index, (event, profile))| EventProfile { index, event, profile, is_time: false });
+    let profiles = profiles.map(|(index, (event, profile))| EventProfile {
+        index,
+        event,
+        profile,
+        is_time: false,
+        estimates: Vec::new(),
+    });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
     // Events of waits that were recorded beside other events are shown as time, or if they are named.
     let tells = |event: &Event| describes_waits(event, recording.features());

@@ -23,6 +23,8 @@ pub struct Summary<'a> {
     pub census: &'a Census,
     /// Remedies for frames without names, the most effective first, each in a few words.
     pub remedies: &'a [String],
+    /// Estimates that the profile rests on, each in a few words.
+    pub estimates: &'a [String],
 }
 
 /// The number of characters that fit below the title of a picture of the usual width.
@@ -37,7 +39,7 @@ pub fn subtitle(summary: &Summary<'_>) -> String {
 }
 
 fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
-    let Summary { event, total, unsampled, weight, loss, census, remedies: _ } = *summary;
+    let Summary { event, total, unsampled, weight, loss, census, remedies: _, estimates: _ } = *summary;
     let mut parts = vec![format!("{} of {event}", counted(total.samples, "sample", "samples"))];
     if weight == Weight::Period {
         parts.push(format!("weighted by period (sum {})", grouped(total.period)));
@@ -107,6 +109,7 @@ pub fn subtitle_of_time(summary: &Summary<'_>, activity: &Activity) -> String {
     }
     all.push(format!("{} of frames without a name", percent_text(census.nameless, census.frames)));
     all.extend(other_loss(summary.loss));
+    all.extend_from_slice(summary.estimates);
     all.join(", ")
 }
 
@@ -244,6 +247,7 @@ mod tests {
             loss: &loss,
             census: &census,
             remedies: &remedies,
+            estimates: &[],
         };
         assert_eq!(
             subtitle(&summary),

@@ -43,6 +43,7 @@ fn report(stacks: &[(&[u64], u64)], options: &Options) -> String {
         loss: &loss,
         census: &census,
         remedies: &[],
+        estimates: &[],
     };
     let events = [EventReport { view: &view, summary, hints: vec!["app: try `harder`".to_owned()] }];
     let mut output = Vec::new();

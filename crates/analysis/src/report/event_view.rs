@@ -21,8 +21,10 @@ pub struct EventView<'a> {
     /// The number of frames without a name, by reason.
     pub census: Census,
     /// The causes that keep the profile from being whole, and what to type.
-    pub hints: Hints,
+    hints: Hints,
     remedies: Vec<String>,
+    /// What is estimated, each in a few words.
+    estimates: Vec<String>,
 }
 
 impl Analysis {
@@ -73,7 +75,8 @@ impl Analysis {
         });
         details.iter().for_each(|line| notices.detail(line));
         let (name, remedies) = (event.event.name.to_string(), hints.in_picture());
-        (EventView { event, name, view, remedies, census, hints }, made)
+        let estimates = event.estimates.iter().map(|estimate| estimate.brief.clone()).collect();
+        (EventView { event, name, view, remedies, estimates, census, hints }, made)
     }
 
     /// The hints, and a line for each of what has no name.
@@ -101,7 +104,14 @@ impl EventView<'_> {
             loss: &self.event.profile.loss,
             census: &self.census,
             remedies: &self.remedies,
+            estimates: &self.estimates,
         }
+    }
+
+    /// Sentences on what is estimated, and on what keeps the profile from being whole, with what to type.
+    pub fn remarks(&self) -> impl Iterator<Item = String> {
+        let estimates = self.event.estimates.iter().map(|estimate| estimate.sentence.clone());
+        estimates.chain(self.hints.sentences())
     }
 
     /// The unit of the view's weights: `samples`, `ns`, or the event's name.

@@ -93,7 +93,7 @@ impl LiveTimes {
 
     /// Returns how the stacks of waits are approximated, in words, where they are.
     pub fn remark(&self) -> Option<&'static str> {
-        (!self.times.switches.has_wakings() && self.has_outside()).then_some(super::READ_FROM_OUTSIDE)
+        self.times.switches.has_estimated_stacks().then_some(super::estimates::READ_FROM_OUTSIDE)
     }
 
     /// Switches are watched from here on.

@@ -5,6 +5,7 @@
 //! is distributed to its samples.
 
 mod causes;
+mod estimates;
 mod kernel_counts;
 mod latency;
 mod life;
@@ -36,6 +37,7 @@ use crate::aggregate::{Mapper, SeenIn, raw_chain};
 use crate::samples::explained_filter::ExplainedFilter;
 use crate::samples::unsampled_time::PRE_EXEC_COMM;
 
+pub(crate) use estimates::Estimate;
 use latency::{Latency, RunningSample};
 use life::Life;
 pub use live::{LiveTimes, TimeSlice, WatchedEvent};
@@ -49,11 +51,6 @@ pub(crate) use switches::{Role, Switches, describes_waits};
 pub(crate) use times::{Times, activity};
 pub use times::{thread_state, with_request};
 pub use weight::TimeWeight;
-
-/// The warning that stacks of waits were read from outside, and how far they are approximate.
-pub(crate) const READ_FROM_OUTSIDE: &str = "no samples of switches in this recording: stacks of waits were read from outside, up to 40 \
-     times a second of each thread; shorter waits have the stacks of others of their thread that took about as long; who was preempted \
-     has the stack of its last sample";
 
 /// Sums the time of threads by what they did and with which stack.
 pub(crate) struct ThreadTimes {
@@ -289,7 +286,7 @@ impl ThreadTimes {
         life.share_unwatched(counted);
         life.share_stacks(self.switches.are_records_alone());
         let sums = life.on_cpu_and_ready();
-        let Life { states, samples, ran, sampled, intervals, .. } = life;
+        let Life { states, samples, ran, sampled, intervals, readings, .. } = life;
         if self.switches.is_only_of_sampled() && !sampled {
             return sums;
         }
@@ -298,7 +295,7 @@ impl ThreadTimes {
         match &mut self.pieces {
             Some(pieces) => {
                 states.sort_unstable_by_key(|(key, _)| *key);
-                intervals.place_states(&states, pieces);
+                intervals.place_states(&states, &readings, pieces);
             }
             None => {
                 states.into_iter().for_each(|(key, count)| add(self.states.entry(key).or_default(), count))

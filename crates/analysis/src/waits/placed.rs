@@ -12,6 +12,7 @@ use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
 use super::latency::RunningSample;
+use super::readings::Readings;
 use super::state::{State, Wait};
 
 /// Pieces of a state that are chosen among for each interval, times intervals: more intervals are thinned out. At 2 ns for each
@@ -87,8 +88,9 @@ impl Intervals {
     }
 
     /// Puts the final sums of states onto the intervals in which the thread was in them. What a sum has beyond these lies in the
-    /// intervals of which no state is left: those in which switches were not recorded, or no stack was seen.
-    pub(super) fn place_states(&self, sums: &[(State, Count)], pieces: &mut Vec<Piece>) {
+    /// intervals of which no state is left: those in which switches were not recorded, or no stack was seen. Of the latter, each has the
+    /// stacks that stand for its length, as far as their sums go.
+    pub(super) fn place_states(&self, sums: &[(State, Count)], readings: &Readings, pieces: &mut Vec<Piece>) {
         let mut lengths: HashMap<State, u64, FxBuildHasher> = HashMap::default();
         for &(state, start, end) in &self.off {
             let length = lengths.entry(state).or_default();
@@ -118,7 +120,7 @@ impl Intervals {
         if free.is_empty() {
             free.extend(self.first_run.values().take(1));
         }
-        spread(&rest, &free, pieces);
+        spread(&rest, &free, readings, pieces);
     }
 }
 
@@ -142,8 +144,8 @@ impl Piece {
 }
 
 /// Puts the time of states into `free` intervals: each has its share of the time, by its length, of the state that is most behind
-/// its own share.
-fn spread(states: &[(State, u64)], free: &[(u64, u64)], pieces: &mut Vec<Piece>) {
+/// its own share. States that stand for waits of the interval's length come first.
+fn spread(states: &[(State, u64)], free: &[(u64, u64)], readings: &Readings, pieces: &mut Vec<Piece>) {
     let all = states.iter().map(|(_, time)| u128::from(*time)).sum::<u128>();
     let (Some(&(.., last)), Ok(total)) = (free.last(), u64::try_from(all)) else { return };
     if total == 0 {
@@ -170,16 +172,17 @@ fn spread(states: &[(State, u64)], free: &[(u64, u64)], pieces: &mut Vec<Piece>)
     let mut place = |span: (u64, u64), mut weight: u64| {
         done = done.saturating_add(weight);
         while weight > 0 {
-            let behind = |(at, &(_, time)): (usize, &(State, u64))| {
+            let behind = |(at, &(state, time)): (usize, &(State, u64))| {
                 let due = u128::from(time).saturating_mul(done.into()) / u128::from(total);
                 let due = i128::try_from(due).unwrap_or(i128::MAX);
-                (due - i128::from(given.get(at).copied().unwrap_or(time)), at)
+                let stands = readings.stands_for(span.1.saturating_sub(span.0), &state.wait);
+                (stands, due - i128::from(given.get(at).copied().unwrap_or(time)), at)
             };
             let open = states
                 .iter()
                 .enumerate()
                 .filter(|(at, (_, time))| given.get(*at).is_some_and(|given| given < time));
-            let Some((_, at)) = open.map(behind).max() else { break };
+            let Some((.., at)) = open.map(behind).max() else { break };
             let (Some(&(state, time)), Some(given)) = (states.get(at), given.get_mut(at)) else { break };
             let part = weight.min(time - *given);
             *given += part;
@@ -240,10 +243,14 @@ mod tests {
     }
 
     fn placed(off: &[(State, u64, u64)], sums: &[(State, Count)]) -> Vec<Piece> {
+        placed_by(&Readings::default(), off, sums)
+    }
+
+    fn placed_by(readings: &Readings, off: &[(State, u64, u64)], sums: &[(State, Count)]) -> Vec<Piece> {
         let mut intervals = Intervals::default();
         off.iter().for_each(|&(state, start, end)| intervals.push(state, (start, end)));
         let mut pieces = Vec::new();
-        intervals.place_states(sums, &mut pieces);
+        intervals.place_states(sums, readings, &mut pieces);
         for (state, count) in sums {
             let is_its = |piece: &&Piece| piece.content == Content::In(state.activity, state.wait);
             let sum: u64 = pieces.iter().filter(is_its).map(|piece| piece.weight).sum();
@@ -277,6 +284,23 @@ mod tests {
         let of_one = |piece: &&Piece| piece.content == Content::In(one.activity, one.wait);
         let sum: u64 = early.filter(of_one).map(|piece| piece.weight).sum();
         assert!((195..=205).contains(&sum), "{sum} of 250");
+    }
+
+    #[test]
+    fn waits_whose_stack_nobody_saw_have_those_of_about_their_length() {
+        let bare = state(Activity::Blocked, None);
+        let (short, long) = (state(Activity::Blocked, Some(1)), state(Activity::Blocked, Some(2)));
+        let mut readings = Readings::default();
+        readings.add_read(short.wait, 5);
+        readings.add_read(long.wait, 900);
+        let off: Vec<_> = (0..50)
+            .flat_map(|n| [(bare, n * 1000, n * 1000 + 5), (bare, n * 1000 + 9, n * 1000 + 900)])
+            .collect();
+        let pieces = placed_by(&readings, &off, &[(short, time(250)), (long, time(50 * 891))]);
+        for piece in pieces {
+            let wait = if piece.end - piece.start < 10 { short.wait } else { long.wait };
+            assert_eq!(piece.content, Content::In(Activity::Blocked, wait), "{piece:?}");
+        }
     }
 
     #[test]

@@ -79,6 +79,11 @@ impl Readings {
         nearest.map(|(_, waits)| waits)
     }
 
+    /// Returns true if this wait stands for unread ones of `length` nanoseconds.
+    pub(super) fn stands_for(&self, length: u64, wait: &Wait) -> bool {
+        self.nearest(magnitude(length)).is_some_and(|waits| waits.contains_key(wait))
+    }
+
     /// Returns how often waits were read in gaps.
     pub(super) fn in_gaps(&self) -> impl Iterator<Item = (Wait, u64)> {
         self.in_gaps.iter().map(|(wait, times)| (*wait, *times))

@@ -75,7 +75,7 @@ fn write(
     let show = Show { modules: true, ..query.stacks.show() };
     let weight = query.stacks.weight(&chosen.event.attr);
     let shown = analysis.event_view(chosen, show, weight, &query.stacks.shape(), console);
-    let mut hints: Vec<String> = shown.hints.sentences().collect();
+    let mut hints: Vec<String> = shown.remarks().collect();
     if analysis.at_rest > 0 {
         hints.push(format!(
             "{:.3} s in which event loops were idle (epoll, poll, select and the like) are omitted; prof flame --off-cpu shows them",

@@ -10,7 +10,6 @@ use analysis::{Notices, Request};
 use anyhow::bail;
 use clap::Args;
 use export::exchange::{self, ExportedEvent, ExportedRecording, Format, SampleGap};
-use export::summary::subtitle;
 use profile::{Columns, Detail, Show};
 
 use crate::arguments::{QueryArguments, RecordingArguments};
@@ -118,8 +117,8 @@ fn write(
     if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {
         bail!("cannot export {name}: no sample has a frame that matches --keep or --root-at");
     }
-    let caveats = shown.iter().map(|shown| subtitle(&shown.summary()));
-    shown.iter().flat_map(|shown| shown.hints.sentences()).for_each(|hint| console.say(&hint));
+    let caveats = shown.iter().map(|shown| analysis.subtitle(shown.event, &shown.summary()));
+    shown.iter().flat_map(|shown| shown.remarks()).for_each(|hint| console.say(&hint));
     let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));
     let (started_unix_ns, duration_ns) = analysis.time();
     let events = shown.iter().map(|shown| {

@@ -10,7 +10,7 @@ use analysis::{Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph::{self, Colors, Options};
-use export::summary::{Summary, subtitle, subtitle_of_time};
+use export::summary::Summary;
 use profile::{Columns, Detail, Show, View, Weight};
 
 use crate::arguments::numbers::{percent, within};
@@ -177,7 +177,7 @@ fn draw(
         (!arguments.folded && !drawing.flamechart).then(|| view.tree_of_all_time(least))
     };
     let (shown, tree) = analysis.event_view_with(event, show, weight, &query.stacks.shape(), console, tree);
-    shown.hints.sentences().for_each(|hint| console.say(&hint));
+    shown.remarks().for_each(|hint| console.say(&hint));
     let view = &shown.view;
     if view.total() > 0 && view.shown_total() == 0 {
         bail!("{}: no sample of {name} has a frame that matches --keep or --root-at", cannot_draw());
@@ -186,11 +186,7 @@ fn draw(
         export::folded::write(view, output)?;
     } else {
         let facts = shown.summary();
-        let figures = if event.is_time {
-            subtitle_of_time(&facts, &analysis.activity(&event.profile))
-        } else {
-            subtitle(&facts)
-        };
+        let figures = analysis.subtitle(event, &facts);
         let title = analysis.title(event, &query.description());
         let options = drawing.options(title, &facts, figures, event.is_time)?;
         match tree {

@@ -194,7 +194,7 @@ fn write(
         .map(|shown| EventReport {
             view: &shown.view,
             summary: shown.summary(),
-            hints: shown.hints.sentences().collect(),
+            hints: shown.remarks().collect(),
         })
         .collect();
     if arguments.csv {

@@ -11,7 +11,7 @@ use analysis::user_modules::UserModules;
 use analysis::{Analysis, EventView, Measure, Notices, Request, TimeWeight, archive};
 use anyhow::{Context, bail};
 use clap::Args;
-use export::summary::{Summary, subtitle, subtitle_of_time};
+use export::summary::Summary;
 use export::view::{Page, PageEvent, PageRange, PageWait};
 use profile::{Columns, Detail, Show};
 
@@ -109,17 +109,13 @@ fn write(
     let analysis = input::analyse(input, &request, "show", console)?;
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
     let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
-    // The page shows the hints as whole sentences.
+    // The page shows hints and estimates as whole sentences.
     let figures = |shown: &EventView<'_>| {
-        let summary = Summary { remedies: &[], ..shown.summary() };
-        match shown.event.is_time {
-            true => subtitle_of_time(&summary, &analysis.activity(&shown.event.profile)),
-            false => subtitle(&summary),
-        }
+        analysis.subtitle(shown.event, &Summary { remedies: &[], estimates: &[], ..shown.summary() })
     };
     let mut truth: Vec<String> = shown.iter().map(figures).collect();
     let mut hinted: Vec<String> = Vec::new();
-    for hint in shown.iter().flat_map(|shown| shown.hints.sentences()) {
+    for hint in shown.iter().flat_map(|shown| shown.remarks()) {
         if !hinted.contains(&hint) {
             console.say(&hint);
             hinted.push(hint);

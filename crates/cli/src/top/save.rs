@@ -56,6 +56,7 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
         loss: &shown.profile.loss,
         census: &census,
         remedies: &[],
+        estimates: &[],
     };
     let subtitle = match is_time {
         true => summary::subtitle_of_time(&facts, &TimeSpent::of(snapshot, scope).shown(scope)),

@@ -289,7 +289,7 @@ impl OutsideReader {
         } else {
             // The stack may be that of another moment. The call is of one.
             seen.failures = seen.failures.saturating_add(1);
-            if seen.switches.is_some() || seen.failures < MIN_FAILURES {
+            if self.has_switches || seen.switches.is_some() || seen.failures < MIN_FAILURES {
                 return Ok(());
             }
             self.stack.clear();

@@ -1,0 +1,45 @@
+//! What is estimated of where threads wait, in words.
+
+use super::switches::Switches;
+
+/// Something that is estimated, because the recording does not have it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Estimate {
+    /// In a few words, for a picture.
+    pub(crate) brief: String,
+    /// The sentence: what stands for it, and how far it is approximate.
+    pub(crate) sentence: String,
+}
+
+/// Says that stacks of waits were read from outside.
+pub(super) const READ_FROM_OUTSIDE: &str = "no samples of switches in this recording: stacks of waits were read from outside, up to 40 \
+     times a second of each thread; shorter waits have the stacks of others of their thread that took about as long; who was preempted \
+     has the stack of its last sample";
+
+impl Switches {
+    /// Returns true if stacks of waits are estimated from those that were read from outside.
+    pub(super) fn has_estimated_stacks(&self) -> bool {
+        !self.has_wakings() && self.has_outside()
+    }
+
+    /// Returns what is estimated of a recording that has ended.
+    pub(crate) fn estimates(&self) -> Vec<Estimate> {
+        let stacks = self.has_estimated_stacks().then(|| Estimate {
+            brief: "stacks of waits read from outside".to_owned(),
+            sentence: READ_FROM_OUTSIDE.to_owned(),
+        });
+        let held = self.sampling.held();
+        let times = self.watched.filter(|_| held > 0).map(|watched| {
+            let all = watched.end.saturating_sub(watched.begin).max(1);
+            let percent = 100.0 * (1.0 - held as f64 / all as f64);
+            Estimate {
+                brief: format!("switches of {percent:.1} % of the time recorded"),
+                sentence: format!(
+                    "switches between threads were so many that those of {percent:.1} % of the time are recorded: what a thread \
+                     did in the rest goes by the kernel's count of its time, and by what was recorded of it"
+                ),
+            }
+        });
+        stacks.into_iter().chain(times).collect()
+    }
+}
