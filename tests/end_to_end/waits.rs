@@ -247,14 +247,19 @@ fn who_works_and_is_preempted_has_the_time_of_both() {
         let activities = activities(&text, rival);
         let of = |what: &str| activities.get(what).copied().unwrap_or_default();
         assert!(running >= 200.0, "{output}");
-        assert_close(&format!("{rival} on the CPU, {output}, {activities:?}"), of("running"), running, 2.0);
+        // A rival never sleeps: what the kernel counts as neither, interrupts took from it, and here it runs in them.
+        let interrupts = (wall - running - runnable).max(0.0);
+        let what = format!("{rival} on the CPU, {output}, {activities:?}");
+        assert_close(&what, of("running"), running + interrupts / 2.0, 2.0 + interrupts / 2.0);
         let ready = sum_of(&activities, "runnable");
         assert_close(&format!("{rival} waiting for a CPU"), ready, runnable, 5.0);
         // It waits also when it goes to the other's CPU.
         assert!(of("runnable: preempted") >= 0.8 * runnable, "{activities:?}");
         assert_close(&format!("the sum of {rival}"), activities.values().sum(), wall, 5.0);
-        let share = share_in(&text, rival, "runnable: preempted", "compute");
-        assert!(share >= 0.95, "{rival}: {share} in compute");
+        // It waits for a CPU also where it chooses one.
+        let shares =
+            ["rival", "compute"].map(|function| share_in(&text, rival, "runnable: preempted", function));
+        assert!(shares[0] >= 0.95 && shares[1] >= 0.85, "{rival}: {shares:?} in rival and compute");
     }
 }
 

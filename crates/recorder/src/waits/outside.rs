@@ -46,9 +46,11 @@ const MANY_SWITCHES: u64 = 25;
 /// Number of polls from one reading of such a thread to the next, where samples of switches have the stacks: 50 µs each time, and the
 /// kernel keeps the thread from running meanwhile.
 const POLLS_PER_READING: u8 = 8;
-/// Failed readings of a thread that was never read from which on its system calls are recorded without stacks. A reading takes some
-/// 30 µs; of waits of 60 µs, half of the readings fail.
+/// Polls in which a thread could not be read that was never read, from which on its system calls are recorded without stacks. A reading
+/// takes some 30 µs; of waits of 60 µs, half of the readings fail.
 const MIN_FAILURES: u8 = 8;
+/// Maximum number of attempts in each of these polls.
+const MAX_ATTEMPTS: usize = 8;
 /// Least time between two updates on the kernel's counts of a thread, in nanoseconds.
 const UPDATE_INTERVAL_NANOSECONDS: u64 = 50_000_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
@@ -273,29 +275,45 @@ impl OutsideReader {
         if seen.switches == Some(switches) || !is_due {
             return Ok(());
         }
-        let pid = seen.pid;
-        let Some(call) = procfs::syscall_state(pid, tid)? else { return Ok(()) };
-        if call.stack_pointer == 0 {
-            return Ok(());
+        // Where samples of switches have the stacks, this one is not needed.
+        let is_new = seen.switches.is_none() && !self.has_switches;
+        let (pid, is_tried) = (seen.pid, is_new && seen.failures < MIN_FAILURES);
+        let Some(mut call) = self.read_stack(pid, tid, switches)? else { return Ok(()) };
+        let mut attempts = if is_tried { MAX_ATTEMPTS } else { 1 };
+        while self.stack.is_empty() && attempts > 1 {
+            attempts -= 1;
+            let [.., switches] = procfs::schedstat(tid)?;
+            call = self.read_stack(pid, tid, switches)?.unwrap_or(call);
         }
+        let Some(seen) = self.threads.get_mut(&tid.0) else { return Ok(()) };
+        if self.stack.is_empty() {
+            // What was called is of one moment.
+            seen.failures = seen.failures.saturating_add(1);
+            if !is_new || seen.failures < MIN_FAILURES {
+                return Ok(());
+            }
+        }
+        let what = calls::describe(pid, &call);
+        self.write(pid, tid, &call, &what, records);
+        Ok(())
+    }
+
+    /// Reads the stack of a thread that has been switched in `switches` times. Returns what it has called; `None` if it runs. The stack
+    /// is empty if it ran meanwhile: then it may be that of another moment.
+    fn read_stack(&mut self, pid: Pid, tid: Tid, switches: u64) -> io::Result<Option<SyscallState>> {
+        self.stack.clear();
+        let call = procfs::syscall_state(pid, tid)?.filter(|call| call.stack_pointer != 0);
+        let Some(call) = call else { return Ok(None) };
         self.stack.resize(STACK_BYTES, 0);
         let read = process_memory::read(pid, call.stack_pointer, &mut self.stack)?;
         self.stack.truncate(read);
-        let what = calls::describe(pid, &call);
         let is_unchanged = procfs::syscall_state(pid, tid)? == Some(call)
             && procfs::schedstat(tid)?.last() == Some(&switches);
-        if is_unchanged {
-            seen.switches = Some(switches);
-        } else {
-            // The stack may be that of another moment. The call is of one.
-            seen.failures = seen.failures.saturating_add(1);
-            if self.has_switches || seen.switches.is_some() || seen.failures < MIN_FAILURES {
-                return Ok(());
-            }
-            self.stack.clear();
+        match self.threads.get_mut(&tid.0).filter(|_| is_unchanged) {
+            Some(seen) => seen.switches = Some(switches),
+            None => self.stack.clear(),
         }
-        self.write(pid, tid, &call, &what, records);
-        Ok(())
+        Ok(Some(call))
     }
 
     /// Writes a sample of a blocked thread, with the stack that was read, or without one if that is empty.
