@@ -12,14 +12,29 @@ pub(crate) struct Estimate {
 }
 
 /// Says that stacks of waits were read from outside.
-pub(super) const READ_FROM_OUTSIDE: &str = "no samples of switches in this recording: stacks of waits were read from outside, up to 40 \
+const READ_FROM_OUTSIDE: &str = "no samples of switches in this recording: stacks of waits were read from outside, up to 40 \
      times a second of each thread; shorter waits have the stacks of others of their thread that took about as long; who was preempted \
      has the stack of its last sample";
 
+/// Says how long threads waited for a CPU where the kernel's counts tell.
+const WAKINGS_COUNTED: &str = "when threads were woken is not recorded: how long they waited for a CPU then is the kernel's count, in \
+     equal parts after each wait";
+/// Says how long threads waited for a CPU where nothing tells.
+const WAKINGS_UNKNOWN: &str = "when threads were woken is not recorded: what they waited for a CPU then counts as blocked; try: \
+     recording sched:sched_waking, too";
+
 impl Switches {
     /// Returns true if stacks of waits are estimated from those that were read from outside.
-    pub(super) fn has_estimated_stacks(&self) -> bool {
-        !self.has_wakings() && self.has_outside()
+    fn has_estimated_stacks(&self) -> bool {
+        self.are_records_alone() && self.has_outside()
+    }
+
+    /// Returns what is estimated of a recording by prof that runs, in a sentence.
+    pub(super) fn remark(&self) -> Option<&'static str> {
+        match () {
+            () if self.has_estimated_stacks() => Some(READ_FROM_OUTSIDE),
+            () => (!self.has_wakings()).then_some(WAKINGS_COUNTED),
+        }
     }
 
     /// Returns what is estimated of a recording that has ended.
@@ -27,6 +42,13 @@ impl Switches {
         let stacks = self.has_estimated_stacks().then(|| Estimate {
             brief: "stacks of waits read from outside".to_owned(),
             sentence: READ_FROM_OUTSIDE.to_owned(),
+        });
+        let wakings = (!self.has_wakings()).then(|| Estimate {
+            brief: "wakings not recorded".to_owned(),
+            sentence: match self.sampling.threads.is_empty() {
+                true => WAKINGS_UNKNOWN.to_owned(),
+                false => WAKINGS_COUNTED.to_owned(),
+            },
         });
         let held = self.sampling.held();
         let times = self.watched.filter(|_| held > 0).map(|watched| {
@@ -40,6 +62,6 @@ impl Switches {
                 ),
             }
         });
-        stacks.into_iter().chain(times).collect()
+        stacks.into_iter().chain(wakings).chain(times).collect()
     }
 }

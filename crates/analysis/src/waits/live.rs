@@ -91,9 +91,9 @@ impl LiveTimes {
         self.times.switches.has_outside()
     }
 
-    /// Returns how the stacks of waits are approximated, in words, where they are.
+    /// Returns what is estimated, in a sentence.
     pub fn remark(&self) -> Option<&'static str> {
-        self.times.switches.has_estimated_stacks().then_some(super::estimates::READ_FROM_OUTSIDE)
+        self.times.switches.remark()
     }
 
     /// Switches are watched from here on.

@@ -253,13 +253,34 @@ mod tests {
         assert_eq!(field("next_pid"), None);
     }
 
+    fn event(name: &str, kind: u32, config: u64) -> Event {
+        let attr = Attr { kind, config, sample_period: 1, ..Attr::default() };
+        let layout = decoder::RecordLayout::new(&attr, Endian::Little);
+        Event { attr, ids: Vec::new(), name: model::Name::from(name), layout }
+    }
+
+    #[test]
+    fn what_is_estimated_depends_on_what_was_permitted() {
+        let clock = || event("cpu-clock", TYPE_SOFTWARE, 0);
+        let outside = || {
+            let mut outside = event("blocked-stacks", TYPE_SOFTWARE, decoder::attr::SW_DUMMY);
+            outside.attr.flags |= AttrFlags::CONTEXT_SWITCH;
+            outside
+        };
+        let told = |more: Vec<Event>| {
+            let events: Vec<Event> = [clock(), outside()].into_iter().chain(more).collect();
+            let switches = Switches::among(&events, Endian::Little, None, |_| None).unwrap();
+            switches.estimates().into_iter().map(|estimate| estimate.brief).collect::<Vec<_>>()
+        };
+        let software = || event("context-switches", TYPE_SOFTWARE, SW_CONTEXT_SWITCHES);
+        let traced = || vec![event("sched:sched_switch", 2, 1), event("sched:sched_waking", 2, 2)];
+        assert_eq!(told(vec![]), ["stacks of waits read from outside", "wakings not recorded"]);
+        assert_eq!(told(vec![software()]), ["wakings not recorded"]);
+        assert_eq!(told(traced()), [""; 0]);
+    }
+
     #[test]
     fn an_event_on_the_woken_threads_cpu_tells_of_no_waker() {
-        let event = |name: &str, kind, config| {
-            let attr = Attr { kind, config, sample_period: 1, ..Attr::default() };
-            let layout = decoder::RecordLayout::new(&attr, Endian::Little);
-            Event { attr, ids: Vec::new(), name: model::Name::from(name), layout }
-        };
         let with = |waking: &str| {
             let clock = event("cpu-clock", TYPE_SOFTWARE, 0);
             let traced =
