@@ -1,4 +1,4 @@
-//! What is estimated of where threads wait, in words.
+//! Names the estimates that a profile of time rests on.
 
 use super::switches::Switches;
 

@@ -222,7 +222,7 @@ impl ThreadTimes {
     }
 
     fn count(&mut self, interval: &Interval<Wait>, tracker: &mut Tracker) {
-        let Interval { pid, tid, activity, start, end, stack, cpu, read_in } = *interval;
+        let Interval { pid, tid, activity, start, end, stack, cpu, read_wait_ns } = *interval;
         if tid.0 <= 0 || pid.0 < 0 {
             return;
         }
@@ -261,7 +261,7 @@ impl ThreadTimes {
         let state = State { thread, activity, wait: stack.unwrap_or_default() };
         let life = self.lives.entry(tid).or_default();
         life.add(state, (start.0, end.0), counted);
-        if let Some(length) = read_in {
+        if let Some(length) = read_wait_ns {
             life.readings.add_read(state.wait, length);
         }
         if self.pieces.is_some() {

@@ -1,8 +1,8 @@
-//! What stands for waits whose stack nobody saw: the stacks of other waits of the thread that were read from outside.
+//! Estimates the stacks of waits that were not read from outside, by waits of the same thread that were.
 //!
-//! A thread is read at times that do not depend on what it does. So among waits of one length, what was read is a fair sample: each
-//! wait was as likely to be read. Among waits of all lengths it is not. A long wait is always read, and one that was read has its
-//! stack already; so it must not stand for short ones that were not.
+//! The recorder reads a thread at times that do not depend on the thread's work. Each of its waits of one length is as likely to be
+//! read, so the read ones are a fair sample of the others. The read waits of all lengths are no such sample: a long wait is always
+//! read, and has its own stack.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use profile::StackId;
 use super::placed::Parts;
 use super::state::Wait;
 
-/// Maximum number of stacks of each length that are remembered from part to part.
+/// Maximum number of stacks of each magnitude that are remembered from part to part.
 const MAX_EARLIER_STACKS: usize = 16;
 
 /// The binary logarithm of the length of a wait, in nanoseconds.
@@ -89,7 +89,7 @@ impl Readings {
         self.in_gaps.iter().map(|(wait, times)| (*wait, *times))
     }
 
-    /// Gives `part` what was read in earlier parts of waits of lengths of which it has read none, and remembers what it has read.
+    /// Completes `part` with readings of earlier parts, for magnitudes of which it has none, and remembers its own.
     pub(super) fn carry_over(&mut self, part: &mut Self) {
         for (&magnitude, waits) in &part.by_length {
             self.by_length.insert(

@@ -59,7 +59,7 @@ pub struct Interval<S> {
     /// The CPU that it ran on, or ran on last.
     pub cpu: Option<CpuId>,
     /// The length in nanoseconds of the wait that ends here, all of its intervals together, if its stack was read from outside.
-    pub read_in: Option<u64>,
+    pub read_wait_ns: Option<u64>,
 }
 
 /// The state, in a sample, of a thread that is being switched out.
@@ -123,9 +123,9 @@ struct Thread<S> {
     /// The stack of its last sample.
     sampled: Option<S>,
     /// The beginning of the current wait, once its stack has been read from outside.
-    read_since: Option<Timestamp>,
-    /// The wait that has just ended: a sample may still say what it was for.
-    waited: Option<Interval<S>>,
+    read_wait_since: Option<Timestamp>,
+    /// The wait that has ended last, until the thread is switched out again: [`Timeline::faulted`] may set its stack.
+    last_wait: Option<Interval<S>>,
     /// True if the state is that before a pause, and may have changed in it.
     is_doubtful: bool,
     /// Spans between pauses in which no event of the thread was recorded.
@@ -140,8 +140,8 @@ impl<S> Thread<S> {
             state,
             cpu,
             sampled: None,
-            read_since: None,
-            waited: None,
+            read_wait_since: None,
+            last_wait: None,
             is_doubtful: false,
             doubtful: Vec::new(),
         }
@@ -158,7 +158,7 @@ impl<S: Copy> Thread<S> {
     ) -> impl Iterator<Item = Interval<S>> {
         let (pid, cpu) = (self.pid, self.cpu);
         let interval =
-            move |(start, end)| Interval { pid, tid, activity, start, end, stack, cpu, read_in: None };
+            move |(start, end)| Interval { pid, tid, activity, start, end, stack, cpu, read_wait_ns: None };
         self.doubtful.drain(..).map(interval)
     }
 }
@@ -202,7 +202,7 @@ impl<S: Copy> Timeline<S> {
         self.begin(time);
         self.gone.remove(&tid);
         let before = self.threads.insert(tid, Thread::new(pid, Some(time), State::New, None));
-        self.ended.extend(before.and_then(|thread| thread.waited));
+        self.ended.extend(before.and_then(|thread| thread.last_wait));
     }
 
     /// Starts the time of a running thread at its exec, and drops all time before: until then it was not the command.
@@ -279,7 +279,7 @@ impl<S: Copy> Timeline<S> {
             }
             return;
         }
-        // A preempted thread goes on where it ran. Where it waits, its last sample does not say.
+        // A preempted thread is still where it ran. A blocked one is not: its last sample says nothing of its wait.
         let stack = self.threads.get(&tid).and_then(|thread| thread.sampled).filter(|_| preempted);
         self.out(pid, tid, at, State::Off { stack, leaving: said, woken: None, confirmed: true });
     }
@@ -358,9 +358,9 @@ impl<S: Copy> Timeline<S> {
         let is_wait = |last: &mut Interval<S>| {
             last.tid == tid && matches!(last.activity, Activity::Blocked | Activity::Uninterruptible)
         };
-        let waited = self.ended.pop_if(is_wait);
+        let last_wait = self.ended.pop_if(is_wait);
         if let Some(thread) = self.threads.get_mut(&tid) {
-            (thread.state, thread.cpu, thread.waited) = (State::Running, at.cpu, waited);
+            (thread.state, thread.cpu, thread.last_wait) = (State::Running, at.cpu, last_wait);
         }
     }
 
@@ -392,18 +392,18 @@ impl<S: Copy> Timeline<S> {
             && let State::Before(known) | State::Off { stack: known, .. } = &mut thread.state
         {
             *known = Some(known.map_or(stack, |known| fuller(known, stack)));
-            thread.read_since = thread.since.or(self.begin);
+            thread.read_wait_since = thread.since.or(self.begin);
         }
     }
 
     /// Sets the stack of the wait that a thread has just ended, by a sample of the page fault that it waited in.
     pub fn faulted(&mut self, tid: Tid, time: Timestamp, stack: S) {
-        if let Some(waited) = self.threads.get_mut(&tid).and_then(|thread| thread.waited.as_mut())
-            && time.0.saturating_sub(waited.end.0) <= MAX_FAULT_END_NANOSECONDS
+        if let Some(last_wait) = self.threads.get_mut(&tid).and_then(|thread| thread.last_wait.as_mut())
+            && time.0.saturating_sub(last_wait.end.0) <= MAX_FAULT_END_NANOSECONDS
         {
-            waited.stack.get_or_insert(stack);
-            // The other waits of this kind are known, too: it stands for none of them.
-            waited.read_in = None;
+            last_wait.stack.get_or_insert(stack);
+            // The kernel samples every wait of this kind, so a reading of one is no sample of others.
+            last_wait.read_wait_ns = None;
         }
     }
 
@@ -465,14 +465,14 @@ impl<S: Copy> Timeline<S> {
         self.ended.extend(thread.resolve_doubtful(tid, Activity::Unwatched, None));
         let is_doubtful = thread.is_doubtful && !self.is_paused;
         // The wait goes on.
-        let read_since = thread.read_since.take();
+        let read_wait_since = thread.read_wait_since.take();
         if is_doubtful {
             self.end(tid, Activity::Unwatched, None, time);
         } else {
             self.end_whatever(tid, time);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.read_since = read_since;
+            thread.read_wait_since = read_wait_since;
             thread.is_doubtful |= is_doubtful;
         }
     }
@@ -563,8 +563,8 @@ impl<S: Copy> Timeline<S> {
     fn end(&mut self, tid: Tid, activity: Activity, stack: Option<S>, time: Timestamp) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         let activity = if self.is_paused { Activity::Unwatched } else { activity };
-        self.ended.extend(thread.waited.take());
-        let read_in = thread.read_since.take().map(|since| time.0.saturating_sub(since.0));
+        self.ended.extend(thread.last_wait.take());
+        let read_wait_ns = thread.read_wait_since.take().map(|since| time.0.saturating_sub(since.0));
         if !self.is_paused {
             self.ended.extend(thread.resolve_doubtful(tid, activity, stack));
             thread.is_doubtful = false;
@@ -574,7 +574,7 @@ impl<S: Copy> Timeline<S> {
         thread.since = Some(end);
         if end > start {
             let Thread { pid, cpu, .. } = *thread;
-            self.ended.push(Interval { pid, tid, activity, start, end, stack, cpu, read_in });
+            self.ended.push(Interval { pid, tid, activity, start, end, stack, cpu, read_wait_ns });
         }
     }
 }

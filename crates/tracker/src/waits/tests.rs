@@ -171,7 +171,7 @@ fn a_wait_that_was_read_from_outside_says_how_long_it_was() {
         let mut timeline = Timeline::default();
         told.iter().for_each(|&(time, told)| tell(&mut timeline, time, told, 0));
         timeline.finish(Timestamp(1_000));
-        timeline.take_ended().iter().filter_map(|interval| interval.read_in).collect::<Vec<_>>()
+        timeline.take_ended().iter().filter_map(|interval| interval.read_wait_ns).collect::<Vec<_>>()
     };
     assert_eq!(
         read(&[(0, In), (100, Out(false)), (300, In), (400, Out(false)), (450, Seen), (500, In)]),
