@@ -15,7 +15,7 @@ use super::add;
 use super::kernel_counts::{Class, Difference, Uncounted, class, missing, part, pieces, signed};
 use super::placed::{Intervals, Parts};
 use super::readings::{Readings, heaviest};
-use super::state::{State, Wait};
+use super::state::{Causes, State, Wait};
 use super::unwoken::UnwokenWaits;
 
 /// The time of a thread, summed by what it did and with which stack.
@@ -274,7 +274,7 @@ impl Life {
     /// Distributes waits without a stack to the stacks of other waits of the thread ([`Readings::shares`]). Where switches have
     /// no stacks (`are_records_alone`), the time ready for a CPU is distributed, too: after a wait by the stacks of the waits, after
     /// preemption by those of other preemptions, and where there are none by the thread's samples.
-    pub(super) fn share_stacks(&mut self, are_records_alone: bool) {
+    pub(super) fn share_stacks(&mut self, causes: &Causes, are_records_alone: bool) {
         let is_blocked = |state: &State| class(state.activity) == Some(Class::Blocked);
         let mut told = self.with_stacks(is_blocked);
         if told.is_empty() {
@@ -283,6 +283,7 @@ impl Life {
         let bare = self.states.iter().filter(|(state, _)| is_blocked(state) && state.is_bare());
         let time = bare.map(|(_, count)| count.period).fold(0, u64::saturating_add);
         let waits = self.readings.shares(time, &told);
+        let waits = causes.without_doubtful_objects(waits, |wait| self.readings.times_read(wait) > 1);
         self.share_bare(is_blocked, Activity::Blocked, &waits);
         if !are_records_alone {
             return;

@@ -284,7 +284,7 @@ impl ThreadTimes {
     /// kernel's counts of that time. Returns for how long the thread ran and was runnable, in nanoseconds.
     fn share(&mut self, mut life: Life, counted: &[Schedstat]) -> (u64, u64) {
         life.share_unwatched(counted);
-        life.share_stacks(self.switches.are_records_alone());
+        life.share_stacks(&self.causes, self.switches.are_records_alone());
         let sums = life.on_cpu_and_ready();
         let Life { states, samples, ran, sampled, intervals, readings, .. } = life;
         if self.switches.is_only_of_sampled() && !sampled {

@@ -175,8 +175,8 @@ fn spread(states: &[(State, u64)], free: &[(u64, u64)], readings: &Readings, pie
             let behind = |(at, &(state, time)): (usize, &(State, u64))| {
                 let due = u128::from(time).saturating_mul(done.into()) / u128::from(total);
                 let due = i128::try_from(due).unwrap_or(i128::MAX);
-                let stands = readings.stands_for(span.1.saturating_sub(span.0), &state.wait);
-                (stands, due - i128::from(given.get(at).copied().unwrap_or(time)), at)
+                let likeness = readings.likeness(span.1.saturating_sub(span.0), &state.wait);
+                (likeness, due - i128::from(given.get(at).copied().unwrap_or(time)), at)
             };
             let open = states
                 .iter()

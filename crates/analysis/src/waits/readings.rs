@@ -79,9 +79,20 @@ impl Readings {
         nearest.map(|(_, waits)| waits)
     }
 
-    /// Returns true if this wait stands for unread ones of `length` nanoseconds.
-    pub(super) fn stands_for(&self, length: u64, wait: &Wait) -> bool {
-        self.nearest(magnitude(length)).is_some_and(|waits| waits.contains_key(wait))
+    /// Returns how often this wait was read.
+    pub(super) fn times_read(&self, wait: &Wait) -> u64 {
+        let all = self.by_length.values().chain([&self.in_gaps]);
+        all.filter_map(|waits| waits.get(wait)).sum()
+    }
+
+    /// Returns how well this wait stands for an unread one of `length` nanoseconds: 2 if it was read of about that length, 1 if
+    /// another with its stack was, 0 otherwise.
+    pub(super) fn likeness(&self, length: u64, wait: &Wait) -> u8 {
+        let Some(waits) = self.nearest(magnitude(length)) else { return 0 };
+        match waits.contains_key(wait) {
+            true => 2,
+            false => waits.keys().any(|known| known.stack == wait.stack).into(),
+        }
     }
 
     /// Returns how often waits were read in gaps.

@@ -1,6 +1,6 @@
 //! What a thread did, with which stack, and what it waited for as far as somebody outside saw it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use model::{Blocked, Name, Waker};
 use profile::{StackId, ThreadId};
@@ -76,10 +76,15 @@ pub(super) struct Causes {
     // Paths of files are chosen by those who are profiled: the standard hash has a random key.
     numbers: HashMap<Box<[u8]>, CauseId>,
     causes: Vec<Blocked>,
+    /// For each cause the same call without its file or address.
+    calls: Vec<CauseId>,
 }
 
 /// Maximum number of causes, and of wakers. Further causes are cut to their first word; further wakers are dropped.
 const MAX_NAMES: usize = 10_000;
+
+/// The words before which the name of a call ends, and its file or address begins, as the recorder words them.
+const OBJECTS: [&[u8]; 2] = [b" fd ", b" 0x"];
 
 /// The cause of waits in page faults, as the recorder words it.
 pub(super) const PAGE_FAULT: &[u8] = b"page fault";
@@ -119,7 +124,41 @@ impl Causes {
             None => Blocked::For(words),
         });
         self.numbers.insert(said.into(), cause);
+        self.calls.push(cause);
+        let call =
+            OBJECTS.iter().find_map(|object| said.windows(object.len()).position(|part| part == *object));
+        let call = call.and_then(|end| self.intern(said.get(..end)?));
+        if let (Some(call), Some(of_cause)) = (call, self.calls.get_mut(cause.0 as usize)) {
+            *of_cause = call;
+        }
         Some(cause)
+    }
+
+    /// Returns the same call without its file or address.
+    fn call(&self, cause: CauseId) -> CauseId {
+        self.calls.get(cause.0 as usize).copied().unwrap_or(cause)
+    }
+
+    /// Takes files and addresses from the causes of `waits`, which stand for others, where waits with one stack differ in it, or
+    /// `is_usual` does not confirm the only one. Keeps the weights.
+    pub(super) fn without_doubtful_objects(
+        &self,
+        waits: Vec<(Wait, u64)>,
+        is_usual: impl Fn(&Wait) -> bool,
+    ) -> Vec<(Wait, u64)> {
+        let key = |wait: Wait| (wait.stack, wait.cause.map(|cause| self.call(cause)), wait.waker);
+        let mut calls: BTreeMap<_, Vec<(Wait, u64)>> = BTreeMap::new();
+        for (wait, weight) in waits {
+            calls.entry(key(wait)).or_default().push((wait, weight));
+        }
+        let merged = calls.into_iter().map(|((stack, cause, waker), waits)| match waits.as_slice() {
+            [only] if is_usual(&only.0) => *only,
+            several => {
+                let weight = several.iter().fold(0, |sum: u64, (_, weight)| sum.saturating_add(*weight));
+                (Wait { stack, cause, waker }, weight)
+            }
+        });
+        merged.collect()
     }
 
     /// Returns the cause of the wait.
@@ -144,6 +183,25 @@ mod tests {
         assert!(matches!(said(b"read fd 5 \x1b[31m"), Some(Blocked::For(text)) if !text.contains('\u{1b}')));
         assert_eq!(said(b"\0\0"), None);
         assert_eq!(causes.intern(b"epoll_wait"), causes.intern(b"epoll_wait\0"));
+    }
+
+    #[test]
+    fn a_wait_that_was_not_read_has_no_file_that_differs() {
+        let mut causes = Causes::default();
+        let [one, other, lock, pipe, read] = [
+            &b"read fd 5 \xe2\x86\x92 /a"[..],
+            b"read fd 6 \xe2\x86\x92 /b",
+            b"futex 0x10",
+            b"pipe read",
+            b"read",
+        ]
+        .map(|said| Wait { cause: causes.intern(said), ..Wait::default() });
+        let merged = |waits: &[(Wait, u64)], usual: &[Wait]| {
+            causes.without_doubtful_objects(waits.to_vec(), |wait| usual.contains(wait))
+        };
+        assert_eq!(merged(&[(one, 1), (lock, 2), (pipe, 3)], &[one, lock]), [(one, 1), (lock, 2), (pipe, 3)]);
+        assert_eq!(merged(&[(one, 1), (other, 2), (lock, 3)], &[one, other, lock]), [(read, 3), (lock, 3)]);
+        assert_eq!(merged(&[(one, 1), (pipe, 3)], &[]), [(read, 1), (pipe, 3)]);
     }
 
     #[test]

@@ -220,7 +220,7 @@ fn waits_that_nobody_saw_are_shared_by_those_that_were_seen() {
     for read in [1, 1, 2] {
         life.readings.add_in_gap(wait(read));
     }
-    life.share_stacks(false);
+    life.share_stacks(&Causes::default(), false);
     let of = |number| life.states.get(&State { wait: wait(number), ..state(Activity::Blocked) });
     assert_eq!((of(1).unwrap().period, of(2).unwrap().period), (50, 25));
     assert_eq!(sums(&life), (25, 0, 75));
@@ -236,7 +236,7 @@ fn time_ready_for_a_cpu_has_the_stacks_of_what_came_before_it() {
         told(&mut life, bare, (0, 10), &[]);
     }
     all.into_iter().for_each(|state| told(&mut life, state, (10, 20), &[]));
-    life.share_stacks(true);
+    life.share_stacks(&Causes::default(), true);
     let times = |state: State| life.states.get(&state).map(|count| count.period);
     assert_eq!(times(with(Activity::Woken, 1)), Some(10));
     assert_eq!(times(with(Activity::Preempted, 2)), Some(20));
@@ -253,7 +253,7 @@ fn time_ready_for_a_cpu_has_the_stacks_of_what_came_before_it() {
     told(&mut life, state(Activity::Woken), (0, 10), &[]);
     told(&mut life, state(Activity::Blocked), (10, 20), &[]);
     life.samples.insert((ThreadId::default(), stack), Count { samples: 1, period: 5 });
-    life.share_stacks(true);
+    life.share_stacks(&Causes::default(), true);
     let ran = Wait { stack, ..Wait::default() };
     let of = |state: State| life.states.get(&state).map(|count| count.period);
     assert_eq!(of(State { wait: ran, ..state(Activity::Woken) }), Some(10));
