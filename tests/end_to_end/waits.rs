@@ -1,7 +1,7 @@
 //! Where threads wait: against what programs of known waits do, and what the kernel says of their time.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::folded::Folded;
@@ -11,14 +11,19 @@ use super::unprivileged::{as_nobody, paranoid};
 
 /// Records `waits` with the role that is to be seen; returns the file and what was said of it. Nothing where switches may not be
 /// sampled here.
-fn record_waits(folder: &Path, role: &str) -> Option<(std::path::PathBuf, String)> {
+fn record_waits(folder: &Path, role: &str) -> Option<(PathBuf, String)> {
+    record_waits_by(folder, role, run_until_whole)
+}
+
+/// As [`record_waits`], by `run`.
+fn record_waits_by(folder: &Path, role: &str, run: fn(&mut Command) -> Run) -> Option<(PathBuf, String)> {
     let program = programs::c("waits")?;
     if !may_record() {
         return None;
     }
     let file = folder.join("prof.data");
     let mut command = prof(["record", "--off-cpu", "-o"]);
-    let run = run_until_whole(command.arg(&file).arg("--").arg(program).arg(role).current_dir(folder));
+    let run = run(command.arg(&file).arg("--").arg(program).arg(role).current_dir(folder));
     if run.stderr.contains("CAP_PERFMON") {
         skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
         return None;
@@ -36,8 +41,20 @@ fn run_until_whole(command: &mut Command) -> Run {
             return run;
         }
     }
+    run_beside_no_recorder(command)
+}
+
+/// Runs a command while no other test records: the kernel counts interrupts, such as those for samples, as nobody's time.
+fn run_beside_no_recorder(command: &mut Command) -> Run {
     let _alone = RECORDERS.write();
     run_alone(command)
+}
+
+/// Records `program`, built from `waits`, with a role as a normal user; returns the file and the program's output.
+fn record_waits_as_nobody(folder: &Path, program: &Path, role: &str) -> Option<(PathBuf, String)> {
+    let program = program.display().to_string();
+    let run = as_nobody(folder, &["record", "--off-cpu", "-o", "prof.data", "--", &program, role])?.ok();
+    Some((folder.join("home/prof.data"), run.text().to_owned()))
 }
 
 /// Milliseconds of the threads of this name, by what they did. Running is told by no leaf of its own.
@@ -125,7 +142,7 @@ fn a_picture_of_time_has_its_legend_and_adds_up() {
     };
     assert_eq!(total("wall"), total("cpu") + total("offcpu"));
     assert!(total("latency") <= total("cpu") * 3 / 2);
-    let picture = run(prof(["flame", "--off-cpu", "--width", "4000", "-i"]).arg(&file)).ok();
+    let picture = run(prof(["flame", "--off-cpu", "-i"]).arg(&file)).ok();
     for part in ["id=\"legend\"", "wall-clock time: ", " running + ", " µs, ", "[blocked: sleep]"] {
         assert!(picture.text().contains(part), "{part}");
     }
@@ -192,21 +209,15 @@ fn a_normal_user_sees_where_their_threads_wait() {
     }
     let Some(program) = programs::c("waits") else { return };
     let folder = folder();
-    let program = program.display().to_string();
     let table =
         [("sleeper", "blocked: sleep", "nap", 400.0), ("locker", "blocked: futex", "take_lock", 300.0)];
     for (role, state, function, length) in table {
-        let Some(run) =
-            as_nobody(folder.path(), &["record", "--off-cpu", "-o", "prof.data", "--", &program, role])
-        else {
-            return;
-        };
-        let run = run.ok();
-        let [wall, running, runnable] = truth(run.text(), role);
-        let text = folded(&folder.path().join("home/prof.data"), &["--off-cpu"]).ok().text().to_owned();
+        let Some((file, output)) = record_waits_as_nobody(folder.path(), &program, role) else { return };
+        let [wall, running, runnable] = truth(&output, role);
+        let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
         let activities = activities(&text, role);
         let of = |what: &str| activities.get(what).copied().unwrap_or_default();
-        assert!(wall >= length / 2.0, "{role}: {}", run.text());
+        assert!(wall >= length / 2.0, "{role}: {output}");
         assert_close(&format!("{role} in {state}"), of(state), wall - running - runnable, 10.0);
         let sum: f64 = activities.values().sum();
         assert_close(&format!("the sum of {role}"), sum, wall, 5.0);
@@ -240,26 +251,22 @@ fn share_in(text: &str, thread: &str, state: &str, function: &str) -> f64 {
 #[test]
 fn who_works_and_is_preempted_has_the_time_of_both() {
     let folder = folder();
-    let Some((file, output)) = record_waits(folder.path(), "rival") else { return };
+    let Some((file, output)) = record_waits_by(folder.path(), "rival", run_beside_no_recorder) else {
+        return;
+    };
     let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
     for rival in ["rival-1", "rival-2"] {
         let [wall, running, runnable] = truth(&output, rival);
         let activities = activities(&text, rival);
         let of = |what: &str| activities.get(what).copied().unwrap_or_default();
         assert!(running >= 200.0, "{output}");
-        // A rival never sleeps: what the kernel counts as neither, interrupts took from it, and here it runs in them.
-        let interrupts = (wall - running - runnable).max(0.0);
-        let what = format!("{rival} on the CPU, {output}, {activities:?}");
-        assert_close(&what, of("running"), running + interrupts / 2.0, 2.0 + interrupts / 2.0);
+        assert_close(&format!("{rival} on the CPU, {output}, {activities:?}"), of("running"), running, 2.0);
         let ready = sum_of(&activities, "runnable");
         assert_close(&format!("{rival} waiting for a CPU"), ready, runnable, 5.0);
-        // It waits also when it goes to the other's CPU.
         assert!(of("runnable: preempted") >= 0.8 * runnable, "{activities:?}");
         assert_close(&format!("the sum of {rival}"), activities.values().sum(), wall, 5.0);
-        // It waits for a CPU also where it chooses one.
-        let shares =
-            ["rival", "compute"].map(|function| share_in(&text, rival, "runnable: preempted", function));
-        assert!(shares[0] >= 0.95 && shares[1] >= 0.85, "{rival}: {shares:?} in rival and compute");
+        let share = share_in(&text, rival, "runnable: preempted", "compute");
+        assert!(share >= 0.95, "{rival}: {share} in compute");
     }
 }
 
@@ -318,18 +325,15 @@ fn stacks_of_waits_are_right_however_a_program_is_built() {
     ];
     for (build, flags, least) in builds {
         let Some(program) = programs::c_built("waits", build, flags) else { return };
-        let program = program.display().to_string();
         for (role, thread, state, function) in table {
             let folder = folder();
-            let arguments = ["record", "--off-cpu", "-o", "prof.data", "--", &program, role];
-            let Some(run) = as_nobody(folder.path(), &arguments) else { return };
-            let run = run.ok();
-            let [wall, running, runnable] = truth(run.text(), thread);
+            let Some((file, output)) = record_waits_as_nobody(folder.path(), &program, role) else { return };
+            let [wall, running, runnable] = truth(&output, thread);
             if thread == "faulter" && wall - running - runnable < 20.0 {
-                println!("skipped: pages of files are in memory here: {}", run.text());
+                skip(&format!("pages of files are in memory here: {output}"));
                 continue;
             }
-            let text = folded(&folder.path().join("home/prof.data"), &["--off-cpu"]).ok().text().to_owned();
+            let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
             let share = share_in(&text, thread, state, function);
             assert!(share >= least, "{build}, {thread}: {share} in {function}: {text}");
         }
@@ -343,12 +347,8 @@ fn long_waits_of_a_thread_do_not_stand_for_its_short_ones() {
     }
     let Some(program) = programs::c("waits") else { return };
     let folder = folder();
-    let program = program.display().to_string();
-    let arguments = ["record", "--off-cpu", "-o", "prof.data", "--", &program, "medley"];
-    let Some(recorded) = as_nobody(folder.path(), &arguments) else { return };
-    let recorded = recorded.ok();
-    let [wall, running, runnable] = truth(recorded.text(), "medley");
-    let file = folder.path().join("home/prof.data");
+    let Some((file, output)) = record_waits_as_nobody(folder.path(), &program, "medley") else { return };
+    let [wall, running, runnable] = truth(&output, "medley");
     let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
     let picture = run(prof(["flame", "--off-cpu", "--width", "4000", "-i"]).arg(&file)).ok();
     assert!(
@@ -492,10 +492,9 @@ fn the_live_view_adds_up_in_every_interval() {
         return;
     }
     let folder = folder();
-    // Sleeps are not shorter than asked. At load, the kernel has counted one of the sleeper's as waiting for a CPU.
-    for (role, shortest) in [("sleeper", 400.0), ("locker", 0.0)] {
+    for role in ["sleeper", "locker"] {
         let mut command = prof(["top", "--off-cpu", "--json", "--count", "100", "--delay-secs", "0.1", "--"]);
-        let run = run_until_whole(command.arg(&program).arg(role).current_dir(folder.path()));
+        let run = run_beside_no_recorder(command.arg(&program).arg(role).current_dir(folder.path()));
         if run.stderr.contains("CAP_PERFMON") {
             return skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
         }
@@ -505,8 +504,7 @@ fn the_live_view_adds_up_in_every_interval() {
         assert_close(&format!("{role} on the CPU"), sums[0], running, 3.0);
         // Its row has also what it waited before it had its name, and after.
         assert_close(&format!("{role} waiting for a CPU"), sums[1], runnable, 60.0);
-        let blocked = (wall - running - runnable).max(shortest);
-        assert_close(&format!("{role} blocked"), sums[2], blocked, 10.0);
+        assert_close(&format!("{role} blocked"), sums[2], wall - running - runnable, 10.0);
     }
 }
 
