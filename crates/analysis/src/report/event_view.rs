@@ -23,7 +23,7 @@ pub struct EventView<'a> {
     /// The causes that keep the profile from being whole, and what to type.
     hints: Hints,
     remedies: Vec<String>,
-    /// What is estimated, each in a few words.
+    /// Estimates that the profile rests on, each in a few words.
     estimates: Vec<String>,
 }
 

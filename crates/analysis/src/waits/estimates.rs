@@ -31,10 +31,10 @@ impl Switches {
 
     /// Returns what is estimated of a recording by prof that runs, in a sentence.
     pub(super) fn remark(&self) -> Option<&'static str> {
-        match () {
-            () if self.has_estimated_stacks() => Some(READ_FROM_OUTSIDE),
-            () => (!self.has_wakings()).then_some(WAKINGS_COUNTED),
+        if self.has_estimated_stacks() {
+            return Some(READ_FROM_OUTSIDE);
         }
+        (!self.has_wakings()).then_some(WAKINGS_COUNTED)
     }
 
     /// Returns what is estimated of a recording that has ended.

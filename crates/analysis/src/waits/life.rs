@@ -288,17 +288,24 @@ impl Life {
         if !are_records_alone {
             return;
         }
+        let is_preempted = |state: &State| state.activity == Activity::Preempted;
+        let preempted = self.or_sampled(self.with_stacks(is_preempted));
+        self.share_bare(is_preempted, Activity::Preempted, &preempted);
+        let waits = self.or_sampled(self.with_stacks(is_blocked));
+        self.share_bare(|state| state.activity == Activity::Woken, Activity::Woken, &waits);
+    }
+
+    /// Returns `known`, or the stacks that the thread was sampled with if there are none.
+    fn or_sampled(&self, known: Vec<(Wait, u64)>) -> Vec<(Wait, u64)> {
+        if !known.is_empty() {
+            return known;
+        }
         let mut ran: BTreeMap<Wait, u64> = BTreeMap::new();
         for ((_, stack), count) in &self.samples {
             let sum = ran.entry(Wait { stack: *stack, ..Wait::default() }).or_default();
             *sum = sum.saturating_add(count.period);
         }
-        let ran: Vec<(Wait, u64)> = ran.into_iter().collect();
-        let is_preempted = |state: &State| state.activity == Activity::Preempted;
-        let (waits, preempted) = (self.with_stacks(is_blocked), self.with_stacks(is_preempted));
-        let or_ran = |known: Vec<(Wait, u64)>| if known.is_empty() { ran.clone() } else { known };
-        self.share_bare(is_preempted, Activity::Preempted, &or_ran(preempted));
-        self.share_bare(|state| state.activity == Activity::Woken, Activity::Woken, &or_ran(waits));
+        ran.into_iter().collect()
     }
 
     /// Returns the stacks of these states, and for how long the thread was in them.

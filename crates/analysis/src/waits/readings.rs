@@ -49,14 +49,14 @@ impl Readings {
     /// by those of about the same length, the rest by what was read in gaps. `told` are the stacks that switches tell and their
     /// weights; they stand for the rest where nothing was read in gaps.
     pub(super) fn shares(&self, time: u64, told: &[(Wait, u64)]) -> Vec<(Wait, u64)> {
-        let in_gaps: Vec<(Wait, u64)> = weighed(&self.in_gaps);
+        let in_gaps: Vec<(Wait, u64)> = self.in_gaps().collect();
         let rest = if in_gaps.is_empty() { told } else { &in_gaps };
         let (mut shares, mut left) = (BTreeMap::new(), time);
         for (&magnitude, &unread) in &self.unread {
             let unread = unread.min(left);
             left -= unread;
             match self.nearest(magnitude) {
-                Some(waits) => split(unread, &weighed(waits), &mut shares),
+                Some(waits) => split(unread, &weighed(waits).collect::<Vec<_>>(), &mut shares),
                 None => split(unread, rest, &mut shares),
             }
         }
@@ -97,25 +97,23 @@ impl Readings {
 
     /// Returns how often waits were read in gaps.
     pub(super) fn in_gaps(&self) -> impl Iterator<Item = (Wait, u64)> {
-        self.in_gaps.iter().map(|(wait, times)| (*wait, *times))
+        weighed(&self.in_gaps)
     }
 
-    /// Completes `part` with readings of earlier parts, for magnitudes of which it has none, and remembers its own.
+    /// Completes `part` with readings of earlier parts, for magnitudes of which it has none, and remembers its own. Readings in gaps
+    /// are not carried over.
     pub(super) fn carry_over(&mut self, part: &mut Self) {
         for (&magnitude, waits) in &part.by_length {
-            self.by_length.insert(
-                magnitude,
-                heaviest(waits.iter().map(|(wait, times)| (*wait, *times))).into_iter().collect(),
-            );
+            self.by_length.insert(magnitude, heaviest(weighed(waits)).into_iter().collect());
         }
         for (&magnitude, waits) in &self.by_length {
             part.by_length.entry(magnitude).or_insert_with(|| waits.clone());
         }
     }
 
-    /// Replaces the stacks.
+    /// Replaces the stacks that are carried over.
     pub(super) fn rename_stacks(&mut self, mut rename: impl FnMut(StackId) -> StackId) {
-        for waits in self.by_length.values_mut().chain([&mut self.in_gaps]) {
+        for waits in self.by_length.values_mut() {
             let old = std::mem::take(waits).into_iter();
             *waits = old.map(|(wait, times)| (Wait { stack: rename(wait.stack), ..wait }, times)).collect();
         }
@@ -126,8 +124,8 @@ fn magnitude(length: u64) -> Magnitude {
     length.checked_ilog2().unwrap_or(0)
 }
 
-fn weighed(waits: &BTreeMap<Wait, u64>) -> Vec<(Wait, u64)> {
-    waits.iter().map(|(wait, times)| (*wait, *times)).collect()
+fn weighed(waits: &BTreeMap<Wait, u64>) -> impl Iterator<Item = (Wait, u64)> {
+    waits.iter().map(|(wait, times)| (*wait, *times))
 }
 
 fn split(time: u64, waits: &[(Wait, u64)], shares: &mut BTreeMap<Wait, u64>) {

@@ -48,7 +48,6 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
     let is_capable = has(Capability::Perfmon) || has(Capability::SysAdmin);
     let allowed = |level: i32| is_capable || paranoid.is_some_and(|paranoid| paranoid <= level);
     let traced = allowed(-1).then(|| select("sched:sched_switch,sched:sched_waking", catalogue));
-    let mut are_records_alone = false;
     let switches = match traced {
         Some(Ok(mut events)) => {
             for event in &mut events {
@@ -65,17 +64,14 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
             let events = select("context-switches", catalogue)?.into_iter();
             events.map(|event| Event { rate: Some(Rate::Period(1)), ..event }).collect()
         }
+        _ if options.target.is_cpu_wide() => return Err(Error::SwitchesForbidden { paranoid }),
         // Switch records of one's own threads are for everybody, and samples of what happens in user space. The kernel takes that of a
         // page fault when the page is there.
         _ => {
-            are_records_alone = true;
             let named = |event| Event { name: FAULT_STACKS.to_owned(), rate: Some(Rate::Period(1)), ..event };
             select("major-faults", catalogue)?.into_iter().map(named).collect()
         }
     };
-    if are_records_alone && options.target.is_cpu_wide() {
-        return Err(Error::SwitchesForbidden { paranoid });
-    }
     let switches = switches.into_iter().map(|event: Event| Event { watches: true, ..event }).collect();
     options.events.extend(if options.target.is_cpu_wide() { on_whole_cpus(switches) } else { switches });
     if !options.target.is_cpu_wide() {

@@ -50,8 +50,8 @@ const POLLS_PER_READING: u8 = 8;
 /// Number of failed polls from which on a thread's system calls are recorded without stacks, if its stack was never read: its waits are
 /// shorter than a reading (see [`POLLS_PER_READING`]).
 const MIN_FAILURES: u8 = 8;
-/// Maximum number of attempts at a stack in each of these polls.
-const MAX_ATTEMPTS: usize = 8;
+/// Maximum number of further attempts at a stack in each of these polls.
+const MAX_RETRIES: usize = 7;
 /// Least time between two updates on the kernel's counts of a thread, in nanoseconds.
 const UPDATE_INTERVAL_NANOSECONDS: u64 = 50_000_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
@@ -278,11 +278,13 @@ impl OutsideReader {
         }
         // Where samples of switches have the stacks, this one is not needed.
         let is_new = seen.switches.is_none() && !self.has_switches;
-        let (pid, is_tried) = (seen.pid, is_new && seen.failures < MIN_FAILURES);
+        let retries = if is_new && seen.failures < MIN_FAILURES { MAX_RETRIES } else { 0 };
+        let pid = seen.pid;
         let Some(mut call) = self.read_stack(pid, tid, switches)? else { return Ok(()) };
-        let mut attempts = if is_tried { MAX_ATTEMPTS } else { 1 };
-        while self.stack.is_empty() && attempts > 1 {
-            attempts -= 1;
+        for _ in 0..retries {
+            if !self.stack.is_empty() {
+                break;
+            }
             let [.., switches] = procfs::schedstat(tid)?;
             call = self.read_stack(pid, tid, switches)?.unwrap_or(call);
         }

@@ -312,6 +312,7 @@ fn read_times(tid: Tid, clock: ClockId) -> Option<Schedstat> {
 mod tests {
     use super::*;
     use crate::options::Target;
+    use decoder::{Endian, RawRecord};
 
     #[test]
     fn records_that_come_late_are_no_burst() {
@@ -321,13 +322,12 @@ mod tests {
         let mut sampler = SwitchSampler::new(&options).unwrap();
         // A thread leaves its CPU every 0.1 ms, and its ring is drained after 0.2 s.
         for number in 0..2_000_u64 {
-            let trailer = [7, number * 100_000, 1, 0];
-            let mut record = [kind::SWITCH.to_ne_bytes(), [0; 4]].concat();
-            record.extend(trailer.iter().flat_map(|word: &u64| word.to_ne_bytes()));
-            let size = u16::try_from(record.len()).unwrap();
-            record[offsets::MISC..][..2].copy_from_slice(&misc::SWITCH_OUT.to_ne_bytes());
-            record[offsets::SIZE..][..2].copy_from_slice(&size.to_ne_bytes());
-            record[8 + 4..][..4].copy_from_slice(&7_u32.to_ne_bytes());
+            // Thread 7 of process 7, the time, CPU 1, and the event's id.
+            let trailer = [7 << 32 | 7, number * 100_000, 1, 0];
+            let body: Vec<u8> = trailer.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+            let mut record = Vec::new();
+            let raw = RawRecord { kind: kind::SWITCH, misc: misc::SWITCH_OUT, body: &body };
+            raw.encode(Endian::NATIVE, &mut record).unwrap();
             sampler.count(&record);
         }
         assert_eq!(sampler.busiest_count(), 2_000);
