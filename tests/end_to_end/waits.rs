@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::folded::Folded;
+use super::perf;
 use super::prof::{RECORDERS, Run, folded, folder, may_record, prof, run, run_alone};
 use super::programs::{self, skip};
 use super::unprivileged::{as_nobody, paranoid};
@@ -666,4 +667,51 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
         assert_close("ping_pong waiting for a CPU", of("runnable"), runnable, 20.0);
         assert!(of("unknown") <= 0.01 * wall, "{activities:?}");
     }
+}
+
+#[test]
+fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
+    let Some(program) = programs::c("ping_pong") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let alone = RECORDERS.write();
+    // Up to a second may pass before it is seen that switches are few again.
+    let burst_and_calm = "\"$0\" 400000; for i in 1 2 3; do sleep 1; done";
+    let mut command = prof(["record", "--off-cpu", "-o"]);
+    let recorded = run_alone(command.arg(&file).args(["--", "sh", "-c", burst_and_calm]).arg(&program));
+    drop(alone);
+    if recorded.stderr.contains("CAP_PERFMON") {
+        return skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
+    }
+    let recorded = recorded.ok();
+    if !recorded.stderr.contains("20,000 switches a second") {
+        return skip("this machine does not switch that often");
+    }
+    let drawn = folded(&file, &["--off-cpu"]).ok();
+    let slept = sum_of(&activities(drawn.text(), "sleep"), "blocked");
+    assert!((2950.0..3050.0).contains(&slept), "{slept} ms: {}", drawn.text());
+    if !perf::is_here() {
+        return;
+    }
+    let mut script = perf::perf(folder.path());
+    let script =
+        run(script.args(["script", "--show-switch-events", "-F", "comm,time,event", "-i"]).arg(&file)).ok();
+    // `comm 5.123456: PERF_RECORD_SWITCH IN`, in seconds from the first record.
+    let records: Vec<(&str, f64)> = script
+        .text()
+        .lines()
+        .filter_map(|line| {
+            let (head, _) = line.split_once(": PERF_RECORD_SWITCH")?;
+            let (comm, time) = head.trim().rsplit_once(char::is_whitespace)?;
+            Some((comm.trim(), time.parse().ok()?))
+        })
+        .collect();
+    let (first, last) = (records[0].1, records[records.len() - 1].1);
+    let of_burst = records.iter().filter(|(comm, _)| ["ping_pong", "main"].contains(comm));
+    let latest = of_burst.map(|(_, time)| time - first).fold(0.0, f64::max);
+    assert!(latest < 0.2, "{latest} s: only before it was seen that switches are many");
+    assert!(records.iter().any(|(comm, time)| *comm == "sleep" && last - time < 1.5), "{records:?}");
 }

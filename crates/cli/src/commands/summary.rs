@@ -6,6 +6,7 @@ use std::time::Duration;
 use analysis::Notices;
 use export::summary::{counted, grouped, lost};
 use host::sys::clock;
+use perfdata::sections::SWITCH_RECORDS;
 use recorder::unwind::StackTotals;
 use recorder::{OUTPUT_BUFFER_BYTES, Options, Summary};
 
@@ -22,8 +23,9 @@ pub fn print(
     blocked_time: Duration,
     console: &Console,
 ) {
-    let events: Vec<String> =
-        summary.events.iter().filter(|event| !event.sideband).map(rate_and_name).collect();
+    // Records of switches are no samples.
+    let sampling = summary.events.iter().filter(|event| !event.sideband && event.name != SWITCH_RECORDS);
+    let events: Vec<String> = sampling.map(rate_and_name).collect();
     console.say(&format!(
         "{} ({}, {}, {:.1} s), {}{}{}",
         counted(summary.samples, "sample", "samples"),

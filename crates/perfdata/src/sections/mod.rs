@@ -21,7 +21,7 @@ pub mod processes;
 mod switch_sampling;
 mod watched_time;
 
-pub use switch_sampling::{BLOCKED_STACKS, FAULT_STACKS, Schedstat, SwitchSampling};
+pub use switch_sampling::{BLOCKED_STACKS, FAULT_STACKS, SWITCH_RECORDS, Schedstat, SwitchSampling};
 pub use watched_time::WatchedTime;
 
 /// Numbers of sections.

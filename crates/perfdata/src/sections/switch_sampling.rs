@@ -7,6 +7,8 @@ use model::Tid;
 pub const BLOCKED_STACKS: &str = "blocked-stacks";
 /// The name of the event whose samples have the stacks of threads that have waited for a page.
 pub const FAULT_STACKS: &str = "fault-stacks";
+/// The name of the event that has records of switches, and no samples.
+pub const SWITCH_RECORDS: &str = "switch-records";
 
 /// The spans in which switches were held back, and the kernel's counts of threads that were switched often.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

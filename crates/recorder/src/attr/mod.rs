@@ -117,7 +117,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
             flags.set(AttrFlags::EXCLUDE_IDLE, clock | event.modifiers.exclude_idle);
         }
     }
-    flags.set(AttrFlags::CONTEXT_SWITCH, event.watches && !event.everywhere);
+    flags.set(AttrFlags::CONTEXT_SWITCH, event.records_switches);
     // Samples made of blocked threads have user space only. An event for the kernel, too, would be refused to most users.
     if event.read_outside {
         flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;

@@ -32,7 +32,7 @@ pub(crate) use nearest::closest as closest_name;
 pub use nearest::nearest;
 pub use probes::Probe;
 pub use select::select;
-pub(crate) use select::{clock_event, default_events};
+pub(crate) use select::{clock_event, default_events, dummy_event};
 pub(crate) use this_machine::core_pmus;
 #[cfg(test)]
 pub(crate) use this_machine::pmu;
@@ -77,9 +77,10 @@ pub struct Event {
     /// True if it is sampled on whole CPUs, whatever the target is, from its opening to its end: what wakes the target's threads
     /// happens in other threads.
     pub everywhere: bool,
-    /// True if it samples where threads wait. Such events are paused while there are too many switches, and record each switch where
-    /// they are open on the target itself.
+    /// True if it tells where threads wait. Such events are paused while there are too many switches.
     pub watches: bool,
+    /// True if the kernel writes a record of each switch for it, in and out, beside its samples.
+    pub records_switches: bool,
     /// True if the recorder makes its samples by reading blocked threads in `/proc`; the kernel takes none.
     pub read_outside: bool,
     /// The call chain of the parameter `call-graph=`.
@@ -91,9 +92,14 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns true if its samples tell where threads wait.
+    /// Returns true if it tells where threads wait.
     pub(crate) fn is_of_waits(&self) -> bool {
         self.watches || self.read_outside
+    }
+
+    /// Returns true if it has records of switches, and no samples.
+    pub(crate) fn is_switch_records(&self) -> bool {
+        self.records_switches && self.attr.is_dummy()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Looks up the terms of a list in the catalogue, and makes events of them.
 
 use decoder::Attr;
-use decoder::attr::{TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_RAW, TYPE_SOFTWARE, TYPE_TRACEPOINT};
+use decoder::attr::{SW_DUMMY, TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_RAW, TYPE_SOFTWARE, TYPE_TRACEPOINT};
 
 use super::modifiers::{Modifiers, Precision};
 use super::names;
@@ -95,6 +95,11 @@ pub(crate) fn clock_event() -> Event {
     event("cpu-clock", Attr { kind: TYPE_SOFTWARE, ..Attr::default() })
 }
 
+/// Returns an event that counts nothing.
+pub(crate) fn dummy_event(name: &str) -> Event {
+    event(name, Attr { kind: TYPE_SOFTWARE, config: SW_DUMMY, ..Attr::default() })
+}
+
 fn event(name: &str, attr: Attr) -> Event {
     Event {
         name: name.to_owned(),
@@ -111,6 +116,7 @@ fn event(name: &str, attr: Attr) -> Event {
         filter: None,
         everywhere: false,
         watches: false,
+        records_switches: false,
         read_outside: false,
         call_chain: None,
         max_stack: None,

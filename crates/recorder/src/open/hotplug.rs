@@ -67,6 +67,11 @@ impl WholeCpus {
         Self { cgroup, watches: Vec::new() }
     }
 
+    /// Returns the cgroup that is recorded; `None` where all processes are.
+    pub(super) fn cgroup(&self) -> Option<&OwnedFd> {
+        self.cgroup.as_ref()
+    }
+
     pub(super) fn add(&mut self, cpu: CpuId, sideband: &Arc<PerfEvent>) {
         let event = Arc::clone(sideband);
         self.watches.push(CpuWatch { cpu, event, enabled_ns: 0, is_offline: false });

@@ -16,6 +16,7 @@ mod descriptors;
 mod duplicates;
 mod event_support;
 mod fallbacks;
+mod held_switches;
 mod hotplug;
 mod lost_counts;
 mod negotiation;

@@ -58,6 +58,10 @@ pub(crate) struct Opened {
     pub(crate) task_clocks: Option<TaskClocks>,
     /// True if the events that sample switches are disabled ([`Opened::hold_switches`]).
     pub(super) switches_held: bool,
+    /// The id that records of switches have, while their event is closed ([`Opened::hold_switches`]).
+    pub(super) closed_records_id: Option<u64>,
+    /// Ids that [`Opened::take_later_ids`] has not returned yet.
+    pub(super) later_ids: Vec<(u64, u64)>,
     /// CPUs on which the events are open that are open on all CPUs whatever the target is.
     everywhere_cpus: Vec<CpuId>,
     /// True if sampling has been started.
@@ -94,14 +98,19 @@ impl OpenEvent {
         Self { name, attr, leader: None, selected: None, instances, variant_of: None, part_of: None }
     }
 
-    /// Returns true if it samples where threads wait.
+    /// Returns true if it tells where threads wait.
     pub(crate) fn watches(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.watches)
     }
 
     /// Returns true if it samples switches, and not what threads have waited for.
     pub(crate) fn samples_switches(&self) -> bool {
-        self.watches() && !self.name.starts_with(FAULT_STACKS)
+        self.watches() && !self.name.starts_with(FAULT_STACKS) && !self.is_switch_records()
+    }
+
+    /// Returns true if it has records of switches, and no samples.
+    pub(crate) fn is_switch_records(&self) -> bool {
+        self.selected.as_ref().is_some_and(Event::is_switch_records)
     }
 
     /// Returns true if its samples tell where threads wait.
@@ -244,6 +253,8 @@ impl Opened {
             whole_cpus: None,
             task_clocks: None,
             switches_held: false,
+            closed_records_id: None,
+            later_ids: Vec::new(),
             everywhere_cpus: Vec::new(),
             enabled: false,
             paused: false,
@@ -370,7 +381,9 @@ impl Opened {
             let unopened = |errno| Unopened { event: index, errno };
             let elsewhere = |cpu| event.selected.as_ref().is_some_and(|selected| !counts_on(selected, cpu));
             let is_watched = |cpu: CpuId| self.everywhere_cpus.contains(&cpu);
-            if cpu.is_some_and(elsewhere) || event.is_everywhere() && cpu.is_none_or(is_watched) {
+            let is_closed = event.is_switch_records() && self.are_switch_records_closed();
+            if is_closed || cpu.is_some_and(elsewhere) || event.is_everywhere() && cpu.is_none_or(is_watched)
+            {
                 opened.push(None);
                 continue;
             }
@@ -436,7 +449,8 @@ impl Opened {
                 let Some(instance) = instance else { continue };
                 if !ring.events.iter().any(|owner| Arc::ptr_eq(owner, &instance)) {
                     redirect(&instance, &ring.events)?;
-                    ring.events.push(Arc::clone(&instance));
+                    // Readers of a ring keep its events open. Those of records of switches are closed while it is read.
+                    (!event.is_switch_records()).then(|| ring.events.push(Arc::clone(&instance)));
                 }
                 event.instances.push(instance);
             }

@@ -53,21 +53,6 @@ impl Opened {
         let _ = self.task_clocks.as_ref().map(TaskClocks::enable);
     }
 
-    /// Disables the events that sample switches, or enables them again. Errors are ignored: they are of events whose threads have
-    /// ended.
-    pub(crate) fn hold_switches(&mut self, hold: bool) {
-        self.switches_held = hold;
-        if self.paused {
-            return;
-        }
-        let act = if hold { PerfEvent::disable } else { PerfEvent::enable };
-        for (index, event) in self.events.iter().enumerate() {
-            if event.watches() && (hold || self.is_chosen(index)) {
-                event.instances.iter().for_each(|instance| drop(act(instance)));
-            }
-        }
-    }
-
     /// Returns the ids of the events that are open on whole CPUs, whatever the target is.
     pub(crate) fn everywhere_ids(&self) -> Vec<u64> {
         let events = self.events.iter().filter(|event| event.is_everywhere());
@@ -115,7 +100,7 @@ impl Opened {
     }
 
     /// Returns true if the event at `index` leads its group or is in none, and has the current copy size.
-    fn is_chosen(&self, index: usize) -> bool {
+    pub(super) fn is_chosen(&self, index: usize) -> bool {
         let leads = |event: &OpenEvent| event.leader.is_none_or(|leader| leader == index);
         let is_chosen = |event: &OpenEvent| {
             event.attr.sample_stack_user == 0 || event.attr.sample_stack_user == self.copy_size

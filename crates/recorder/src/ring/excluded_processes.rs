@@ -62,7 +62,7 @@ impl ExcludedProcesses {
     }
 
     /// Returns true, and counts the sample as dropped, if it is of an excluded process.
-    pub(super) fn drops(&self, sample: &[u8]) -> bool {
+    pub(crate) fn drops(&self, sample: &[u8]) -> bool {
         let is_dropped =
             u32_at(sample, PID).is_some_and(|pid| self.contains(pid)) && !self.keeps_event_of(sample);
         if is_dropped {

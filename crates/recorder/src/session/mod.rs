@@ -198,7 +198,7 @@ impl Prepared {
             event_ids: EventIdMap::default(),
             duplicates: None,
             removed: 0,
-            switches: SwitchSampler::new(options),
+            switches: SwitchSampler::new(options, &self.opened),
             outside,
             counted: DrainStats::default(),
             lost_sideband: 0,
@@ -247,7 +247,7 @@ impl Prepared {
         let per_reader = self.opened.take_rings(cpus);
         let stack_copies = StackCopyLocator::new(self.opened.events.iter().map(|event| &event.attr));
         let waiting_bytes = if options.low_memory { LOW_MEMORY_WAITING_BYTES } else { MAX_WAITING_BYTES };
-        let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.take() };
+        let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.clone() };
         Readers::start(per_reader, drain, waiting_bytes, outbox)
     }
 

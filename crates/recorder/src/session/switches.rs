@@ -32,6 +32,7 @@ impl Session<'_> {
         let Some(switches) = &mut self.switches else { return };
         let was_whole = switches.is_whole();
         let is_to_be_fetched = switches.step(now, opened);
+        self.event_ids.extend(opened.take_later_ids());
         if was_whole && !switches.is_whole() {
             (self.notices)(Notice::SwitchesSampled);
         }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use host::procfs::{self, Capability};
 use host::sys::clock;
 use host::sysctl;
-use perfdata::sections::{BLOCKED_STACKS, FAULT_STACKS, WatchedTime};
+use perfdata::sections::{BLOCKED_STACKS, FAULT_STACKS, SWITCH_RECORDS, WatchedTime};
 
 use crate::error::Error;
-use crate::event::{Catalogue, Event, Rate, default_events, select};
+use crate::event::{Catalogue, Event, Rate, default_events, dummy_event, select};
 use crate::options::{CallChain, Options, PrivilegeLevels, Target};
 
 /// Switches per second and CPU of other processes up to which whole CPUs are recorded for the waits of a command. At 5 µs each they
@@ -72,26 +72,37 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
             select("major-faults", catalogue)?.into_iter().map(named).collect()
         }
     };
-    let switches = switches.into_iter().map(|event: Event| Event { watches: true, ..event }).collect();
+    let watched = |event: Event| Event { watches: true, records_switches: !event.everywhere, ..event };
+    let switches = switches.into_iter().map(watched).collect();
     options.events.extend(if options.target.is_cpu_wide() { on_whole_cpus(switches) } else { switches });
     if !options.target.is_cpu_wide() {
-        let stacks = select("dummy", catalogue)?.into_iter().map(|event| Event {
-            name: BLOCKED_STACKS.to_owned(),
+        options.events.push(Event {
             rate: Some(Rate::Period(1)),
             call_chain: Some(CallChain::Stacks { size: None, keep: false }),
             read_outside: true,
-            ..event
+            ..dummy_event(BLOCKED_STACKS)
         });
-        options.events.extend(stacks);
     }
     Ok(())
 }
 
-/// Returns `events` as they are opened on whole CPUs: without switches from the idle task, which leaves its CPU as often as all other
-/// threads together.
+/// Returns `events` as they are opened on whole CPUs: without samples of switches from the idle task, which leaves its CPU as often as
+/// all other threads together, and with an event of its own for records of switches, so that it can be closed: as long as it is open,
+/// each switch takes 2 % longer (`docs/decisions/0014-cost-of-recording-waits.md`).
 pub(crate) fn on_whole_cpus(mut events: Vec<Event>) -> Vec<Event> {
+    let mut is_separate = false;
     for switch in events.iter_mut().filter(|event| event.watches && event.name == "sched:sched_switch") {
         switch.filter = Some("prev_pid != 0".to_owned());
+        is_separate = std::mem::take(&mut switch.records_switches);
+    }
+    if is_separate {
+        events.push(Event {
+            rate: Some(Rate::Period(1)),
+            call_chain: Some(CallChain::None),
+            watches: true,
+            records_switches: true,
+            ..dummy_event(SWITCH_RECORDS)
+        });
     }
     events
 }
@@ -124,6 +135,22 @@ pub(crate) fn stop_watching(watched: WatchedTime, options: &Options) -> WatchedT
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_of_switches_can_be_closed_where_samples_stand_for_them() {
+        let event = |name: &str, everywhere: bool| {
+            let (watches, records_switches) = (true, !everywhere);
+            Event { everywhere, watches, records_switches, ..dummy_event(name) }
+        };
+        let named = |events: Vec<Event>| -> Vec<(String, bool)> {
+            on_whole_cpus(events).into_iter().map(|event| (event.name, event.records_switches)).collect()
+        };
+        let traced = named(vec![event("sched:sched_switch", false), event("sched:sched_waking", true)]);
+        let expected = [("sched:sched_switch", false), ("sched:sched_waking", false), (SWITCH_RECORDS, true)];
+        assert_eq!(traced, expected.map(|(name, records)| (name.to_owned(), records)));
+        // Samples of the software event do not say who comes next, nor who is woken.
+        assert_eq!(named(vec![event("context-switches", false)]), [("context-switches".to_owned(), true)]);
+    }
 
     #[test]
     fn one_side_of_the_kernel_has_no_switches() {

@@ -1,9 +1,11 @@
 //! Samples switches where there are too many: a record of a switch costs more than the switch itself.
 //!
-//! Switches are recorded in short windows. Between windows, in gaps, their events are disabled and cost nothing. The kernel counts
-//! all the time how long each thread ran and waited for a CPU (`/proc/PID/schedstat`), so the sums stay right.
+//! Switches are recorded in short windows. Between windows, in gaps, their events are disabled and cost nothing. Where samples tell
+//! who leaves a CPU, the records of switches, which cost something in gaps, too, are left out in windows as well. The kernel counts all
+//! the time how long each thread ran and waited for a CPU (`/proc/PID/schedstat`), so the sums stay right.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use decoder::{SampleFormat, kind, misc, offsets};
@@ -17,7 +19,8 @@ use super::outside::OutsideReader;
 use crate::consumer::SwitchUpdate;
 use crate::open::Opened;
 use crate::options::Options;
-use crate::records::{each, u32_at, u64_at};
+use crate::records::{each, is_sample, u32_at, u64_at};
+use crate::ring::ExcludedProcesses;
 
 /// Switches per second on one CPU above which they are recorded in windows only.
 const MAX_SWITCHES_PER_SECOND: f64 = 20_000.0;
@@ -56,6 +59,13 @@ const TID_FROM_END: usize = offsets::from_end(TRAILER, SampleFormat::TID) - 4;
 const CPU_FROM_END: usize = offsets::from_end(TRAILER, SampleFormat::CPU);
 const TIME_FROM_END: usize = offsets::from_end(TRAILER, SampleFormat::TIME);
 
+/// The fields that all samples have before their CPU.
+const SAMPLE_HEAD: SampleFormat =
+    SampleFormat::IDENTIFIER.union(SampleFormat::IP).union(SampleFormat::TID).union(SampleFormat::TIME);
+const IDENTIFIER: usize = offsets::in_sample(SAMPLE_HEAD, SampleFormat::IDENTIFIER);
+const TID: usize = offsets::thread_in_sample(SAMPLE_HEAD);
+const TIME: usize = offsets::in_sample(SAMPLE_HEAD, SampleFormat::TIME);
+
 /// The thread number of the idle task of each CPU.
 const IDLE_TASK: u32 = 0;
 
@@ -64,6 +74,9 @@ const IDLE_TASK: u32 = 0;
 pub(crate) struct SwitchSampler {
     clock: ClockId,
     phase: Phase,
+    /// The samples that are counted while records of switches are closed; `None` if these have no event of their own.
+    samples: Option<SwitchSamples>,
+    are_records_closed: bool,
     /// The time at which counting for the rate started.
     since: Instant,
     /// Number of switches by CPU since `since`.
@@ -85,6 +98,37 @@ pub(crate) struct SwitchSampler {
     low_memory: bool,
 }
 
+/// The samples that tell which thread leaves a CPU.
+#[derive(Debug)]
+struct SwitchSamples {
+    ids: Vec<u64>,
+    /// The offset of the CPU in such a sample.
+    cpu: usize,
+    /// The processes whose samples do not leave their rings. They switch, too.
+    excluded: Option<Arc<ExcludedProcesses>>,
+    /// Number of samples that did not leave their rings until counting for the rate started.
+    dropped_before: u64,
+}
+
+impl SwitchSamples {
+    fn new(opened: &Opened) -> Option<Self> {
+        let (ids, event) = opened.switch_samples()?;
+        let cpu = offsets::in_sample(event.attr.sample_format, SampleFormat::CPU);
+        Some(Self { ids, cpu, excluded: opened.excluded.clone(), dropped_before: 0 })
+    }
+
+    fn dropped(&self) -> u64 {
+        self.excluded.as_ref().map_or(0, |excluded| excluded.dropped_samples())
+    }
+}
+
+/// A switch of a thread that leaves its CPU.
+struct SwitchOut {
+    tid: u32,
+    cpu: u32,
+    time: u64,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// All switches are recorded.
@@ -102,11 +146,17 @@ enum Phase {
 
 impl SwitchSampler {
     /// Returns a sampler for a recording that watches switches; `None` for others, and with a clock that cannot be read.
-    pub(crate) fn new(options: &Options) -> Option<Self> {
+    pub(crate) fn new(options: &Options, opened: &Opened) -> Option<Self> {
+        Self::with_samples(options, SwitchSamples::new(opened))
+    }
+
+    fn with_samples(options: &Options, samples: Option<SwitchSamples>) -> Option<Self> {
         let is_watched = options.events.iter().any(|event| event.watches);
         Some(Self {
             clock: options.clock.id().filter(|_| is_watched)?,
             phase: Phase::All,
+            samples,
+            are_records_closed: false,
             since: Instant::now(),
             counts: HashMap::default(),
             span: None,
@@ -123,26 +173,36 @@ impl SwitchSampler {
 
     /// Counts the switches among records that came out of a ring: how often threads left a CPU. The idle task does not count.
     pub(crate) fn count(&mut self, records: &[u8]) {
-        let is_out = |record: &&[u8]| {
-            let misc = u32_at(record, offsets::MISC).unwrap_or(0) as u16;
-            matches!(u32_at(record, offsets::KIND), Some(kind::SWITCH | kind::SWITCH_CPU_WIDE))
-                && misc & misc::SWITCH_OUT != 0
-        };
-        for record in each(records).filter(is_out) {
-            let from_end = |offset: usize| u32_at(record, record.len().checked_sub(offset)?);
-            let (Some(cpu), Some(tid)) = (from_end(CPU_FROM_END), from_end(TID_FROM_END)) else { continue };
+        for record in each(records) {
+            let Some(SwitchOut { tid, cpu, time }) = self.switch_of(record) else { continue };
             if tid == IDLE_TASK {
                 continue;
             }
             *self.counts.entry(cpu).or_default() += 1;
-            if let Some(time) = record.len().checked_sub(TIME_FROM_END).and_then(|at| u64_at(record, at)) {
-                let (first, last) = self.span.get_or_insert((time, time));
-                (*first, *last) = ((*first).min(time), (*last).max(time));
-            }
+            let (first, last) = self.span.get_or_insert((time, time));
+            (*first, *last) = ((*first).min(time), (*last).max(time));
             if self.switched.len() < MAX_THREADS_READ {
                 self.switched.insert(tid, ());
             }
         }
+    }
+
+    /// Returns the switch that a record tells of: the record of a switch itself, or while there are none, the sample.
+    fn switch_of(&self, record: &[u8]) -> Option<SwitchOut> {
+        if let Some(samples) = self.samples.as_ref().filter(|_| self.are_records_closed) {
+            let is_switch = is_sample(record) && samples.ids.contains(&u64_at(record, IDENTIFIER)?);
+            let (tid, cpu) = (u32_at(record, TID)?, u32_at(record, samples.cpu)?);
+            return is_switch.then_some(SwitchOut { tid, cpu, time: u64_at(record, TIME)? });
+        }
+        let misc = u32_at(record, offsets::MISC)? as u16;
+        let is_out = matches!(u32_at(record, offsets::KIND)?, kind::SWITCH | kind::SWITCH_CPU_WIDE)
+            && misc & misc::SWITCH_OUT != 0;
+        let from_end = |offset: usize| record.len().checked_sub(offset).filter(|_| is_out);
+        Some(SwitchOut {
+            tid: u32_at(record, from_end(TID_FROM_END)?)?,
+            cpu: u32_at(record, from_end(CPU_FROM_END)?)?,
+            time: u64_at(record, from_end(TIME_FROM_END)?)?,
+        })
     }
 
     /// Returns true if all switches have been recorded so far.
@@ -195,12 +255,16 @@ impl SwitchSampler {
                     self.phase = Phase::Gap { until: now + rest, window: None };
                     return false;
                 }
+                let is_calm = rate.is_some_and(|rate| rate < RESUME_SWITCHES_PER_SECOND);
+                if is_calm {
+                    opened.reopen_switch_records();
+                    self.are_records_closed = opened.are_switch_records_closed();
+                }
                 opened.hold_switches(false);
                 let end = clock::now(self.clock).ok();
                 let gap = self.gap.take().zip(end);
                 self.updates.extend(gap.map(|(_, end)| SwitchUpdate::Resumed(end)));
                 self.gaps.extend(gap.filter(|_| !self.low_memory));
-                let is_calm = rate.is_some_and(|rate| rate < RESUME_SWITCHES_PER_SECOND);
                 self.phase = if is_calm { Phase::All } else { Phase::Window(Instant::now() + WINDOW) };
                 self.restart_rate(Instant::now());
                 false
@@ -240,6 +304,7 @@ impl SwitchSampler {
         self.updates.extend(self.gap.map(SwitchUpdate::Paused));
         self.has_held = true;
         opened.hold_switches(true);
+        self.are_records_closed = opened.are_switch_records_closed();
         self.phase = Phase::Gap { until, window };
     }
 
@@ -248,6 +313,7 @@ impl SwitchSampler {
         self.counts.clear();
         self.span = None;
         self.switched.clear();
+        self.samples.iter_mut().for_each(|samples| samples.dropped_before = samples.dropped());
     }
 
     /// Returns the switches per second on the busiest CPU, counted over `time`, or over the span of their records if that is longer.
@@ -256,8 +322,13 @@ impl SwitchSampler {
         f64::from(self.busiest_count()) / time.max(Duration::from_nanos(span)).as_secs_f64().max(1e-6)
     }
 
+    /// Returns the number of switches on the busiest CPU. Samples that did not leave their rings count as if all were of that CPU:
+    /// where others switch that often, there are too many switches, too.
     fn busiest_count(&self) -> u32 {
-        self.counts.values().copied().max().unwrap_or(0)
+        let counted = self.counts.values().copied().max().unwrap_or(0);
+        let samples = self.samples.as_ref().filter(|_| self.are_records_closed);
+        let dropped = samples.map_or(0, |samples| samples.dropped().saturating_sub(samples.dropped_before));
+        counted.saturating_add(u32::try_from(dropped).unwrap_or(u32::MAX))
     }
 
     fn next_gap(&self) -> Duration {
@@ -311,24 +382,57 @@ fn read_times(tid: Tid, clock: ClockId) -> Option<Schedstat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Event, dummy_event};
     use crate::options::Target;
     use decoder::{Endian, RawRecord};
 
+    fn sampler(samples: Option<SwitchSamples>) -> SwitchSampler {
+        let mut options = Options::new(Target::Command);
+        options.events = vec![Event { watches: true, ..dummy_event("switches") }];
+        SwitchSampler::with_samples(&options, samples).unwrap()
+    }
+
+    fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
+        let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut record = Vec::new();
+        RawRecord { kind, misc, body: &body }.encode(Endian::NATIVE, &mut record).unwrap();
+        record
+    }
+
+    #[test]
+    fn while_switches_have_no_records_their_samples_count() {
+        let excluded = Arc::new(ExcludedProcesses::default());
+        let cpu = offsets::in_sample(SAMPLE_HEAD | SampleFormat::CPU, SampleFormat::CPU);
+        let excluded_too = Some(Arc::clone(&excluded));
+        let counted = SwitchSamples { ids: vec![4, 5], cpu, excluded: excluded_too, dropped_before: 0 };
+        let mut sampler = sampler(Some(counted));
+        let sample =
+            |id: u64, tid: u64, cpu: u64| record(kind::SAMPLE, 2, &[id, 0xdead, tid << 32 | 7, 99, cpu]);
+        let switch = record(kind::SWITCH, misc::SWITCH_OUT, &[8 << 32 | 7, 99, 1, 6]);
+        let samples =
+            [sample(4, 8, 1), sample(5, 9, 1), sample(5, 8, 0), sample(3, 10, 1), sample(4, 0, 1), switch]
+                .concat();
+        sampler.count(&samples);
+        assert_eq!((sampler.busiest_count(), sampler.switched.len()), (1, 1), "by the record");
+        sampler.restart_rate(Instant::now());
+        sampler.are_records_closed = true;
+        sampler.count(&samples);
+        assert_eq!((sampler.busiest_count(), sampler.switched.len()), (2, 2), "by the samples of two CPUs");
+        excluded.set(7, true);
+        assert!(excluded.drops(&sample(4, 8, 1)));
+        assert_eq!(sampler.busiest_count(), 3, "with those that stayed in their rings");
+        sampler.restart_rate(Instant::now());
+        assert_eq!(sampler.busiest_count(), 0);
+    }
+
     #[test]
     fn records_that_come_late_are_no_burst() {
-        let mut options = Options::new(Target::Command);
-        let watching = crate::event::select("dummy", &Vec::new()).unwrap().into_iter();
-        options.events = watching.map(|event| crate::event::Event { watches: true, ..event }).collect();
-        let mut sampler = SwitchSampler::new(&options).unwrap();
+        let mut sampler = sampler(None);
         // A thread leaves its CPU every 0.1 ms, and its ring is drained after 0.2 s.
         for number in 0..2_000_u64 {
             // Thread 7 of process 7, the time, CPU 1, and the event's id.
             let trailer = [7 << 32 | 7, number * 100_000, 1, 0];
-            let body: Vec<u8> = trailer.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
-            let mut record = Vec::new();
-            let raw = RawRecord { kind: kind::SWITCH, misc: misc::SWITCH_OUT, body: &body };
-            raw.encode(Endian::NATIVE, &mut record).unwrap();
-            sampler.count(&record);
+            sampler.count(&record(kind::SWITCH, misc::SWITCH_OUT, &trailer));
         }
         assert_eq!(sampler.busiest_count(), 2_000);
         assert_eq!(sampler.rate(Duration::from_millis(5)).round(), 10_005.0);

@@ -104,6 +104,8 @@ pub struct Timeline<S> {
     ended: Vec<Interval<S>>,
     /// True if switches are not recorded at the moment.
     is_paused: bool,
+    /// True if switches have been held back: from then on, that a thread is switched in may have no record of its own.
+    is_sampled: bool,
     /// Threads that ended lately, with the time of their end. Each is switched out at least once after it, which is ignored.
     gone: HashMap<Tid, Timestamp, FxBuildHasher>,
 }
@@ -182,7 +184,7 @@ enum State<S> {
 impl<S> Default for Timeline<S> {
     fn default() -> Self {
         let (threads, gone) = (HashMap::default(), HashMap::default());
-        Self { threads, begin: None, ended: Vec::new(), is_paused: false, gone }
+        Self { threads, begin: None, ended: Vec::new(), is_paused: false, is_sampled: false, gone }
     }
 }
 
@@ -244,7 +246,7 @@ impl<S: Copy> Timeline<S> {
         for tid in told {
             self.end_whatever(tid, time);
         }
-        self.is_paused = true;
+        (self.is_paused, self.is_sampled) = (true, true);
     }
 
     /// Ends a gap. Whether a thread is in the state from before the gap is known with its next event.
@@ -289,13 +291,20 @@ impl<S: Copy> Timeline<S> {
             return;
         }
         self.begin(at.time);
+        let is_sampled = self.is_sampled;
         let thread = self.thread(pid, tid);
-        let activity = match thread.state {
-            // It ran when the recording began, or since it was started: its switch in was not recorded.
-            State::Before(_) | State::New | State::Running => Activity::Running,
-            State::Off { .. } if thread.is_doubtful => Activity::Running,
-            State::Off { .. } => Activity::Unknown,
-        };
+        // Its switch in was not recorded if it ran when the recording began, or since it was started or a gap ended.
+        let mut activity = Activity::Running;
+        if let State::Off { stack, leaving, woken, .. } = thread.state
+            && (!thread.is_doubtful || thread.since <= woken)
+        {
+            if is_sampled {
+                // As far as is known, it has run since it was woken.
+                self.end_wait(tid, stack, leaving, woken, woken.unwrap_or(at.time));
+            } else {
+                activity = Activity::Unknown;
+            }
+        }
         self.end(tid, activity, None, at.time);
         if let Some(thread) = self.threads.get_mut(&tid) {
             (thread.state, thread.cpu) = (off, at.cpu);
@@ -370,8 +379,9 @@ impl<S: Copy> Timeline<S> {
     /// The kernel takes the time of the one that comes next from here on (`/proc/PID/schedstat`), and writes the record when
     /// the switch is done.
     pub fn comes_next(&mut self, tid: Tid, at: At, has_records: bool) {
-        let is_known = self.threads.get(&tid).is_some_and(|thread| !matches!(thread.state, State::Before(_)));
-        if is_known || !has_records {
+        let is_sampled = self.is_sampled;
+        let is_known = |thread: &Thread<S>| is_sampled || !matches!(thread.state, State::Before(_));
+        if self.threads.get(&tid).is_some_and(is_known) || !has_records {
             self.switched_in(Pid::NONE, tid, at);
         }
     }

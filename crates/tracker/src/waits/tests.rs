@@ -391,6 +391,57 @@ fn lost_switches_are_unknown_time() {
 }
 
 #[test]
+fn a_switch_in_without_a_record_is_inferred_where_switches_are_sampled() {
+    let blocked = Leaves(Leaving::Blocked);
+    let gap = [(0, In), (100, blocked), (200, Pause), (300, Resume)];
+    let before = [(Running, 100, None), (Blocked, 100, Some(1)), (Unwatched, 100, None)];
+    let table: [Case<'_>; 5] = [
+        // It was woken, and ran from then on.
+        (
+            &[(400, Wake), (410, blocked), (500, Wake), (530, blocked), (600, Finish)],
+            &[
+                (Blocked, 100, Some(1)),
+                (Running, 10, None),
+                (Blocked, 90, Some(5)),
+                (Running, 30, None),
+                (Blocked, 70, Some(7)),
+            ],
+        ),
+        // Nobody knows when it was woken.
+        (
+            &[(400, In), (410, blocked), (530, blocked), (600, Finish)],
+            &[(Blocked, 100, Some(1)), (Running, 10, None), (Blocked, 120, Some(5)), (Blocked, 70, Some(6))],
+        ),
+        (
+            &[(400, In), (410, Leaves(Leaving::Preempted)), (530, blocked), (600, Finish)],
+            &[
+                (Blocked, 100, Some(1)),
+                (Running, 10, None),
+                (Preempted, 120, Some(5)),
+                (Blocked, 70, Some(6)),
+            ],
+        ),
+        // It has come in the gap.
+        (&[(410, blocked), (600, Finish)], &[(Running, 110, None), (Blocked, 190, Some(4))]),
+        // The time until a cut was taken already.
+        (
+            &[(400, In), (405, blocked), (420, Wake), (450, Cut), (460, blocked), (600, Finish)],
+            &[
+                (Blocked, 100, Some(1)),
+                (Running, 5, None),
+                (Blocked, 15, Some(5)),
+                (Woken, 30, Some(5)),
+                (Running, 10, None),
+                (Blocked, 140, Some(8)),
+            ],
+        ),
+    ];
+    for (told, expected) in table {
+        assert_eq!(intervals(&[&gap[..], told].concat()), [&before[..], expected].concat(), "{told:?}");
+    }
+}
+
+#[test]
 fn what_was_before_the_command_is_nobodys() {
     let mut timeline = Timeline::default();
     timeline.switched_out(Pid(7), THREAD, at(10), false);
