@@ -30,9 +30,9 @@ const RESUME_SWITCHES_PER_SECOND: f64 = 15_000.0;
 /// Switches per second that windows record on the busiest CPU: as many as there are samples of a busy CPU. At 6 µs each they take 0.6 % of
 /// its time, and 1 % of another CPU's to unwind and write them (`cargo xtask bench switches`).
 const SAMPLED_SWITCHES_PER_SECOND: f64 = 1_000.0;
-/// Least number of switches on one CPU that a rate is measured by. A shorter burst is recorded whole: that takes some 5 ms, and `find`
-/// in folders that are not in memory has bursts of a few hundred.
-const MIN_RATED_SWITCHES: u32 = 1_000;
+/// Least number of switches on one CPU that a rate is measured by. A shorter burst is recorded whole: that takes some 3 ms, and `find`
+/// in folders that are not in memory has bursts of 150 in 10 ms.
+const MIN_RATED_SWITCHES: u32 = 500;
 /// Time after which counting for a rate starts again from zero.
 const RATE_INTERVAL: Duration = Duration::from_millis(100);
 /// Length of a window.
@@ -132,7 +132,10 @@ struct SwitchOut {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// All switches are recorded.
-    All,
+    All {
+        /// The time at which there will be enough of them for a rate, if they go on as often as now: they are to be counted then.
+        fetch_at: Option<Instant>,
+    },
     /// All switches are recorded until this time.
     Window(Instant),
     /// No switches are recorded.
@@ -154,7 +157,7 @@ impl SwitchSampler {
         let is_watched = options.events.iter().any(|event| event.watches);
         Some(Self {
             clock: options.clock.id().filter(|_| is_watched)?,
-            phase: Phase::All,
+            phase: Phase::All { fetch_at: None },
             samples,
             are_records_closed: false,
             since: Instant::now(),
@@ -218,7 +221,7 @@ impl SwitchSampler {
     /// Returns the time at which [`SwitchSampler::step`] has to be called again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::All => None,
+            Phase::All { fetch_at } => fetch_at,
             Phase::Window(until) | Phase::Gap { until, .. } => Some(until),
         }
     }
@@ -227,11 +230,11 @@ impl SwitchSampler {
     /// has ended: the caller must drain the rings, so that its switches are counted.
     pub(crate) fn step(&mut self, now: Instant, opened: &mut Opened) -> bool {
         match self.phase {
-            Phase::All => {
+            Phase::All { fetch_at } => {
                 let counted_for = now.saturating_duration_since(self.since);
-                if self.busiest_count() >= MIN_RATED_SWITCHES
-                    && self.rate(counted_for) > MAX_SWITCHES_PER_SECOND
-                {
+                let (count, rate) = (self.busiest_count(), self.rate(counted_for));
+                let is_too_often = rate > MAX_SWITCHES_PER_SECOND;
+                if is_too_often && count >= MIN_RATED_SWITCHES {
                     let gap = self.next_gap();
                     self.read_times();
                     self.start_gap(now + gap, None, opened);
@@ -240,7 +243,15 @@ impl SwitchSampler {
                 if counted_for > RATE_INTERVAL {
                     self.restart_rate(now);
                 }
-                false
+                let is_due = fetch_at.is_some_and(|at| now >= at);
+                if is_due || !is_too_often {
+                    self.phase = Phase::All { fetch_at: None };
+                } else if fetch_at.is_none() {
+                    // Each switch that is recorded beyond these takes time in vain.
+                    let left = f64::from(MIN_RATED_SWITCHES.saturating_sub(count)) / rate;
+                    self.phase = Phase::All { fetch_at: Some(now + Duration::from_secs_f64(left)) };
+                }
+                is_due
             }
             Phase::Window(until) if now >= until => {
                 let window = now.saturating_duration_since(self.since);
@@ -265,7 +276,11 @@ impl SwitchSampler {
                 let gap = self.gap.take().zip(end);
                 self.updates.extend(gap.map(|(_, end)| SwitchUpdate::Resumed(end)));
                 self.gaps.extend(gap.filter(|_| !self.low_memory));
-                self.phase = if is_calm { Phase::All } else { Phase::Window(Instant::now() + WINDOW) };
+                self.phase = if is_calm {
+                    Phase::All { fetch_at: None }
+                } else {
+                    Phase::Window(Instant::now() + WINDOW)
+                };
                 self.restart_rate(Instant::now());
                 false
             }
