@@ -4,11 +4,9 @@
 //! kernel visits its perf hooks at each switch. So an event that has nothing else is closed.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use host::sys::perf_event::{PerfEvent, Subject};
-use model::CpuId;
 
 use super::fallbacks::{Kernel, Opener};
 use super::opened::{OpenEvent, Opened};
@@ -37,25 +35,24 @@ impl Opened {
         self.closed_records_id.is_some()
     }
 
-    /// Opens the event again that [`Self::hold_switches`] has closed. Where that is refused, it stays closed.
+    /// Opens the event again that [`Self::hold_switches`] has closed, which is to enable it then. Where that is refused, it stays closed.
     pub(crate) fn reopen_switch_records(&mut self) {
-        let Some(known_id) = self.closed_records_id else { return };
-        let opened: Vec<Arc<PerfEvent>> =
-            self.cpus.iter().filter_map(|cpu| self.open_switch_records(*cpu).ok()).map(Arc::new).collect();
+        let (Some(known_id), Some(whole)) = (self.closed_records_id, &self.whole_cpus) else { return };
+        let opened: Vec<Arc<PerfEvent>> = whole
+            .subjects()
+            .filter_map(|subject| self.open_switch_records(subject).ok())
+            .map(Arc::new)
+            .collect();
+        let Some(event) = self.events.iter_mut().find(|event| event.is_switch_records()) else { return };
         if opened.is_empty() {
             return;
         }
         self.closed_records_id = None;
-        self.later_ids.extend(opened.iter().filter_map(|event| Some((event.id().ok()?, known_id))));
-        let is_enabled = !self.paused;
-        if let Some(event) = self.events.iter_mut().find(|event| event.is_switch_records()) {
-            event.instances = opened;
-            let enabled = event.instances.iter().filter(|_| is_enabled);
-            enabled.for_each(|instance| drop(instance.enable()));
-        }
+        self.later_ids.extend(opened.iter().filter_map(|instance| Some((instance.id().ok()?, known_id))));
+        event.instances = opened;
     }
 
-    /// Returns the ids of events that were opened since the last call, each with that of the event which it stands for.
+    /// Returns the ids of events that were opened again since the last call, each with that of the event which it stands for.
     pub(crate) fn take_later_ids(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.later_ids)
     }
@@ -76,15 +73,13 @@ impl Opened {
         event.instances.clear();
     }
 
-    /// Opens the event of records on a CPU that is sampled, to write into its ring.
-    fn open_switch_records(&self, cpu: CpuId) -> io::Result<PerfEvent> {
+    /// Opens the event of records on a CPU, to write into its ring. There is none on a CPU that is not sampled.
+    fn open_switch_records(&self, cpu: Subject<'_>) -> io::Result<PerfEvent> {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         let event = self.events.iter().find(|event| event.is_switch_records()).ok_or_else(missing)?;
-        let cgroup = self.whole_cpus.as_ref().and_then(|whole| whole.cgroup());
-        let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu));
-        let opened = Kernel.open(&event.attr, subject, None)?;
+        let opened = Kernel.open(&event.attr, cpu, None)?;
+        // The kernel redirects an event only to one of the same CPU.
         let mut others = self.events.iter().flat_map(|event| &event.instances);
-        // The kernel redirects an event only to one of the same CPU. There is none on a CPU that is not sampled.
         others.find(|other| opened.redirect_to(other).is_ok()).ok_or_else(missing)?;
         Ok(opened)
     }

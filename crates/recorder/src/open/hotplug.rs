@@ -67,15 +67,20 @@ impl WholeCpus {
         Self { cgroup, watches: Vec::new() }
     }
 
-    /// Returns the cgroup that is recorded; `None` where all processes are.
-    pub(super) fn cgroup(&self) -> Option<&OwnedFd> {
-        self.cgroup.as_ref()
+    /// Returns each CPU, or the recorded cgroup on each.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
+        self.watches.iter().map(|watch| subject(self.cgroup.as_ref(), watch.cpu))
     }
 
     pub(super) fn add(&mut self, cpu: CpuId, sideband: &Arc<PerfEvent>) {
         let event = Arc::clone(sideband);
         self.watches.push(CpuWatch { cpu, event, enabled_ns: 0, is_offline: false });
     }
+}
+
+/// Returns a CPU, or a cgroup on it.
+fn subject(cgroup: Option<&OwnedFd>, cpu: CpuId) -> Subject<'_> {
+    cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu))
 }
 
 impl Opened {
@@ -139,8 +144,8 @@ impl Opened {
         let sideband = self.open_sideband(Subject::Cpu(cpu))?;
         sideband.redirect_to(former)?;
         self.add_instance(None, &sideband, change)?;
-        let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu));
-        let samplers = self.open_samplers(subject, Some(cpu)).map_err(|unopened| unopened.errno)?;
+        let samplers =
+            self.open_samplers(subject(cgroup, cpu), Some(cpu)).map_err(|unopened| unopened.errno)?;
         for (index, instance) in samplers.iter().enumerate() {
             let (Some(instance), Some(event)) = (instance, self.events.get(index)) else { continue };
             // The kernel redirects an event only to one of the same CPU. There is none if the CPU is not sampled.
@@ -166,8 +171,8 @@ impl Opened {
         self.add_sideband(RingOwner::Cpu(cpu), Arc::clone(&sideband)).map_err(io::Error::other)?;
         self.add_instance(None, &sideband, change)?;
         if sampled {
-            let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu));
-            let samplers = self.open_samplers(subject, Some(cpu)).map_err(|unopened| unopened.errno)?;
+            let samplers =
+                self.open_samplers(subject(cgroup, cpu), Some(cpu)).map_err(|unopened| unopened.errno)?;
             self.add_samplers(vec![(RingOwner::Cpu(cpu), samplers.clone())]).map_err(io::Error::other)?;
             for (index, instance) in samplers.iter().enumerate() {
                 if let Some(instance) = instance {
@@ -205,23 +210,39 @@ impl Opened {
 
 /// Replaces the ids of events that were opened later by those of the events that the recording knows.
 #[derive(Debug, Default)]
-pub(crate) struct EventIdMap(HashMap<u64, u64>);
+pub(crate) struct EventIdMap {
+    ids: HashMap<u64, u64>,
+    /// The ids of events that are opened again and again: those of the last time but one, and of the last.
+    reopened: [Vec<u64>; 2],
+}
 
 impl EventIdMap {
     /// Adds the ids of new events, each with the id that replaces it.
     pub(crate) fn extend(&mut self, ids: Vec<(u64, u64)>) {
-        self.0.extend(ids);
+        self.ids.extend(ids);
+    }
+
+    /// Adds the ids of events that were closed and opened again, and forgets those of the last time but one. There are no records of
+    /// them left: rings are drained more often than that.
+    pub(crate) fn reopened(&mut self, ids: Vec<(u64, u64)>) {
+        let [before, last] = &mut self.reopened;
+        for id in before.drain(..) {
+            self.ids.remove(&id);
+        }
+        std::mem::swap(before, last);
+        last.extend(ids.iter().map(|(id, _)| *id));
+        self.ids.extend(ids);
     }
 
     /// Replaces the ids in `records`, which all have IDENTIFIER.
     pub(crate) fn apply(&self, records: &mut [u8]) {
-        if self.0.is_empty() {
+        if self.ids.is_empty() {
             return;
         }
         for record in each_mut(records) {
             let from_end = record.len().saturating_sub(IDENTIFIER_FROM_END);
             let at = if is_sample(record) { IDENTIFIER } else { from_end };
-            if let Some(id) = u64_at(record, at).and_then(|id| self.0.get(&id))
+            if let Some(id) = u64_at(record, at).and_then(|id| self.ids.get(&id))
                 && let Some(field) = record.get_mut(at..at + 8)
             {
                 field.copy_from_slice(&id.to_ne_bytes());
@@ -254,5 +275,11 @@ mod tests {
         ids.apply(&mut bytes);
         // Equal words elsewhere in a record are no ids.
         assert_eq!(bytes, records(4, 5));
+        for (id, expected) in [(50, [9, 51, 52]), (51, [9, 9, 52]), (52, [50, 9, 9])] {
+            ids.reopened(vec![(id, 9)]);
+            let mut bytes = [50, 51, 52].map(|id| record(kind::COMM, &[40, 0, id])).concat();
+            ids.apply(&mut bytes);
+            assert_eq!(bytes, expected.map(|id| record(kind::COMM, &[40, 0, id])).concat());
+        }
     }
 }

@@ -199,6 +199,7 @@ impl Prepared {
             duplicates: None,
             removed: 0,
             switches: SwitchSampler::new(options, &self.opened),
+            are_switches_due: false,
             outside,
             counted: DrainStats::default(),
             lost_sideband: 0,
@@ -314,6 +315,8 @@ struct Session<'a> {
     removed: u64,
     /// Decides when switches are recorded, if they are watched.
     switches: Option<SwitchSampler>,
+    /// True if a round is to begin, because the number of switches in the last window decides on the next one.
+    are_switches_due: bool,
     /// Reads the stacks of blocked threads, if waits are recorded.
     outside: Option<OutsideReader>,
     counted: DrainStats,

@@ -32,12 +32,17 @@ impl Session<'_> {
         let Some(switches) = &mut self.switches else { return };
         let was_whole = switches.is_whole();
         let is_to_be_fetched = switches.step(now, opened);
-        self.event_ids.extend(opened.take_later_ids());
+        let later_ids = opened.take_later_ids();
+        if !later_ids.is_empty() {
+            self.event_ids.reopened(later_ids);
+        }
         if was_whole && !switches.is_whole() {
             (self.notices)(Notice::SwitchesSampled);
         }
-        if is_to_be_fetched && self.round.is_none() {
-            // The number of switches in this window decides on the next one.
+        self.are_switches_due |= is_to_be_fetched;
+        // A round that runs may have drained the rings too early.
+        if self.are_switches_due && self.round.is_none() {
+            self.are_switches_due = false;
             self.begin_round();
         }
     }
