@@ -136,7 +136,7 @@ enum Phase {
         /// The time at which there will be enough of them for a rate, if they go on as often as now: they are to be counted then.
         fetch_at: Option<Instant>,
     },
-    /// All switches are recorded until this time.
+    /// Each switch is sampled until this time, and recorded where its record has no event of its own.
     Window(Instant),
     /// No switches are recorded.
     Gap {
@@ -246,7 +246,7 @@ impl SwitchSampler {
                 let is_due = fetch_at.is_some_and(|at| now >= at);
                 if is_due || !is_too_often {
                     self.phase = Phase::All { fetch_at: None };
-                } else if fetch_at.is_none() {
+                } else if fetch_at.is_none() && count >= MIN_RATED_SWITCHES / 8 {
                     // Each switch that is recorded beyond these takes time in vain.
                     let left = f64::from(MIN_RATED_SWITCHES.saturating_sub(count)) / rate;
                     self.phase = Phase::All { fetch_at: Some(now + Duration::from_secs_f64(left)) };
