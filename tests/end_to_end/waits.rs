@@ -715,3 +715,33 @@ fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
     assert!(latest < 0.2, "{latest} s: only before it was seen that switches are many");
     assert!(records.iter().any(|(comm, time)| *comm == "sleep" && last - time < 1.5), "{records:?}");
 }
+
+#[test]
+fn a_stream_has_all_switches_for_it_cannot_say_at_its_end_which_are_missing() {
+    let Some(program) = programs::c("ping_pong") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let alone = RECORDERS.write();
+    let to_a_stream = "\"$0\" record --off-cpu -o - -- \"$1\" 20000 17000 > \"$2\"";
+    let mut command = Command::new("sh");
+    let arguments =
+        [prof([""; 0]).get_program().into(), program.into_os_string(), file.clone().into_os_string()];
+    let recorded = run_alone(command.args(["-c", to_a_stream]).args(arguments));
+    drop(alone);
+    if recorded.stderr.contains("CAP_PERFMON") {
+        return skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
+    }
+    let recorded = recorded.ok();
+    assert!(!recorded.stderr.contains("20,000 switches a second"), "{}", recorded.stderr);
+    let drawn = folded(&file, &["--off-cpu"]).ok();
+    let [wall, running, runnable] = truth(&recorded.stderr, "ping_pong");
+    let activities = activities(drawn.text(), "ping_pong");
+    let of = |what: &str| sum_of(&activities, what);
+    assert_close("the sum of ping_pong", activities.values().sum(), wall, 10.0);
+    // Each of 40,000 switches is up to a microsecond off: there are no counts of the kernel.
+    assert_close("ping_pong on the CPU", of("running"), running, 40.0);
+    assert_close("ping_pong waiting for a CPU", of("runnable"), runnable, 40.0);
+}

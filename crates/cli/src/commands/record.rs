@@ -114,6 +114,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     }
     let destination = destination.into_kind();
     let is_file = matches!(&destination, DestinationKind::Name(_));
+    options.is_streamed = !is_file;
     if arguments.archive && !is_file {
         exit_with_usage_error("--archive needs an output file, not a stream; try: -o prof.data");
     }

@@ -189,6 +189,8 @@ pub struct Options {
     /// True if the recording goes into several files, or only its newest part is kept. Totals of the whole recording, such as the
     /// CPU time of each task, are then left out, because they are wrong for a part.
     pub in_parts: bool,
+    /// True if the recording goes into a stream, which cannot say at its end when switches were held back: all are recorded.
+    pub is_streamed: bool,
     /// The conditions on which kept records are written to a file.
     pub dump_conditions: Vec<DumpCondition>,
     /// Functions whose slow calls have the kept records written to a file. Their probes are recorded in addition to
@@ -252,6 +254,7 @@ impl Options {
             low_memory: false,
             mechanisms: Mechanisms::all(),
             in_parts: false,
+            is_streamed: false,
             dump_conditions: Vec::new(),
             slow_calls: Vec::new(),
             jvm_maps: None,

@@ -148,15 +148,17 @@ enum Phase {
 }
 
 impl SwitchSampler {
-    /// Returns a sampler for a recording that watches switches; `None` for others, and with a clock that cannot be read.
+    /// Returns a sampler for a recording that watches switches; `None` for others, for those that cannot say when switches were held back,
+    /// and with a clock that cannot be read.
     pub(crate) fn new(options: &Options, opened: &Opened) -> Option<Self> {
         Self::with_samples(options, SwitchSamples::new(opened))
     }
 
     fn with_samples(options: &Options, samples: Option<SwitchSamples>) -> Option<Self> {
         let is_watched = options.events.iter().any(|event| event.watches);
+        let can_say = !options.is_streamed && !options.in_parts;
         Some(Self {
-            clock: options.clock.id().filter(|_| is_watched)?,
+            clock: options.clock.id().filter(|_| is_watched && can_say)?,
             phase: Phase::All { fetch_at: None },
             samples,
             are_records_closed: false,
