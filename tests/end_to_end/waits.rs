@@ -25,12 +25,17 @@ fn record_waits_by(folder: &Path, role: &str, run: fn(&mut Command) -> Run) -> O
     let file = folder.join("prof.data");
     let mut command = prof(["record", "--off-cpu", "-o"]);
     let run = run(command.arg(&file).arg("--").arg(program).arg(role).current_dir(folder));
+    let run = ok_or_skip(run)?;
+    Some((file, format!("{}{}", run.text(), run.stderr)))
+}
+
+/// Returns the run of a recording that succeeded. Nothing, with the reason printed, where switches may not be sampled.
+fn ok_or_skip(run: Run) -> Option<Run> {
     if run.stderr.contains("CAP_PERFMON") {
         skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
         return None;
     }
-    let run = run.ok();
-    Some((file, format!("{}{}", run.text(), run.stderr)))
+    Some(run.ok())
 }
 
 /// Runs a command that records waits until all switches were recorded: other tests switch too often now and then, and waits are
@@ -496,10 +501,7 @@ fn the_live_view_adds_up_in_every_interval() {
     for role in ["sleeper", "locker"] {
         let mut command = prof(["top", "--off-cpu", "--json", "--count", "100", "--delay-secs", "0.1", "--"]);
         let run = run_beside_no_recorder(command.arg(&program).arg(role).current_dir(folder.path()));
-        if run.stderr.contains("CAP_PERFMON") {
-            return skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
-        }
-        let run = run.ok();
+        let Some(run) = ok_or_skip(run) else { return };
         let [wall, running, runnable] = truth(&run.stderr, role);
         let sums = watched(run.text(), role);
         assert_close(&format!("{role} on the CPU"), sums[0], running, 3.0);
@@ -521,11 +523,7 @@ fn who_sleeps_all_the_time_is_in_every_interval() {
         let arguments =
             ["top", "--off-cpu", "--json", "--count", "3", "--delay-secs", "0.2", "-D", delay, "-p"];
         let run = run(prof(arguments).arg(&pid));
-        if run.stderr.contains("CAP_PERFMON") {
-            skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
-            break;
-        }
-        let run = run.ok();
+        let Some(run) = ok_or_skip(run) else { break };
         let intervals: Vec<serde_json::Value> =
             run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(intervals.len(), 3);
@@ -555,10 +553,9 @@ fn what_is_before_the_end_of_a_delay_is_nobodys_time() {
     let recorded = run(command.arg(&file));
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
-    if recorded.stderr.contains("CAP_PERFMON") {
-        return skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
+    if ok_or_skip(recorded).is_none() {
+        return;
     }
-    recorded.ok();
     let read = run(prof(["report", "--off-cpu", "--json", "-i"]).arg(&file)).ok();
     let report: serde_json::Value = serde_json::from_str(read.text()).unwrap();
     let total = report["total"].as_u64().unwrap() / 1_000_000;
@@ -645,14 +642,9 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
     let file = folder.path().join("prof.data");
     for target in [&["--"][..], &["-a", "--"]] {
         // So many switches would be too many for the other recordings of whole CPUs, too.
-        let alone = RECORDERS.write();
         let mut command = prof(["record", "--off-cpu", "-o"]);
-        let run = run_alone(command.arg(&file).args(target).arg(&program).arg("300000"));
-        drop(alone);
-        if run.stderr.contains("CAP_PERFMON") {
-            return skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
-        }
-        let run = run.ok();
+        let run = run_beside_no_recorder(command.arg(&file).args(target).arg(&program).arg("300000"));
+        let Some(run) = ok_or_skip(run) else { return };
         if !run.stderr.contains("20,000 switches a second") {
             return skip("this machine does not switch that often");
         }
@@ -677,16 +669,12 @@ fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let alone = RECORDERS.write();
     // Up to a second may pass before it is seen that switches are few again.
     let burst_and_calm = "\"$0\" 400000; for i in 1 2 3; do sleep 1; done";
     let mut command = prof(["record", "--off-cpu", "-o"]);
-    let recorded = run_alone(command.arg(&file).args(["--", "sh", "-c", burst_and_calm]).arg(&program));
-    drop(alone);
-    if recorded.stderr.contains("CAP_PERFMON") {
-        return skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
-    }
-    let recorded = recorded.ok();
+    let recorded =
+        run_beside_no_recorder(command.arg(&file).args(["--", "sh", "-c", burst_and_calm]).arg(&program));
+    let Some(recorded) = ok_or_skip(recorded) else { return };
     if !recorded.stderr.contains("20,000 switches a second") {
         return skip("this machine does not switch that often");
     }
@@ -724,17 +712,12 @@ fn a_stream_has_all_switches_for_it_cannot_say_at_its_end_which_are_missing() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let alone = RECORDERS.write();
     let to_a_stream = "\"$0\" record --off-cpu -o - -- \"$1\" 20000 17000 > \"$2\"";
     let mut command = Command::new("sh");
     let arguments =
         [prof([""; 0]).get_program().into(), program.into_os_string(), file.clone().into_os_string()];
-    let recorded = run_alone(command.args(["-c", to_a_stream]).args(arguments));
-    drop(alone);
-    if recorded.stderr.contains("CAP_PERFMON") {
-        return skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
-    }
-    let recorded = recorded.ok();
+    let recorded = run_beside_no_recorder(command.args(["-c", to_a_stream]).args(arguments));
+    let Some(recorded) = ok_or_skip(recorded) else { return };
     assert!(!recorded.stderr.contains("20,000 switches a second"), "{}", recorded.stderr);
     let drawn = folded(&file, &["--off-cpu"]).ok();
     let [wall, running, runnable] = truth(&recorded.stderr, "ping_pong");

@@ -3,13 +3,12 @@
 //! An event that is disabled costs next to nothing, but for records of switches: as long as one event is open that has them, the
 //! kernel visits its perf hooks at each switch. So an event that has nothing else is closed.
 
-use std::io;
 use std::sync::Arc;
 
 use host::sys::perf_event::{PerfEvent, Subject};
 
 use super::fallbacks::{Kernel, Opener};
-use super::opened::{OpenEvent, Opened};
+use super::opened::{OpenEvent, Opened, redirect};
 
 impl Opened {
     /// Disables the events that sample switches, and closes the event that has records of them alone; or enables the former again.
@@ -38,11 +37,8 @@ impl Opened {
     /// Opens the event again that [`Self::hold_switches`] has closed, which is to enable it then. Where that is refused, it stays closed.
     pub(crate) fn reopen_switch_records(&mut self) {
         let (Some(known_id), Some(whole)) = (self.closed_records_id, &self.whole_cpus) else { return };
-        let opened: Vec<Arc<PerfEvent>> = whole
-            .subjects()
-            .filter_map(|subject| self.open_switch_records(subject).ok())
-            .map(Arc::new)
-            .collect();
+        let opened: Vec<Arc<PerfEvent>> =
+            whole.subjects().filter_map(|subject| self.open_switch_records(subject)).map(Arc::new).collect();
         let Some(event) = self.events.iter_mut().find(|event| event.is_switch_records()) else { return };
         if opened.is_empty() {
             return;
@@ -74,13 +70,11 @@ impl Opened {
     }
 
     /// Opens the event of records on a CPU, to write into its ring. There is none on a CPU that is not sampled.
-    fn open_switch_records(&self, cpu: Subject<'_>) -> io::Result<PerfEvent> {
-        let missing = || io::Error::from(io::ErrorKind::NotFound);
-        let event = self.events.iter().find(|event| event.is_switch_records()).ok_or_else(missing)?;
-        let opened = Kernel.open(&event.attr, cpu, None)?;
+    fn open_switch_records(&self, cpu: Subject<'_>) -> Option<PerfEvent> {
+        let event = self.events.iter().find(|event| event.is_switch_records())?;
+        let opened = Kernel.open(&event.attr, cpu, None).ok()?;
         // The kernel redirects an event only to one of the same CPU.
-        let mut others = self.events.iter().flat_map(|event| &event.instances);
-        others.find(|other| opened.redirect_to(other).is_ok()).ok_or_else(missing)?;
-        Ok(opened)
+        redirect(&opened, self.events.iter().flat_map(|event| &event.instances)).ok()?;
+        Some(opened)
     }
 }

@@ -225,6 +225,9 @@ impl EventIdMap {
     /// Adds the ids of events that were closed and opened again, and forgets those of the last time but one. There are no records of
     /// them left: rings are drained more often than that.
     pub(crate) fn reopened(&mut self, ids: Vec<(u64, u64)>) {
+        if ids.is_empty() {
+            return;
+        }
         let [before, last] = &mut self.reopened;
         for id in before.drain(..) {
             self.ids.remove(&id);

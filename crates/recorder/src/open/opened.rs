@@ -450,7 +450,9 @@ impl Opened {
                 if !ring.events.iter().any(|owner| Arc::ptr_eq(owner, &instance)) {
                     redirect(&instance, &ring.events)?;
                     // Readers of a ring keep its events open. Those of records of switches are closed while it is read.
-                    (!event.is_switch_records()).then(|| ring.events.push(Arc::clone(&instance)));
+                    if !event.is_switch_records() {
+                        ring.events.push(Arc::clone(&instance));
+                    }
                 }
                 event.instances.push(instance);
             }
@@ -482,7 +484,10 @@ impl Opened {
 
 /// Redirects the records of `event` into the ring that `events` share. Tries all of them, since the thread of the first may have
 /// ended.
-fn redirect(event: &PerfEvent, events: &[Arc<PerfEvent>]) -> Result<(), Error> {
+pub(super) fn redirect<'a>(
+    event: &PerfEvent,
+    events: impl IntoIterator<Item = &'a Arc<PerfEvent>>,
+) -> Result<(), Error> {
     let mut result = Ok(());
     for owner in events {
         result = event.redirect_to(owner);

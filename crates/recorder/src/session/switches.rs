@@ -32,10 +32,7 @@ impl Session<'_> {
         let Some(switches) = &mut self.switches else { return };
         let was_whole = switches.is_whole();
         let is_to_be_fetched = switches.step(now, opened);
-        let later_ids = opened.take_later_ids();
-        if !later_ids.is_empty() {
-            self.event_ids.reopened(later_ids);
-        }
+        self.event_ids.reopened(opened.take_later_ids());
         if was_whole && !switches.is_whole() {
             (self.notices)(Notice::SwitchesSampled);
         }
