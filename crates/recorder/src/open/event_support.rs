@@ -10,7 +10,7 @@ use super::{Fallback, Kernel, Opener, open_with_fallbacks};
 use crate::attr;
 use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::event::Event;
-use crate::options::{CallChain, Options, Target};
+use crate::options::{Options, Target};
 
 /// The extent to which an event works on this machine for this user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,10 @@ pub enum EventSupport {
     Refused(i32),
 }
 
+/// Size of the stack copies of a trial event, in bytes. Trial events are what a recording opens, because some kernels give samples only
+/// without call chains.
+const STACK_COPY: u32 = 4096;
+
 /// Opens `event` on this process, or on a CPU where its PMU counts only there, and closes it again.
 pub fn event_support(event: &Event) -> EventSupport {
     support_by(&Kernel, event)
@@ -36,16 +40,11 @@ pub fn event_support(event: &Event) -> EventSupport {
 
 /// Opens `event` on all that runs on `cpu`, and closes it again.
 pub fn event_support_on_cpu(event: &Event, cpu: CpuId) -> EventSupport {
-    let sampler = attr::sampler(event, &bare(Target::System), 0, 1 << 12);
+    let sampler = attr::sampler(event, &Options::new(Target::System), STACK_COPY, 1 << 12);
     match Kernel.open(&sampler, Subject::Cpu(cpu), None) {
         Ok(_) => EventSupport::Samples,
         Err(error) => refusal(&Kernel, &error, event, Subject::Cpu(cpu)),
     }
-}
-
-/// Returns options for the event alone, without call chains.
-fn bare(target: Target) -> Options {
-    Options { call_chain: CallChain::None, ..Options::new(target) }
 }
 
 fn support_by<O: Opener>(opener: &O, event: &Event) -> EventSupport {
@@ -56,8 +55,8 @@ fn support_by<O: Opener>(opener: &O, event: &Event) -> EventSupport {
         Some(cpus) => Subject::Thread(own, cpus.first().copied()),
         None => Subject::Thread(own, None),
     };
-    let options = Options { inherit: false, ..bare(Target::Threads(vec![own])) };
-    let mut sampler = attr::sampler(event, &options, 0, 1 << 12);
+    let options = Options { inherit: false, ..Options::new(Target::Threads(vec![own])) };
+    let mut sampler = attr::sampler(event, &options, STACK_COPY, 1 << 12);
     if let Some(probe) = &event.probe {
         sampler.config1 = probe.config1();
     }
@@ -96,6 +95,7 @@ fn refusal<O: Opener>(opener: &O, error: &io::Error, event: &Event, subject: Sub
 mod tests {
     use super::*;
     use crate::event::select;
+    use decoder::SampleFormat;
 
     struct Machine<F: Fn(&Attr) -> Result<(), i32>>(F);
 
@@ -124,5 +124,10 @@ mod tests {
         };
         assert_eq!(asked("cycles", user), EventSupport::UserSpaceOnly);
         assert_eq!(asked("context-switches", user), EventSupport::Forbidden);
+        // What works without call chains only does not work: recordings have them.
+        let no_chains = |attr: &Attr| {
+            if attr.sample_format.contains(SampleFormat::CALLCHAIN) { Err(EACCES) } else { Ok(()) }
+        };
+        assert_eq!(asked("cpu-clock", no_chains), EventSupport::Forbidden);
     }
 }
