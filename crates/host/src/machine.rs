@@ -1,18 +1,18 @@
 //! Facts about this machine that are stored in a recording.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 
-use model::BuildId;
+use model::{BuildId, KernelText, TextSymbol};
 
 pub use crate::sys::system::{SystemName, configured_cpus};
 
 /// The running kernel's image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelImage {
-    /// The address of `_text` (kernel Avma).
-    pub text: u64,
-    /// Length of the code from `_text`, in bytes.
+    /// The start of its text.
+    pub text: KernelText,
+    /// Length of the code from there, in bytes.
     pub length: u64,
     /// The kernel's build id.
     pub build_id: Option<BuildId>,
@@ -20,26 +20,28 @@ pub struct KernelImage {
 
 /// Returns the code range of the running kernel; `None` if its addresses are hidden (`kernel.kptr_restrict`).
 pub fn kernel_image() -> Option<KernelImage> {
-    let text = kernel_text()?;
-    // /proc/iomem hides the length from ordinary users. The range then extends to the modules: no other code lies between.
-    let length = kernel_code_length().unwrap_or_else(|| MODULES_START.saturating_sub(text).max(1));
+    let text = kernel_text(BufReader::with_capacity(4096, fs::File::open("/proc/kallsyms").ok()?))?;
+    // /proc/iomem hides the length from ordinary users. The range then extends as far as no modules lie.
+    let length = kernel_code_length().unwrap_or_else(|| KERNEL_END.saturating_sub(text.address).max(1));
     Some(KernelImage { text, length, build_id: kernel_build_id() })
 }
 
-/// The first address of modules on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
-const MODULES_START: u64 = 0xffff_ffff_c000_0000;
+/// The address up to which the kernel's code may extend. On x86-64 modules start there (Documentation/arch/x86/x86_64/mm.rst); on aarch64
+/// they lie below the image.
+const KERNEL_END: u64 = if cfg!(target_arch = "x86_64") { 0xffff_ffff_c000_0000 } else { u64::MAX };
 
-/// Reads the address of `_text` from the first lines of `/proc/kallsyms`; `None` if addresses are hidden.
-fn kernel_text() -> Option<u64> {
-    use std::io::{BufRead, BufReader};
-    let lines = BufReader::with_capacity(4096, fs::File::open("/proc/kallsyms").ok()?).lines();
-    for line in lines.take(64).map_while(Result::ok) {
+/// Reads the start of the kernel's text from `/proc/kallsyms`: the first of `_text` and `_stext`, because the kernel takes long to print
+/// the list. Hundreds of variables of each CPU come before it where these have addresses from 0 on (x86-64 before Linux 6.15). Returns
+/// `None` if addresses are hidden.
+fn kernel_text(list: impl BufRead) -> Option<KernelText> {
+    let start_of_text = |line: String| {
         let mut words = line.split(' ');
-        if let (Some(address), Some(_), Some("_text")) = (words.next(), words.next(), words.next()) {
-            return u64::from_str_radix(address, 16).ok().filter(|&address| address != 0);
-        }
-    }
-    None
+        let (address, _, name) = (words.next()?, words.next()?, words.next()?);
+        let symbol = TextSymbol::from_name(name)?;
+        Some(KernelText { symbol, address: u64::from_str_radix(address, 16).ok()? })
+    };
+    let text = list.lines().map_while(Result::ok).find_map(start_of_text)?;
+    Some(text).filter(|text| text.address != 0)
 }
 
 fn kernel_code_length() -> Option<u64> {
@@ -211,6 +213,23 @@ mod tests {
         assert_eq!(build_id_of_notes(&notes), BuildId::from_bytes(&[7; 20]));
         assert_eq!(build_id_of_notes(&notes[..notes.len() - 1]), None);
         assert_eq!(build_id_of_notes(&[0xff; 40]), None);
+    }
+
+    #[test]
+    fn the_kernels_text_is_found_behind_what_each_cpu_has() {
+        let of_each_cpu: String = (0..500).map(|at| format!("{at:016x} A variable_{at}\n")).collect();
+        let found = |list: &str| kernel_text(list.as_bytes());
+        let x86 = format!(
+            "{of_each_cpu}ffffffff9a000000 T startup_64\nffffffff9a000000 T _stext\nffffffff9a000000 T _text\n"
+        );
+        assert_eq!(
+            found(&x86),
+            Some(KernelText { symbol: TextSymbol::Stext, address: 0xffff_ffff_9a00_0000 })
+        );
+        let arm = "ffff800080000000 T _text\nffff800080010000 T _stext\n";
+        assert_eq!(found(arm), Some(KernelText { symbol: TextSymbol::Text, address: 0xffff_8000_8000_0000 }));
+        assert_eq!(found("0000000000000000 A fixed_percpu_data\n0000000000000000 T _text\n"), None, "hidden");
+        assert_eq!(found("ffff800080000000 T _text_of_something\n"), None);
     }
 
     #[test]

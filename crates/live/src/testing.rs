@@ -148,7 +148,7 @@ impl SnapshotBuilder {
 fn lookup_address(number: u32, function: &Function, frames: Range<u32>) -> LookupAddress {
     let in_kernel = &*function.module == "kernel.kallsyms";
     let space = match (in_kernel, &*function.module) {
-        (true, _) => Space::Kernel { build_id: None, text_address: None },
+        (true, _) => Space::Kernel { build_id: None, text: None },
         (false, "") => Space::Unmapped { pid: Pid(300), generation: 0 },
         (false, module) => {
             let path = Name::from(format!("/bin/{module}").as_str());

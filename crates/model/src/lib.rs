@@ -35,6 +35,6 @@ pub use loss::Loss;
 pub use name::Name;
 pub use process_memory::ProcessMemory;
 pub use reason::{MapRefusal, Reason, TruncationReason};
-pub use space::{FileIdentity, ObjectIdentity, Space, SpaceId, SpaceTable};
+pub use space::{FileIdentity, KernelText, ObjectIdentity, Space, SpaceId, SpaceTable, TextSymbol};
 pub use stack::{AddressKind, StackEntry};
 pub use thread_state::{Blocked, Runnable, ThreadState, Waker};

@@ -34,6 +34,47 @@ pub struct ObjectIdentity {
     pub file: Option<FileIdentity>,
 }
 
+/// The start of a kernel's text: a symbol and its address in the running kernel (Avma). It is part of the path in the MMAP record of
+/// the kernel image, `[kernel.kallsyms]_text` (`map__synthesize_kernel_mmap()` in perf).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct KernelText {
+    /// The symbol.
+    pub symbol: TextSymbol,
+    /// Its address.
+    pub address: u64,
+}
+
+/// A symbol at the start of a kernel's text. On aarch64 they lie 64 KiB apart, and older kernels list `_stext` alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TextSymbol {
+    /// `_text`, the start of the image.
+    Text,
+    /// `_stext`, the start of its code.
+    Stext,
+}
+
+impl TextSymbol {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "_text",
+            Self::Stext => "_stext",
+        }
+    }
+
+    /// Returns the symbol of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Text, Self::Stext].into_iter().find(|symbol| symbol.name() == name)
+    }
+
+    /// Divides the path of a kernel image's record into the image's name and the symbol: `[kernel.kallsyms]` and `_text`.
+    pub fn split_path(path: &[u8]) -> (&[u8], Option<Self>) {
+        let with =
+            |symbol: Self| path.strip_suffix(symbol.name().as_bytes()).map(|image| (image, Some(symbol)));
+        with(Self::Text).or_else(|| with(Self::Stext)).unwrap_or((path, None))
+    }
+}
+
 /// A place that code lives in, with its own meaning of "offset".
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Space {
@@ -48,8 +89,8 @@ pub enum Space {
     Kernel {
         /// The build id of the running kernel, where the recording has it.
         build_id: Option<BuildId>,
-        /// The recorded address of `_text` (`_stext`), by which names of another boot of this kernel are shifted.
-        text_address: Option<u64>,
+        /// The recorded start of its text, by which names of another boot of this kernel are shifted.
+        text: Option<KernelText>,
     },
     /// A kernel module, or another image loaded into the kernel. Offsets are addresses in the running kernel.
     KernelModule {

@@ -1,6 +1,6 @@
 //! The running kernel's symbols, as `/proc/kallsyms` lists them: `address type name [module]` per line.
 
-use model::Avma;
+use model::{Avma, KernelText, TextSymbol};
 
 /// The symbols of a kernel and its modules.
 #[derive(Default)]
@@ -8,8 +8,8 @@ pub struct Kallsyms {
     text: String,
     /// Sorted by address, one for each: the last of several in the list, which is perf's choice.
     symbols: Vec<Entry>,
-    /// The address of `_text`, or else of `_stext`.
-    text_address: Option<u64>,
+    /// The addresses of `_text` and `_stext`, of those that are listed.
+    starts: Vec<KernelText>,
     addresses_hidden: bool,
 }
 
@@ -40,8 +40,7 @@ impl Kallsyms {
     pub fn parse(text: String) -> Self {
         let mut symbols = Vec::with_capacity(text.len() / 40);
         let mut all_zero = true;
-        let mut text_symbol = None;
-        let mut stext_symbol = None;
+        let mut starts = Vec::new();
         let base = text.as_ptr() as usize;
         let range_of = |part: &str| {
             let offset = u32::try_from((part.as_ptr() as usize).wrapping_sub(base)).ok()?;
@@ -63,10 +62,10 @@ impl Kallsyms {
             if name.is_empty() {
                 continue;
             }
-            match name {
-                "_text" => text_symbol = Some(address),
-                "_stext" => stext_symbol = Some(address),
-                _ => {}
+            if name.starts_with('_')
+                && let Some(symbol) = TextSymbol::from_name(name)
+            {
+                starts.push(KernelText { symbol, address });
             }
             let Some(name) = range_of(name) else { continue };
             let module = if module.is_empty() { (0, 0) } else { range_of(module).unwrap_or((0, 0)) };
@@ -84,7 +83,7 @@ impl Kallsyms {
             }
             same
         });
-        Self { text, symbols, text_address: text_symbol.or(stext_symbol), addresses_hidden }
+        Self { text, symbols, starts, addresses_hidden }
     }
 
     /// Returns true if the kernel lists its symbols with all addresses 0 (`kernel.kptr_restrict`, or a reader without
@@ -98,9 +97,9 @@ impl Kallsyms {
         self.symbols.is_empty()
     }
 
-    /// Returns the address at which the kernel's text starts (`_text`, else `_stext`).
-    pub fn text_address(&self) -> Option<Avma> {
-        self.text_address.map(Avma)
+    /// Returns the address of a symbol at the start of the kernel's text; `None` if it is not listed.
+    pub fn text_address(&self, symbol: TextSymbol) -> Option<Avma> {
+        self.starts.iter().find(|start| start.symbol == symbol).map(|start| Avma(start.address))
     }
 
     /// Returns the function of a return address, given with the address one byte before it to look up.
@@ -197,7 +196,9 @@ zzzz T bad
         let symbol = table.find(Avma(0xffff_ffff_c000_1180)).unwrap();
         assert_eq!((symbol.name, symbol.module), ("ext4_open", Some("ext4")));
         assert_eq!(table.module_start("ext4"), Some(Avma(0xffff_ffff_c000_1000)));
-        assert_eq!(table.text_address(), Some(Avma(0xffff_ffff_8100_0000)));
+        for symbol in [TextSymbol::Text, TextSymbol::Stext] {
+            assert_eq!(table.text_address(symbol), Some(Avma(0xffff_ffff_8100_0000)));
+        }
         assert!(!table.addresses_hidden());
     }
 

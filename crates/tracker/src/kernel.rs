@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 
 use decoder::record::{Ksymbol, Mmap};
-use model::{Avma, BuildId, Name, Pid, Space, SpaceId, SpaceTable};
+use model::{Avma, BuildId, KernelText, Name, Pid, Space, SpaceId, SpaceTable, TextSymbol};
 
 use crate::mapping::{self, Mapping, MappingKind};
 use crate::mapping_tree::MappingTree;
@@ -38,8 +38,10 @@ impl KernelMap {
         let build_id = mapping::build_id(record).or(known);
         if record.path.starts_with(IMAGE) {
             // The page offset is the address of the reference symbol; tools that may not read it write 0.
-            let text_address = Some(record.page_offset).filter(|&address| address != 0);
-            let space = spaces.intern(Space::Kernel { build_id, text_address });
+            let symbol = TextSymbol::split_path(record.path).1.unwrap_or(TextSymbol::Text);
+            let text = KernelText { symbol, address: record.page_offset };
+            let text = Some(text).filter(|text| text.address != 0);
+            let space = spaces.intern(Space::Kernel { build_id, text });
             // A record without a length, as some tools write it, stands for all of the kernel.
             let (start, last) =
                 mapping::range(record.start, record.len).unwrap_or((Avma(record.start), Avma(u64::MAX)));
@@ -90,7 +92,7 @@ impl KernelMap {
                 (image.space, address.0)
             }
             None if is_upper_half(address) => {
-                (spaces.intern(Space::Kernel { build_id: None, text_address: None }), address.0)
+                (spaces.intern(Space::Kernel { build_id: None, text: None }), address.0)
             }
             _ => (spaces.intern(Space::Unmapped { pid: Pid::NONE, generation: 0 }), address.0),
         }

@@ -286,8 +286,9 @@ fn place(space: &Space, offset: u64) -> String {
             format!("{}{}{inode} +{offset:#x}", object.path, id(&object.build_id))
         }
         Space::Vdso { build_id } => format!("[vdso]{} +{offset:#x}", id(build_id)),
-        Space::Kernel { build_id, text_address } => {
-            let text = text_address.map_or(String::new(), |text| format!(" _text {text:#x}"));
+        Space::Kernel { build_id, text } => {
+            let text =
+                text.map_or(String::new(), |text| format!(" {} {:#x}", text.symbol.name(), text.address));
             format!("the kernel{}{text} {offset:#x}", id(build_id))
         }
         Space::KernelModule { name, build_id, start } => {

@@ -136,7 +136,7 @@ pub(super) mod tests {
         assert!(own.contains("`-g`") && own.contains("`-C debuginfo=1`"), "{own}");
         let system = advice_for(object("/usr/bin/git", None), Reason::NoSymbols).unwrap();
         assert!(system.contains("`--debuginfod`"), "{system}");
-        let kernel = || Space::Kernel { build_id: None, text_address: None };
+        let kernel = || Space::Kernel { build_id: None, text: None };
         let hidden = advice_for(kernel(), Reason::KernelAddressesHidden).unwrap();
         assert!(hidden.contains("sysctl kernel.kptr_restrict=0"), "{hidden}");
         let unmapped = advice_for(Space::Unmapped { pid: Pid(1), generation: 0 }, Reason::Unmapped).unwrap();

@@ -9,7 +9,7 @@ use host::kallsyms;
 use host::machine;
 use host::objects::SearchPaths;
 use host::sys::system::SystemName;
-use model::{Avma, BuildId, Name, Reason, Resolution, Space, SpaceTable, StackEntry};
+use model::{Avma, BuildId, KernelText, Name, Reason, Resolution, Space, SpaceTable, StackEntry};
 use symbolizer::Kallsyms;
 
 use super::named;
@@ -45,7 +45,7 @@ pub(super) struct KernelNames {
     paths: SearchPaths,
     running: Arc<RunningKernel>,
     /// The kernel that the recording is of: modules belong to it.
-    recorded: (Option<BuildId>, Option<u64>),
+    recorded: (Option<BuildId>, Option<KernelText>),
     /// True if its modules were loaded from the folder of another release than that of the running kernel.
     other_release: bool,
     table: OnceLock<Result<Table, Reason>>,
@@ -63,7 +63,7 @@ struct Table {
 impl KernelNames {
     pub(super) fn new(paths: &SearchPaths, running: Arc<RunningKernel>, spaces: &SpaceTable) -> Self {
         let kernels = spaces.iter().filter_map(|(_, space)| match space {
-            Space::Kernel { build_id, text_address } => Some((*build_id, *text_address)),
+            Space::Kernel { build_id, text } => Some((*build_id, *text)),
             _ => None,
         });
         // Prefers the kernel whose text address was recorded: without it, its symbols cannot be shifted.
@@ -112,7 +112,7 @@ impl KernelNames {
     }
 
     fn read(&self) -> Result<Table, Reason> {
-        let (build_id, text_address) = self.recorded;
+        let (build_id, text) = self.recorded;
         // Without a build id only the place of the text can say that it is this kernel, and that is the same for all kernels
         // that do not move theirs.
         if build_id.is_none() && (!self.paths.own_images || self.other_release) {
@@ -123,21 +123,22 @@ impl KernelNames {
             kallsyms::cached(&self.paths, build_id).or_else(|| kallsyms::from_vmlinux(&self.paths, build_id))
         };
         // Compares kernels first, because the kernel takes long to print the list.
-        let text = if self.is_of_running() {
+        let list = if self.is_of_running() {
             let unreadable = |error: io::Error| Reason::FileUnreadable(error.to_string());
             self.running.text().map_err(unreadable).or_else(|reason| cached().ok_or(reason))?
         } else {
             cached().ok_or(Reason::OtherKernel)?
         };
-        let symbols = Kallsyms::parse(text);
+        let symbols = Kallsyms::parse(list);
         if symbols.addresses_hidden() {
             return Err(Reason::KernelAddressesHidden);
         }
         if symbols.is_empty() {
             return Err(Reason::NoSymbols);
         }
-        let (shift, same_start) = match (symbols.text_address(), text_address) {
-            (Some(current), Some(recorded)) => (current.0.wrapping_sub(recorded), current.0 == recorded),
+        let current = text.and_then(|text| symbols.text_address(text.symbol));
+        let (shift, same_start) = match (current, text) {
+            (Some(current), Some(text)) => (current.0.wrapping_sub(text.address), current.0 == text.address),
             _ => (0, true),
         };
         if build_id.is_none() && !same_start {
@@ -194,7 +195,7 @@ mod tests {
             let mut spaces = SpaceTable::default();
             let name = Name::from(format!("/lib/modules/{release}/kernel/a.ko").as_str());
             spaces.intern(Space::KernelModule { name, build_id: None, start: 0 });
-            spaces.intern(Space::Kernel { build_id: None, text_address: None });
+            spaces.intern(Space::Kernel { build_id: None, text: None });
             let names = KernelNames::new(&paths, Arc::default(), &spaces);
             assert_eq!(names.other_release, is_other, "{release}");
             if is_other {

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(at("/lib/old.so", 0x2104), None);
         assert_eq!(at("/app/a.jar", 0x2104), Some(("a::b".to_owned(), Some(4))));
         assert_eq!(at("/lib/a.ko", 0x2104), None);
-        let kernel = Space::Kernel { build_id: None, text_address: None };
+        let kernel = Space::Kernel { build_id: None, text: None };
         let returned = name(&names, &kernel, 0x2200, AddressKind::ReturnAddress);
         assert_eq!(returned, Some(("a::b".to_owned(), Some(0x100))));
     }

@@ -94,7 +94,7 @@ struct ScopeProfile {
 impl ScopeProfile {
     fn new(snapshot: &Snapshot, scope: &Scope) -> Self {
         let mut spaces = SpaceTable::default();
-        let code = spaces.intern(Space::Kernel { build_id: None, text_address: None });
+        let code = spaces.intern(Space::Kernel { build_id: None, text: None });
         let generated =
             spaces.intern(Space::Jit { pid: Pid::NONE, generation: 0, mapping: Name::from("//anon") });
         let mut profile = Profile::new(Detail::default());

@@ -17,7 +17,7 @@ use decoder::{
 };
 use export::summary::counted;
 use host::files::{self, NameInFolder};
-use model::{BuildId, FileIdentity, Name, Pid, Space, Tid};
+use model::{BuildId, FileIdentity, KernelText, Name, Pid, Space, TextSymbol, Tid};
 use recorder::{
     Chunk, Consumer, DrainStats, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RecordingSink,
     RingKind,
@@ -303,10 +303,12 @@ impl Range {
         let whole = |start: u64| (start, self.base.saturating_add(self.last).saturating_sub(start) / PAGE);
         let (path, (start, pages), page_offset, id, file): (_, _, _, Option<BuildId>, Option<FileIdentity>) =
             match &*self.space {
-                Space::Kernel { build_id, text_address } if in_kernel => {
-                    let text = text_address.unwrap_or(self.first & !(PAGE - 1));
-                    let range = whole(text.min(self.first & !(PAGE - 1)));
-                    (Name::from("[kernel.kallsyms]_text"), range, text, *build_id, None)
+                Space::Kernel { build_id, text } if in_kernel => {
+                    let first = self.first & !(PAGE - 1);
+                    let text = text.unwrap_or(KernelText { symbol: TextSymbol::Text, address: first });
+                    let path = format!("[kernel.kallsyms]{}", text.symbol.name());
+                    let range = whole(text.address.min(first));
+                    (Name::from(path.as_str()), range, text.address, *build_id, None)
                 }
                 Space::KernelModule { name, build_id, start } if in_kernel => {
                     (name.clone(), whole(*start), 0, *build_id, None)

@@ -50,7 +50,7 @@ impl World {
     }
 
     pub(crate) fn kernel(&mut self, offset: u64, functions: &[&str]) -> StackEntry {
-        self.entry(Space::Kernel { build_id: None, text_address: None }, offset, functions)
+        self.entry(Space::Kernel { build_id: None, text: None }, offset, functions)
     }
 
     pub(crate) fn add(&mut self, tid: i32, entries: &[StackEntry], period: u64) {

@@ -10,7 +10,7 @@ use decoder::{
 };
 use host::files::NewFile;
 use host::sys::clock;
-use model::{BuildId, Name, Pid};
+use model::{BuildId, Name, Pid, TextSymbol};
 use perfdata::features::{
     BuildIdEntry, ClockData, Compression, EventDescription, Features, GroupDescription,
 };
@@ -148,9 +148,10 @@ impl BuildIds {
         if let Some(MmapIdentity::BuildId(Some(id))) = map.extended.map(|extended| extended.identity)
             && self.known.insert(id)
         {
-            let path = map.path.strip_suffix(b"_text").filter(|path| path.starts_with(b"[kernel"));
+            let is_kernel = map.path.starts_with(b"[kernel");
+            let path = if is_kernel { TextSymbol::split_path(map.path).0 } else { map.path };
             let mode = raw.misc & misc::CPUMODE_MASK;
-            self.found.push((id, path.unwrap_or(map.path).to_vec(), mode));
+            self.found.push((id, path.to_vec(), mode));
         }
     }
 

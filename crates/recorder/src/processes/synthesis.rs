@@ -11,7 +11,7 @@ use host::procfs::{self, MapEntry};
 use host::sys::perf_event::own_pid;
 use host::sys::spawn::exec_address;
 use host::{machine, objects};
-use model::{BuildId, FileIdentity, Pid, Tid, Timestamp};
+use model::{BuildId, FileIdentity, KernelText, Pid, Tid, Timestamp};
 
 use crate::options::Extras;
 
@@ -50,8 +50,9 @@ impl<'a> Synthesis<'a> {
     /// Adds the kernel's image and modules, if their addresses are visible to us.
     pub(crate) fn kernel(&mut self) {
         if let Some(kernel) = machine::kernel_image() {
-            let path = b"[kernel.kallsyms]_text";
-            self.kernel_map(kernel.text, kernel.length, kernel.text, path, kernel.build_id);
+            let KernelText { symbol, address } = kernel.text;
+            let path = format!("[kernel.kallsyms]{}", symbol.name());
+            self.kernel_map(address, kernel.length, address, path.as_bytes(), kernel.build_id);
         }
         for module in machine::kernel_modules() {
             let path = format!("[{}]", module.name);

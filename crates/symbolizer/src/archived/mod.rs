@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
 use model::{
-    AddressKind, BuildId, FileIdentity, Frame, Name, Pid, Reason, Resolution, SourceLocation, Space,
-    StackEntry, Svma, Symbolized,
+    AddressKind, BuildId, FileIdentity, Frame, KernelText, Name, Pid, Reason, Resolution, SourceLocation,
+    Space, StackEntry, Svma, Symbolized, TextSymbol,
 };
 
 use crate::names::{NameStyle, display_name};
@@ -281,10 +281,11 @@ impl<'a> Reader<'a> {
                 Space::Object(model::ObjectIdentity { path, build_id, file })
             }
             2 => Space::Vdso { build_id: self.build_id()? },
-            3 => {
+            kind @ (3 | 9) => {
                 let build_id = self.build_id()?;
-                let address = self.number("the address of _text")?;
-                Space::Kernel { build_id, text_address: address.checked_sub(1) }
+                let symbol = if kind == 3 { TextSymbol::Text } else { TextSymbol::Stext };
+                let address = self.number("the start of the kernel's text")?.checked_sub(1);
+                Space::Kernel { build_id, text: address.map(|address| KernelText { symbol, address }) }
             }
             4 => Space::KernelModule {
                 name: name(self)?,
@@ -418,7 +419,12 @@ mod tests {
             Space::Object(ObjectIdentity { path: Name::from("/bin/a"), build_id, file: None }),
             Space::Object(ObjectIdentity { path: Name::from("/bin/a"), build_id: None, file }),
             Space::Vdso { build_id },
-            Space::Kernel { build_id, text_address: Some(u64::MAX - 1) },
+            Space::Kernel {
+                build_id,
+                text: Some(KernelText { symbol: TextSymbol::Text, address: u64::MAX - 1 }),
+            },
+            Space::Kernel { build_id, text: Some(KernelText { symbol: TextSymbol::Stext, address: 1 }) },
+            Space::Kernel { build_id: None, text: None },
             Space::KernelModule { name: Name::from("[ext4]"), build_id: None, start: 5 },
             Space::KernelSymbol { name: Name::from("bpf") },
             Space::Jit { pid: Pid(-1), generation: 2, mapping: Name::from("//anon") },

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use model::{BuildId, Frame, Pid, Space};
+use model::{BuildId, Frame, Pid, Space, TextSymbol};
 
 use super::VERSION;
 
@@ -90,10 +90,10 @@ pub(super) fn write_space(out: &mut Vec<u8>, space: &Space) {
             out.push(2);
             write_build_id(out, build_id.as_ref());
         }
-        Space::Kernel { build_id, text_address } => {
-            out.push(3);
+        Space::Kernel { build_id, text } => {
+            out.push(if text.is_some_and(|text| text.symbol == TextSymbol::Stext) { 9 } else { 3 });
             write_build_id(out, build_id.as_ref());
-            write_number(out, text_address.map_or(0, |address| address.wrapping_add(1)));
+            write_number(out, text.map_or(0, |text| text.address.wrapping_add(1)));
         }
         Space::KernelModule { name, build_id, start } => {
             out.push(4);
