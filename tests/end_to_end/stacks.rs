@@ -123,6 +123,26 @@ fn those_that_are_just_growing_are_whole_too() {
     assert_eq!(stacks.count(|stack| stack.iter().any(|frame| frame == "[unknown]")), 0);
 }
 
+/// Switches come in bursts, and have small copies. Samples of a clock keep theirs, which a compiler needs.
+#[test]
+fn those_of_a_clock_are_as_whole_beside_switches_as_without() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let source = programs::repository().join("fixtures/programs/big.rs");
+    for flags in [&["--off-cpu"][..], &["--off-cpu", "--call-graph", "dwarf,65528"]] {
+        let mut record = prof(["record", "-e", "cpu-clock", "-F", "1997"]);
+        record.args(flags).arg("-o").arg(&file).args(["--", "rustc", "-O", "--out-dir"]);
+        let recorded = run(record.arg(folder.path()).arg(&source)).ok();
+        let stacks = Folded::parse(folded(&file, &[]).ok().text());
+        let cut = stacks.count(|stack| stack.iter().any(|frame| frame.starts_with("[truncated")));
+        let all = stacks.total();
+        assert!(all > 100 && cut * 10 < all, "{flags:?}: {cut} of {all} are cut: {}", recorded.stderr);
+    }
+}
+
 /// The kernel tells of no mapping that mremap makes.
 #[test]
 fn code_that_was_moved_is_found_in_the_living_process() {

@@ -75,7 +75,7 @@ impl Script {
             events: events.collect(),
             cpus: vec![CpuId(0), CpuId(1)],
             ring_size: 1 << 20,
-            copy_sizes: recorder::unwind::CopySizes::default(),
+            copy_sizes: recorder::unwind::PerArrival::default(),
         };
         let mut script = Self { recording, layouts, chunks: Vec::new(), time: 1_000_000 };
         for pid in [100, 200] {

@@ -79,7 +79,7 @@ impl Live {
             events: attrs.iter().enumerate().map(event).collect(),
             cpus: vec![CpuId(0)],
             ring_size: 1 << 20,
-            copy_sizes: recorder::unwind::CopySizes::default(),
+            copy_sizes: recorder::unwind::PerArrival::default(),
         };
         let (orders, ordered) = unbounded();
         let (news, snapshots) = unbounded();

@@ -75,6 +75,13 @@ pub enum Notice {
         /// The size of a ring in bytes, if that is the limit; `None` if the limit is the 16 bits of a record's size.
         ring: Option<u64>,
     },
+    /// Threads leave their CPUs so often that the rings have no room for the requested stack copies of waits.
+    WaitCopiesShrunk {
+        /// The requested size of each copy, in bytes.
+        asked: u32,
+        /// The size of each copy in bytes, for now.
+        given: u32,
+    },
     /// The kernel does not know a feature, which is left out.
     MissingFeature {
         /// The event's name.
@@ -316,6 +323,11 @@ impl fmt::Display for Notice {
             Self::CopiesShrunk { asked, given, ring: None } => write!(
                 f,
                 "stack copies of {given} bytes instead of {asked}: a sample has at most 64 KiB in all"
+            ),
+            Self::WaitCopiesShrunk { asked, given } => write!(
+                f,
+                "threads leave their CPUs too often for copies of {asked} bytes: stacks of waits are copied with {given} bytes \
+                 while they do; try a larger ring (-m)"
             ),
             Self::MissingFeature { event, feature } => {
                 write!(f, "this kernel does not know {feature}: recording {event} without it")

@@ -12,7 +12,7 @@ use clap::Args;
 use host::files::{Destination, DestinationKind};
 use host::sys::memory;
 use model::{Loss, Name};
-use recorder::unwind::{ChunkEncoder, StackTotals, UnwindingStage};
+use recorder::unwind::{ChunkEncoder, PerArrival, StackTotals, UnwindingStage};
 use recorder::{
     CallChain, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, NameSources, Notice,
     Options, Target, Workload,
@@ -180,7 +180,7 @@ pub fn record_into(
     let control = control.context("cannot wait for signals")?;
     control.accept_commands_from(commands);
     let mut notices = |notice: Notice| print_notice(&notice, console);
-    let mut stacks = (StackTotals::default(), (0, 0));
+    let mut stacks = (StackTotals::default(), PerArrival::default());
     let (recorded, sources) = if options.copies_stacks() {
         let mut unwinding =
             UnwindingStage::new(ChunkEncoder::new(&mut file), options.keeps_stacks(), options.mechanisms);

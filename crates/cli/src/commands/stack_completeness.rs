@@ -3,19 +3,25 @@
 use analysis::Notices;
 use export::summary::counted;
 use model::TruncationReason;
-use recorder::unwind::StackTotals;
+use recorder::unwind::{PerArrival, StackTotals};
 
 use crate::console::Console;
 
-/// Returns `, stacks 99.8 % complete (copies of 4 to 64 KiB)` for the summary. `sizes` are the smallest and the largest copy, in bytes.
-pub fn completeness(totals: &StackTotals, sizes: (u32, u32)) -> String {
+/// Returns `, stacks 99.8 % complete (copies of 4 to 64 KiB)` for the summary. `sizes` are the smallest and the largest copy, in bytes, of
+/// samples at a rate and of samples at each occurrence.
+pub fn completeness(totals: &StackTotals, sizes: PerArrival<(u32, u32)>) -> String {
     totals.complete_percent().map_or(String::new(), |percent| {
         // 99.96 % must not be rounded to "100.0 %".
         let percent = if percent < 100.0 { percent.min(99.9) } else { percent };
         let kib = |size: u32| (f64::from(size) / 1024.0).round();
-        let sizes = match sizes {
+        let range = |sizes: (u32, u32)| match sizes {
             (smallest, largest) if smallest == largest => format!("{} KiB", kib(largest)),
             (smallest, largest) => format!("{} to {} KiB", kib(smallest), kib(largest)),
+        };
+        let sizes = match sizes {
+            PerArrival { paced, bursty: (_, 0) } => range(paced),
+            PerArrival { paced: (_, 0), bursty } => range(bursty),
+            PerArrival { paced, bursty } => format!("{}, at each event {}", range(paced), range(bursty)),
         };
         format!(", stacks {percent:.1} % complete (copies of {sizes})")
     })
@@ -76,12 +82,21 @@ mod tests {
     #[test]
     fn a_share_is_not_rounded_up_to_all() {
         let mut totals = StackTotals { complete: 9_999, ..StackTotals::default() };
+        let of_clock = |paced| PerArrival { paced, ..PerArrival::default() };
         assert_eq!(
-            completeness(&totals, (4096, 65_528)),
+            completeness(&totals, of_clock((4096, 65_528))),
             ", stacks 100.0 % complete (copies of 4 to 64 KiB)"
         );
+        let both = PerArrival { paced: (65_528, 65_528), bursty: (1024, 4096) };
+        assert_eq!(
+            completeness(&totals, both),
+            ", stacks 100.0 % complete (copies of 64 KiB, at each event 1 to 4 KiB)"
+        );
         totals.truncated[0] = 1;
-        assert_eq!(completeness(&totals, (16_384, 16_384)), ", stacks 99.9 % complete (copies of 16 KiB)");
-        assert_eq!(completeness(&StackTotals::default(), (0, 0)), "");
+        assert_eq!(
+            completeness(&totals, of_clock((16_384, 16_384))),
+            ", stacks 99.9 % complete (copies of 16 KiB)"
+        );
+        assert_eq!(completeness(&StackTotals::default(), PerArrival::default()), "");
     }
 }

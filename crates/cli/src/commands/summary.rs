@@ -7,7 +7,7 @@ use analysis::Notices;
 use export::summary::{counted, grouped, lost};
 use host::sys::clock;
 use perfdata::sections::SWITCH_RECORDS;
-use recorder::unwind::StackTotals;
+use recorder::unwind::{PerArrival, StackTotals};
 use recorder::{OUTPUT_BUFFER_BYTES, Options, Summary};
 
 use super::{missing_samples, stack_completeness};
@@ -17,7 +17,7 @@ use crate::console::Console;
 /// recording waited for the destination.
 pub fn print(
     summary: &Summary,
-    (stacks, copy_sizes): &(StackTotals, (u32, u32)),
+    (stacks, copy_sizes): &(StackTotals, PerArrival<(u32, u32)>),
     options: &Options,
     output: Option<(&Path, u64)>,
     blocked_time: Duration,

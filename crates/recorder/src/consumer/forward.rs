@@ -8,9 +8,9 @@ macro_rules! forward_calls {
             $consumer.add_loss(loss);
         }
 
-        fn wanted_copy_size(&self) -> Option<u32> {
+        fn wanted_copy_sizes(&self) -> Option<$crate::unwind::PerArrival<u32>> {
             let $this = self;
-            $consumer.wanted_copy_size()
+            $consumer.wanted_copy_sizes()
         }
 
         fn wants_round_soon(&self) -> bool {

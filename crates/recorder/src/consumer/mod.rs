@@ -14,7 +14,7 @@ use std::time::Instant;
 use model::Loss;
 
 use crate::notice::Notice;
-use crate::unwind::StackTotals;
+use crate::unwind::{PerArrival, StackTotals};
 
 pub use chunk::{Chunk, DrainStats, RingKind};
 pub use dump_report::{Dump, DumpFailure, DumpReport};
@@ -51,8 +51,8 @@ pub trait RecordingSink {
     /// Those of writing the output; the recording ends then.
     fn finished_round(&mut self) -> io::Result<()>;
 
-    /// Returns the size of stack copies in bytes that the sink wants from now on; `None` leaves it as it is. Polled after each round.
-    fn wanted_copy_size(&self) -> Option<u32> {
+    /// Returns the sizes of stack copies in bytes that the sink wants from now on; `None` leaves them as they are. Polled after each round.
+    fn wanted_copy_sizes(&self) -> Option<PerArrival<u32>> {
         None
     }
 

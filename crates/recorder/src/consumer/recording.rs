@@ -3,7 +3,7 @@
 use decoder::{Attr, RecordLayout};
 use model::CpuId;
 
-use crate::unwind::CopySizes;
+use crate::unwind::{CopySizes, PerArrival};
 
 /// An event as it was opened.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Recording {
     /// Size of a ring for samples, in bytes.
     pub ring_size: u64,
     /// The sizes that stack copies can have.
-    pub copy_sizes: CopySizes,
+    pub copy_sizes: PerArrival<CopySizes>,
 }
 
 impl Recording {

@@ -19,6 +19,7 @@ use crate::error::{ESRCH, Error};
 use crate::event::{Event, clock_event};
 use crate::notice::Notice;
 use crate::options::Options;
+use crate::unwind::{Arrival, CopySizes, PerArrival};
 
 /// Negotiates all events, on the first of `threads` that lives, or on a CPU where there are none. Returns events that are not open
 /// yet.
@@ -39,7 +40,7 @@ pub(super) fn negotiate_all(
         options,
         cpus,
         threads,
-        stack_copy: sizes.initial(),
+        stack_copies: sizes.map(CopySizes::initial),
         wakeup,
         sent: SentNotices::default(),
         open_events: Vec::new(),
@@ -66,7 +67,7 @@ struct Negotiation<'a> {
     /// The threads of the target; none where whole CPUs are sampled.
     threads: &'a [Tid],
     /// Bytes of each stack copy to begin with.
-    stack_copy: u32,
+    stack_copies: PerArrival<u32>,
     /// Bytes after which a ring wakes its reader.
     wakeup: u32,
     sent: SentNotices,
@@ -122,7 +123,8 @@ impl Negotiation<'_> {
 
     /// Returns the attr of a sampling event, within the limits of the kernel's settings.
     fn limited(&mut self, event: &Event) -> Attr {
-        let mut attr = attr::sampler(event, self.options, self.stack_copy, self.wakeup);
+        let stack_copy = *self.stack_copies.of(Arrival::at_rate(attr::rate_of(event, self.options)));
+        let mut attr = attr::sampler(event, self.options, stack_copy, self.wakeup);
         self.sent.limit_rate(&mut attr, self.notices);
         self.sent.limit_stack(&mut attr, self.notices);
         attr

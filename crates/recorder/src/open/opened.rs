@@ -29,7 +29,7 @@ use crate::event::Event;
 use crate::notice::Notice;
 use crate::options::{Options, Target};
 use crate::ring::{ExcludedProcesses, RingSource, drain_whole};
-use crate::unwind::CopySizes;
+use crate::unwind::{CopySizes, PerArrival};
 
 /// Open events with their rings, not enabled yet.
 pub(crate) struct Opened {
@@ -73,9 +73,9 @@ pub(crate) struct Opened {
     /// Bytes of the rings for samples that are asked for.
     wanted_ring: u64,
     /// The sizes that stack copies can have.
-    pub(super) copy_sizes: CopySizes,
+    pub(super) copy_sizes: PerArrival<CopySizes>,
     /// The size that stack copies have now, in bytes.
-    pub(super) copy_size: u32,
+    pub(super) copy_size: PerArrival<u32>,
 }
 
 /// An event, and its instances on CPUs and threads.
@@ -236,7 +236,11 @@ fn open_with(
 
 impl Opened {
     /// Makes the state of events that are not open yet.
-    pub(super) fn of_events(events: Vec<OpenEvent>, sideband: OpenEvent, copy_sizes: CopySizes) -> Self {
+    pub(super) fn of_events(
+        events: Vec<OpenEvent>,
+        sideband: OpenEvent,
+        copy_sizes: PerArrival<CopySizes>,
+    ) -> Self {
         Self {
             cpus: Vec::new(),
             events,
@@ -260,7 +264,7 @@ impl Opened {
             paused: false,
             was_paused: false,
             wanted_ring: 0,
-            copy_size: copy_sizes.initial(),
+            copy_size: copy_sizes.map(CopySizes::initial),
             copy_sizes,
         }
     }
@@ -283,7 +287,7 @@ impl Opened {
     pub(crate) fn of_sideband(attr: Attr, cpus: Vec<CpuId>) -> Self {
         let sideband = OpenEvent::new("dummy".to_owned(), attr);
         let page = host::sys::system::page_size() as u64;
-        Self { cpus, wanted_ring: page, ..Self::of_events(Vec::new(), sideband, CopySizes::default()) }
+        Self { cpus, wanted_ring: page, ..Self::of_events(Vec::new(), sideband, PerArrival::default()) }
     }
 
     /// Opens the clocks of `threads`, where times of tasks are wanted.

@@ -11,6 +11,7 @@ use super::task_clock::TaskClocks;
 use crate::consumer::{RecordedEvent, Recording};
 use crate::counting::{self, Reading, Uncounted};
 use crate::error::Error;
+use crate::unwind::Arrival;
 
 impl Opened {
     /// Starts sampling of the events that the command's exec does not enable.
@@ -103,7 +104,8 @@ impl Opened {
     pub(super) fn is_chosen(&self, index: usize) -> bool {
         let leads = |event: &OpenEvent| event.leader.is_none_or(|leader| leader == index);
         let is_chosen = |event: &OpenEvent| {
-            event.attr.sample_stack_user == 0 || event.attr.sample_stack_user == self.copy_size
+            let size = event.attr.sample_stack_user;
+            size == 0 || size == *self.copy_size.of(Arrival::of(&event.attr))
         };
         self.events.get(index).is_some_and(|event| leads(event) && is_chosen(event))
     }
@@ -222,7 +224,7 @@ mod tests {
     use super::*;
     use crate::event::{Event, Pmu, select};
     use crate::options::{Options, Target};
-    use crate::unwind::CopySizes;
+    use crate::unwind::PerArrival;
     use model::CpuId;
 
     fn open(event: Event, before: &[OpenEvent]) -> OpenEvent {
@@ -249,7 +251,7 @@ mod tests {
             events.push(event);
         }
         let sideband = open(select("dummy", &machine).unwrap().remove(0), &[]);
-        let opened = Opened::of_events(events, sideband, CopySizes::default());
+        let opened = Opened::of_events(events, sideband, PerArrival::default());
         let recording = opened.recording().unwrap();
         let shown: Vec<(&str, Option<usize>)> =
             recording.events.iter().map(|event| (event.name.as_str(), event.leader)).collect();

@@ -13,12 +13,9 @@ use crate::attr::{self, rate_of};
 use crate::event::{Event, Rate};
 use crate::notice::Notice;
 use crate::options::{CallChain, Options};
-use crate::unwind::{CopySizes, largest_copy};
+use crate::unwind::{Arrival, CopySizes, PerArrival, largest_copy};
 
-/// An event with a period of at least this is taken for one of the fast ones (cycles, instructions, nanoseconds), whose rate has a
-/// bound. Of others the rate is unknown.
-const MIN_KNOWN_RATE_PERIOD: u64 = 10_000;
-/// The rate that no fast event exceeds.
+/// The rate that no event exceeds whose rate has a bound ([`Arrival::Paced`]).
 const MAX_COUNTS_PER_SECOND: u64 = 6_000_000_000;
 
 /// The kernel's defaults (kernel/events/callchain.c), where the settings cannot be read.
@@ -26,49 +23,70 @@ const DEFAULT_MAX_STACK_ADDRESSES: u16 = 127;
 const DEFAULT_MAX_STACK_CONTEXTS: u16 = 8;
 
 /// Returns the sizes of stack copies that suit rings of `ring` bytes: a single one where it was asked for, or where there are too few
-/// descriptors for variants, or variants cannot be exchanged.
+/// descriptors for variants, or variants cannot be exchanged. Where it was asked for, stacks of waits have smaller copies as long as the
+/// rings have no room for it: the user asked for waits, and not for every switch.
 pub(super) fn copy_sizes(
     options: &Options,
     events: &[Event],
     ring: u64,
     descriptors: Descriptors,
     notices: &mut dyn FnMut(Notice),
-) -> CopySizes {
+) -> PerArrival<CopySizes> {
     let room = room_beside_other_parts(options, events);
-    let chains = events.iter().map(|event| options.call_chain_of(event));
-    // A size that follows the stacks suits all events; of fixed sizes, the largest does.
-    let chain = chains.filter(|chain| matches!(chain, CallChain::Stacks { .. })).reduce(larger_copies);
-    match chain.unwrap_or(options.call_chain) {
-        CallChain::Stacks { size: Some(asked), .. } => {
-            let given = asked.min(largest_copy(ring)).min(room);
-            if given < asked {
-                let ring = (given < room).then_some(ring);
-                notices(Notice::CopiesShrunk { asked, given, ring });
+    let of_kind = |arrival: Arrival| {
+        let is_of_kind = move |event: &&Event| {
+            let copies = matches!(options.call_chain_of(event), CallChain::Stacks { .. });
+            copies && Arrival::at_rate(rate_of(event, options)) == arrival
+        };
+        events.iter().filter(is_of_kind)
+    };
+    let mut asked_for = None;
+    let mut sizes_of = |arrival: Arrival| {
+        // A size that follows the stacks suits all events; of fixed sizes, the largest does.
+        let chain = of_kind(arrival).map(|event| options.call_chain_of(event)).reduce(larger_copies);
+        match chain {
+            Some(CallChain::Stacks { size: Some(asked), .. }) => {
+                let given = asked.min(largest_copy(ring)).min(room);
+                asked_for = asked_for.max(Some((asked, given)));
+                let are_waits = arrival == Arrival::Bursty
+                    && of_kind(arrival).all(|event| event.watches || event.read_outside);
+                if are_waits { CopySizes::asked_in_bursts(given) } else { CopySizes::fixed(given) }
             }
-            CopySizes::fixed(given)
+            Some(_) => CopySizes::for_rings(ring, room, rate_of_all(of_kind(arrival), options)),
+            None => CopySizes::default(),
         }
-        CallChain::Stacks { size: None, keep } => {
-            let allowed = sysctl::perf_event_max_sample_rate().unwrap_or(u64::MAX);
-            let mut rates = events.iter().map(|event| match rate_of(event, options) {
-                Rate::Frequency(hertz) => Some(hertz.min(allowed)),
-                Rate::Period(period) if period >= MIN_KNOWN_RATE_PERIOD => {
-                    Some(MAX_COUNTS_PER_SECOND / period)
-                }
-                Rate::Period(_) => None,
-            });
-            let rate = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?)));
-            let sizes = CopySizes::for_rings(ring, room, rate);
-            // Groups cannot be exchanged without losing counts.
-            let grouped = events.iter().any(|event| event.leader.is_some());
-            let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
-            // A processor has four breakpoints, and each variant would take one. Disabling a breakpoint on another CPU while it is
-            // hit, as a change of sizes does, has ended programs by SIGTRAP in virtual machines.
-            let breaks = events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT);
-            let is_fixed = keep || grouped || breaks || all.check().is_err();
-            if is_fixed { sizes.without_choice() } else { sizes }
-        }
-        _ => CopySizes::default(),
+    };
+    let sizes = PerArrival { paced: sizes_of(Arrival::Paced), bursty: sizes_of(Arrival::Bursty) };
+    if let Some((asked, given)) = asked_for
+        && given < asked
+    {
+        let ring = (given < room).then_some(ring);
+        notices(Notice::CopiesShrunk { asked, given, ring });
     }
+    // Groups cannot be exchanged without losing counts.
+    let grouped = events.iter().any(|event| event.leader.is_some());
+    let open = |arrival: Arrival| of_kind(arrival).count() * sizes.of(arrival).others().count();
+    let variants = open(Arrival::Paced) + open(Arrival::Bursty);
+    let all = Descriptors { events: events.len() + variants, ..descriptors };
+    // A processor has four breakpoints, and each variant would take one. Disabling a breakpoint on another CPU while it is
+    // hit, as a change of sizes does, has ended programs by SIGTRAP in virtual machines.
+    let breaks = events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT);
+    let keeps = options.keeps_stacks();
+    let is_fixed = keeps || grouped || breaks || (variants > 0 && all.check().is_err());
+    if is_fixed { sizes.map(CopySizes::without_choice) } else { sizes }
+}
+
+/// Returns the number of samples per second and CPU of all these events; `None` where it cannot be known.
+fn rate_of_all<'e>(events: impl Iterator<Item = &'e Event>, options: &Options) -> Option<u64> {
+    let allowed = sysctl::perf_event_max_sample_rate().unwrap_or(u64::MAX);
+    events.map(|event| rate_of(event, options)).try_fold(0_u64, |sum, rate| {
+        let rate = match rate {
+            Rate::Frequency(hertz) => hertz.min(allowed),
+            Rate::Period(_) if Arrival::at_rate(rate) == Arrival::Bursty => return None,
+            Rate::Period(period) => MAX_COUNTS_PER_SECOND / period,
+        };
+        Some(sum.saturating_add(rate))
+    })
 }
 
 /// Returns the largest stack copy, in bytes, for which the samples of all `events` have room.
@@ -86,9 +104,10 @@ fn room_beside_other_parts(options: &Options, events: &[Event]) -> u32 {
 }
 
 /// Returns a copy of each event that copies stacks for each size but the initial one; none is open or enabled.
-pub(super) fn variants(events: &[OpenEvent], sizes: &CopySizes) -> Vec<OpenEvent> {
-    let variants = sizes.others().flat_map(|size| {
-        events.iter().enumerate().filter(|(_, event)| copies_stacks(event)).map(move |(index, event)| {
+pub(super) fn variants(events: &[OpenEvent], sizes: &PerArrival<CopySizes>) -> Vec<OpenEvent> {
+    let copying = events.iter().enumerate().filter(|(_, event)| copies_stacks(event));
+    let variants = copying.flat_map(|(index, event)| {
+        sizes.of(Arrival::of(&event.attr)).others().map(move |size| {
             let mut attr = Attr { sample_stack_user: size, ..event.attr.clone() };
             attr.flags.remove(AttrFlags::ENABLE_ON_EXEC);
             attr.flags.insert(AttrFlags::DISABLED);
@@ -110,13 +129,25 @@ pub(super) fn variants(events: &[OpenEvent], sizes: &CopySizes) -> Vec<OpenEvent
 }
 
 impl Opened {
-    /// Enables the variants of the events whose stack copies have `size` bytes, and then disables the others: no sample is missed,
-    /// and for a moment both run. Returns false where that is the current size, or there is no variant of it.
-    pub(crate) fn set_copy_size(&mut self, size: u32) -> bool {
-        if size == self.copy_size || !self.copy_sizes.contains(size) {
+    /// Gives the stack copies of both kinds of events these sizes. Returns false where nothing changes.
+    pub(crate) fn set_copy_sizes(&mut self, sizes: PerArrival<u32>) -> bool {
+        let paced = self.set_copy_size(Arrival::Paced, sizes.paced);
+        self.set_copy_size(Arrival::Bursty, sizes.bursty) || paced
+    }
+
+    /// Returns the size that was asked for copies of stacks of waits, and the smaller one that they have now, in bytes.
+    pub(crate) fn small_copies_of_waits(&self) -> Option<(u32, u32)> {
+        let (asked, given) = (self.copy_sizes.bursty.asked(), self.copy_size.bursty);
+        (given < asked).then_some((asked, given))
+    }
+
+    /// Enables the variants of the events of this kind whose stack copies have `size` bytes, and then disables the others: no sample is
+    /// missed, and for a moment both run. Returns false where that is the current size, or there is no variant of it.
+    fn set_copy_size(&mut self, arrival: Arrival, size: u32) -> bool {
+        if size == *self.copy_size.of(arrival) || !self.copy_sizes.of(arrival).contains(size) {
             return false;
         }
-        self.copy_size = size;
+        *self.copy_size.of_mut(arrival) = size;
         if self.paused {
             return true;
         }
@@ -126,7 +157,8 @@ impl Opened {
         {
             let is_held = |event: &OpenEvent| self.switches_held && event.watches();
             let concerned = |event: &&OpenEvent| {
-                copies_stacks(event) && has_size(event) == enable && !(enable && is_held(event))
+                let is_of_kind = copies_stacks(event) && Arrival::of(&event.attr) == arrival;
+                is_of_kind && has_size(event) == enable && !(enable && is_held(event))
             };
             for event in self.events.iter().filter(concerned) {
                 // Errors are ignored: they are of events whose threads have ended.

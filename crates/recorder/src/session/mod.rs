@@ -1,5 +1,6 @@
 //! Runs a recording from opening the events to the summary: starts threads, waits for messages, and finishes rounds.
 
+mod copy_sizes;
 mod outside;
 mod pace;
 mod rounds;
@@ -200,6 +201,7 @@ impl Prepared {
             removed: 0,
             switches: SwitchSampler::new(options, &self.opened),
             are_switches_due: false,
+            has_small_copies: false,
             outside,
             counted: DrainStats::default(),
             lost_sideband: 0,
@@ -317,6 +319,8 @@ struct Session<'a> {
     switches: Option<SwitchSampler>,
     /// True if a round is to begin, because the number of switches in the last window decides on the next one.
     are_switches_due: bool,
+    /// True once stacks of waits have had smaller copies than was asked for.
+    has_small_copies: bool,
     /// Reads the stacks of blocked threads, if waits are recorded.
     outside: Option<OutsideReader>,
     counted: DrainStats,
@@ -442,9 +446,7 @@ impl Session<'_> {
                 },
                 Ok(message) => {
                     self.handle(message);
-                    if let Some(size) = self.consumer.wanted_copy_size()
-                        && opened.set_copy_size(size)
-                    {
+                    if self.resize_copies(opened) {
                         // The pace was learned with another size of copies.
                         pace = Pace::new(slowest);
                     }

@@ -19,8 +19,8 @@ const MAX_FIXED_COPY_BYTES: u32 = COPY_SIZES_BYTES[1];
 /// second.
 const BURST_COPY_SIZES_BYTES: [u32; 3] = [1 << 10, 4 << 10, 16 << 10];
 
-/// Events are rare if copies of the next larger size would have filled at most this part of a ring, one in four, each of
-/// [`MIN_RARE_CHUNKS`] times in a row that a ring was emptied. Programs start slowly before hundreds of thousands of events come.
+/// Events are rare if their copies, had they been of the next larger size, would have filled at most this part of a ring, one in four,
+/// each of [`MIN_RARE_CHUNKS`] times in a row that a ring was emptied. Programs start slowly before hundreds of thousands of events come.
 const RARE_RING_DIVISOR: u64 = 4;
 const MIN_RARE_CHUNKS: u32 = 8;
 
@@ -70,6 +70,8 @@ pub struct CopySizes {
     initial: usize,
     /// The index of the largest size for events that are not rare, where their rate is unknown.
     largest_in_bursts: Option<usize>,
+    /// True if the last size was asked for: copies are smaller only where the rings have no room for it.
+    is_asked: bool,
 }
 
 impl CopySizes {
@@ -85,7 +87,7 @@ impl CopySizes {
         let Some(rate) = rate else {
             let mut sizes = BURST_COPY_SIZES_BYTES.map(|size| size.min(largest)).to_vec();
             sizes.dedup();
-            return Self { sizes, initial: 0, largest_in_bursts: Some(1) };
+            return Self { sizes, initial: 0, largest_in_bursts: Some(1), is_asked: false };
         };
         let mut sizes: Vec<u32> = COPY_SIZES_BYTES.iter().copied().filter(|&size| size < largest).collect();
         sizes.push(largest);
@@ -97,7 +99,16 @@ impl CopySizes {
         let affordable = sizes.iter().take_while(|&&size| lasts(size, MIN_FILL_TIME)).count();
         sizes.truncate(affordable.max(1));
         let initial = sizes.iter().take_while(|&&size| lasts(size, MIN_INITIAL_FILL_TIME)).count();
-        Self { initial: initial.saturating_sub(1), sizes, largest_in_bursts: None }
+        Self { initial: initial.saturating_sub(1), sizes, ..Self::default() }
+    }
+
+    /// Returns the sizes for events that come in bursts, where copies of `size` bytes were asked for: these as long as the rings have room
+    /// for them.
+    pub(crate) fn asked_in_bursts(size: u32) -> Self {
+        let mut sizes: Vec<u32> =
+            BURST_COPY_SIZES_BYTES.into_iter().filter(|&smaller| smaller < size).collect();
+        sizes.push(size);
+        Self { initial: sizes.len() - 1, sizes, largest_in_bursts: Some(1), is_asked: true }
     }
 
     /// Returns the single size that suits stacks of all depths, for a recording whose size cannot change.
@@ -109,6 +120,11 @@ impl CopySizes {
     /// Returns the size to begin with; 0 where no stacks are copied.
     pub(crate) fn initial(&self) -> u32 {
         self.at(self.initial)
+    }
+
+    /// Returns the size that was asked for, if copies may have a smaller one; 0 else.
+    pub(crate) fn asked(&self) -> u32 {
+        if self.is_asked { self.initial() } else { 0 }
     }
 
     /// Returns true if `size` is one of the sizes.
@@ -152,7 +168,9 @@ pub(super) struct CopySizeController {
     /// The length of the next pause, in windows.
     next_growth_pause: u32,
     ring_size: u64,
-    /// The number of times in a row that a ring held so little when it was emptied that events seem to be rare.
+    /// Bytes of copies since [`CopySizeController::take_copied_bytes`].
+    copied_bytes: u64,
+    /// The number of times in a row that a ring held so little of these events when it was emptied that they seem to be rare.
     rare_chunks: u32,
 }
 
@@ -190,22 +208,40 @@ impl CopySizeController {
         self.sizes.sizes.iter().any(|&size| is_nearly(size))
     }
 
-    /// Records that a ring held `fill` bytes when it was emptied. Shrinks copies at once if it was fuller than three quarters: it
-    /// would have run over, had its reader come a third later.
-    pub(super) fn record_fill(&mut self, fill: u64) {
+    /// Records that a ring held `fill` bytes when it was emptied, at most `own_bytes` of them of these events. If it was fuller than three
+    /// quarters, shrinks copies at once: the ring would have run over, had its reader come a third later. Returns false if they were
+    /// the smallest already.
+    pub(super) fn record_fill(&mut self, fill: u64, own_bytes: u64) -> bool {
         let (this, next) = (self.wanted().max(1), self.sizes.at(self.level + 1));
-        let grown = fill.saturating_mul(u64::from(next)) / u64::from(this);
+        let grown = own_bytes.saturating_mul(u64::from(next)) / u64::from(this);
         let is_rare = grown <= self.ring_size / RARE_RING_DIVISOR;
         self.rare_chunks = if is_rare { self.rare_chunks.saturating_add(1) } else { 0 };
-        if fill > self.ring_size / 4 * 3 && self.level > 0 && self.copies_in_flight == 0 {
+        if fill <= self.ring_size / 4 * 3 {
+            return true;
+        }
+        if self.level == 0 {
+            return false;
+        }
+        if self.copies_in_flight == 0 {
             self.growth_pause = self.next_growth_pause;
             self.next_growth_pause = (self.next_growth_pause * 2).min(MAX_GROWTH_PAUSE_WINDOWS);
-            self.set_level(self.level - 1);
+            let smaller = self.level - 1;
+            self.set_level(self.sizes.largest_in_bursts.map_or(smaller, |largest| largest.min(smaller)));
+        } else {
+            // These may be copies of other processes, whose stacks are not recorded.
+            self.copies_in_flight -= 1;
         }
+        true
     }
 
-    /// Records an unwound stack that needed `depth` bytes of its copy; `None` where the copy was too small.
-    pub(super) fn record_stack(&mut self, depth: Option<u64>) {
+    /// Returns the number of bytes of the copies that were recorded since the last call.
+    pub(super) fn take_copied_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.copied_bytes)
+    }
+
+    /// Records an unwound stack whose copy has `copied` bytes, of which it needed `depth`; `None` where the copy was too small.
+    pub(super) fn record_stack(&mut self, copied: usize, depth: Option<u64>) {
+        self.copied_bytes = self.copied_bytes.saturating_add(copied as u64);
         self.stacks += 1;
         self.copies_in_flight = self.copies_in_flight.saturating_sub(1);
         match depth {
@@ -227,7 +263,7 @@ impl CopySizeController {
             self.set_level(self.level + 1);
         } else if self.stacks >= WINDOW_STACKS {
             let misfits = self.cut_stacks + self.stacks_needing_size;
-            let is_calm = misfits * STACKS_PER_MISFIT < self.stacks;
+            let is_calm = misfits * STACKS_PER_MISFIT < self.stacks && !self.sizes.is_asked;
             self.calm_windows = if is_calm { self.calm_windows + 1 } else { 0 };
             if self.calm_windows >= self.required_calm_windows {
                 self.required_calm_windows = (self.required_calm_windows * 2).min(MAX_CALM_WINDOWS);
@@ -264,7 +300,7 @@ mod tests {
     fn feed(size: &mut CopySizeController, stacks: u32, depth: u64) {
         for _ in 0..stacks {
             let fits = depth <= u64::from(size.wanted());
-            size.record_stack(fits.then_some(depth));
+            size.record_stack(size.wanted() as usize, fits.then_some(depth));
         }
     }
 
@@ -345,19 +381,19 @@ mod tests {
         let mut size = with_ring(4 << 20);
         feed(&mut size, 8, 30_000);
         assert_eq!(size.wanted(), 65_528);
-        size.record_fill(3 << 20);
+        size.record_fill(3 << 20, 3 << 20);
         assert_eq!(size.wanted(), 65_528);
-        size.record_fill(HOT);
+        size.record_fill(HOT, HOT);
         assert_eq!(size.wanted(), 16 << 10);
         // The other rings may still hold copies of the size before.
-        size.record_fill(HOT);
+        size.record_fill(HOT, HOT);
         assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, WINDOW_STACKS * (INITIAL_GROWTH_PAUSE_WINDOWS - 1), 30_000);
         assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, WINDOW_STACKS, 30_000);
         assert_eq!(size.wanted(), 65_528);
         feed(&mut size, WINDOW_STACKS + 1, 30_000);
-        size.record_fill(HOT);
+        size.record_fill(HOT, HOT);
         feed(&mut size, WINDOW_STACKS * (2 * INITIAL_GROWTH_PAUSE_WINDOWS - 1), 30_000);
         assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, WINDOW_STACKS, 30_000);
@@ -371,19 +407,40 @@ mod tests {
         let bursts = || CopySizeController::new(CopySizes::for_rings(ring, MAX_STACK_COPY_BYTES, None), ring);
         let mut rare = bursts();
         for _ in 0..=MIN_RARE_CHUNKS {
-            rare.record_fill(10 << 10);
+            rare.record_fill(ring / 2, 10 << 10);
             feed(&mut rare, MIN_CUT_STACKS, deep);
         }
-        assert_eq!(rare.wanted(), 16 << 10);
+        assert_eq!(rare.wanted(), 16 << 10, "whatever else fills the rings");
         let mut frequent = bursts();
         for chunk in 0..100 {
-            frequent.record_fill(if chunk % 8 == 0 { ring / 2 } else { 10 << 10 });
+            frequent.record_fill(ring / 2, if chunk % 8 == 0 { ring / 2 } else { 10 << 10 });
             feed(&mut frequent, MIN_CUT_STACKS, deep);
         }
         assert_eq!(frequent.wanted(), 4 << 10);
         // A burst takes it away again.
-        rare.record_fill(ring - 1);
+        rare.record_fill(ring - 1, ring / 2);
         assert_eq!(rare.wanted(), 4 << 10);
+    }
+
+    #[test]
+    fn a_size_that_was_asked_for_is_kept_until_a_burst_and_comes_back() {
+        let ring = 4 << 20;
+        let asked = || CopySizes::asked_in_bursts(MAX_STACK_COPY_BYTES);
+        assert_eq!((asked().initial(), asked().others().count()), (MAX_STACK_COPY_BYTES, 3));
+        let mut size = CopySizeController::new(asked(), ring);
+        feed(&mut size, 20_000, 100);
+        assert_eq!(size.wanted(), MAX_STACK_COPY_BYTES);
+        size.record_fill(ring - 1, ring / 2);
+        assert_eq!(size.wanted(), 4 << 10, "a burst goes on");
+        feed(&mut size, (INITIAL_GROWTH_PAUSE_WINDOWS + 2) * WINDOW_STACKS, 60_000);
+        assert_eq!(size.wanted(), 4 << 10, "these are still many");
+        for expected in [16 << 10, MAX_STACK_COPY_BYTES] {
+            for _ in 0..MIN_RARE_CHUNKS {
+                size.record_fill(ring / 2, 40 << 10);
+            }
+            feed(&mut size, MIN_CUT_STACKS, 60_000);
+            assert_eq!(size.wanted(), expected);
+        }
     }
 
     #[test]
@@ -391,7 +448,7 @@ mod tests {
         let mut size = CopySizeController::new(CopySizes::fixed(8192), 4 << 20);
         feed(&mut size, 5000, 100);
         feed(&mut size, 5000, 100_000);
-        size.record_fill(4 << 20);
+        assert!(!size.record_fill(4 << 20, 4 << 20));
         assert_eq!((size.wanted(), size.range()), (8192, (8192, 8192)));
     }
 }

@@ -7,8 +7,9 @@
 //!
 //! [`UnwindingStage`] receives chunks in the order of the rings, and forwards single records in the order of time. A sample whose
 //! stack can be unwound while it is still in its ring comes as an `unwound_sample`; any other is unwound when its turn has come
-//! (`sample_unwinder`). The stage also chooses the size of stack copies (`copy_sizes`).
+//! (`sample_unwinder`). The stage also chooses the sizes of stack copies (`copy_sizes`), one for each kind of events (`arrival`).
 
+mod arrival;
 mod chunk_encoder;
 mod copy_sizes;
 mod exec_times;
@@ -20,6 +21,8 @@ mod stage;
 mod totals;
 mod unwound_sample;
 
+pub(crate) use arrival::Arrival;
+pub use arrival::PerArrival;
 pub use chunk_encoder::ChunkEncoder;
 pub use copy_sizes::CopySizes;
 pub(crate) use copy_sizes::largest_copy;

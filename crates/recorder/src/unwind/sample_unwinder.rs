@@ -19,6 +19,7 @@ use stacks::{
 use tracker::{OrderedRecord, Tracker};
 use unwinder::{StackEnd, Unwinder};
 
+use super::arrival::{Arrival, PerArrival};
 use super::chunk_encoder::encode;
 use super::copy_sizes::CopySizeController;
 use super::exec_times::ExecTimes;
@@ -39,7 +40,7 @@ pub(super) struct SampleUnwinder {
     maps_cache: ProcessMapsCache,
     pub(super) walker: StackWalker,
     pub(super) totals: StackTotals,
-    pub(super) copy_size: CopySizeController,
+    pub(super) copy_sizes: PerArrival<CopySizeController>,
     pub(super) mechanisms: Mechanisms,
     pub(super) exec_times: ExecTimes,
     fresh_maps: FreshMaps,
@@ -75,7 +76,7 @@ impl SampleUnwinder {
             maps_cache: ProcessMapsCache::new(store).with_dumps(dumps, true),
             walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
             totals: StackTotals::default(),
-            copy_size: CopySizeController::default(),
+            copy_sizes: PerArrival::default(),
             mechanisms,
             exec_times: ExecTimes::default(),
             fresh_maps: FreshMaps::default(),
@@ -136,7 +137,7 @@ impl SampleUnwinder {
                 unwound = self.walker.walk(&sampled, &mut self.chain);
             }
         }
-        self.record_copy_use(pid, state, unwound.end);
+        self.record_copy_use(pid, context.layouts.arrival, state, unwound.end);
         if unwound.end != StackEnd::Complete && self.walker.exceeds_copy() {
             unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
         }
@@ -178,16 +179,17 @@ impl SampleUnwinder {
             into.truncate(start);
             return false;
         }
-        self.record_copy_use(pid, &state, self.walker.stack().end);
+        self.record_copy_use(pid, layouts.arrival, &state, self.walker.stack().end);
         true
     }
 
     /// Records how much of its copy the stack needed that was unwound last, and `end`, where it ended by the copy alone.
-    fn record_copy_use(&mut self, pid: Pid, state: &UserState<'_>, end: StackEnd) {
+    fn record_copy_use(&mut self, pid: Pid, arrival: Arrival, state: &UserState<'_>, end: StackEnd) {
         // A copy that is not full ends at the end of the stack, or at a page that is not in memory: a larger one would not help.
         let too_small = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
-            && self.copy_size.is_full(state.stack.bytes.len());
-        self.copy_size.record_stack((!too_small).then_some(self.depth(state)));
+            && self.copy_sizes.of(arrival).is_full(state.stack.bytes.len());
+        let depth = (!too_small).then_some(self.depth(state));
+        self.copy_sizes.of_mut(arrival).record_stack(state.stack.bytes.len(), depth);
         self.stacks_to_keep =
             if too_small { KEPT_STACKS_AFTER_CUT } else { self.stacks_to_keep.saturating_sub(1) };
         if end == StackEnd::Complete && self.stacks_to_keep > 0 {

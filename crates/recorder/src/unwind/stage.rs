@@ -19,7 +19,8 @@ use stacks::{Mechanisms, RefusedTables, StackWalker, kernel_part, user_part};
 use tracker::{OrderedRecord, Orderer};
 use unwinder::StackEnd;
 
-use super::copy_sizes::CopySizeController;
+use super::arrival::{Arrival, PerArrival};
+use super::copy_sizes::{CopySizeController, CopySizes};
 use super::ordered_consumer::OrderedConsumer;
 use super::pending::{Action, PendingRecords, RecordHandle};
 use super::sample_unwinder::{SampleContext, SampleUnwinder};
@@ -87,6 +88,7 @@ pub(super) struct Layouts {
     pub(super) recorded: RecordLayout,
     pub(super) written: RecordLayout,
     has_stacks: bool,
+    pub(super) arrival: Arrival,
     /// Maximum number of addresses in a call chain.
     pub(super) max_addresses: usize,
 }
@@ -143,9 +145,9 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
         !self.keep_stacks && self.has_stacks()
     }
 
-    /// Returns the smallest and the largest size that stack copies had so far, in bytes.
-    pub fn copy_sizes(&self) -> (u32, u32) {
-        self.unwinder.copy_size.range()
+    /// Returns the smallest and the largest size that stack copies had so far, in bytes; (0, 0) of a kind without copies.
+    pub fn copy_sizes(&self) -> PerArrival<(u32, u32)> {
+        self.unwinder.copy_sizes.map(CopySizeController::range)
     }
 
     /// Returns the recording as it is forwarded.
@@ -265,9 +267,9 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let copy_sizes = match self.unwinder.mechanisms.contains(Mechanisms::COPY_SIZES) {
             true => recording.copy_sizes.clone(),
-            false => recording.copy_sizes.without_choice(),
+            false => recording.copy_sizes.map(CopySizes::without_choice),
         };
-        self.unwinder.copy_size = CopySizeController::new(copy_sizes, recording.ring_size);
+        self.unwinder.copy_sizes = PerArrival::for_rings(&copy_sizes, recording.ring_size);
         let unwound = recording.events.iter().filter(|event| has_stacks(event.attr.sample_format));
         let max_addresses = unwound.map(max_chain_addresses).max();
         if let Some(max) = max_addresses.filter(|&max| max < MAX_CHAIN_ADDRESSES) {
@@ -286,6 +288,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
                 recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
                 written: RecordLayout::new(&written.attr, Endian::NATIVE),
                 has_stacks: has_stacks(event.attr.sample_format),
+                arrival: Arrival::of(&event.attr),
                 max_addresses: max_chain_addresses(event).min(room),
             });
         }
@@ -312,8 +315,8 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
         Ok(())
     }
 
-    fn wanted_copy_size(&self) -> Option<u32> {
-        self.has_stacks().then(|| self.unwinder.copy_size.wanted())
+    fn wanted_copy_sizes(&self) -> Option<PerArrival<u32>> {
+        self.has_stacks().then(|| self.unwinder.copy_sizes.map(CopySizeController::wanted))
     }
 
     fn wants_round_soon(&self) -> bool {
@@ -359,7 +362,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 
 impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        self.unwinder.copy_size.record_fill(chunk.drained.fill);
+        self.unwinder.copy_sizes.record_fill(chunk.drained.fill);
         // The memory of a chunk is as large as a ring. Chunks that wait in much of it, and each use another part, add up.
         let is_sparse = self
             .low_memory
@@ -420,7 +423,7 @@ mod tests {
     use super::*;
     use crate::consumer::DrainStats;
     use crate::consumer::RingKind;
-    use crate::unwind::{ChunkEncoder, CopySizes};
+    use crate::unwind::ChunkEncoder;
     use decoder::{Attr, ReadFormat};
 
     /// Counts samples and losses.
@@ -486,7 +489,7 @@ mod tests {
             leader: None,
             tracepoint: None,
         };
-        let (events, cpus, copy_sizes) = (vec![event], Vec::new(), CopySizes::default());
+        let (events, cpus, copy_sizes) = (vec![event], Vec::new(), PerArrival::default());
         Recording { events, cpus, ring_size: 1 << 20, copy_sizes }
     }
 

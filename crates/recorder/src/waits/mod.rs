@@ -76,9 +76,10 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
     let switches = switches.into_iter().map(watched).collect();
     options.events.extend(if options.target.is_cpu_wide() { on_whole_cpus(switches) } else { switches });
     if !options.target.is_cpu_wide() {
+        let has_stacks = matches!(options.call_chain, CallChain::Stacks { .. });
         options.events.push(Event {
             rate: Some(Rate::Period(1)),
-            call_chain: Some(CallChain::Stacks { size: None, keep: false }),
+            call_chain: (!has_stacks).then_some(CallChain::Stacks { size: None, keep: false }),
             read_outside: true,
             ..dummy_event(BLOCKED_STACKS)
         });
