@@ -106,6 +106,13 @@ impl<D> Object<D> {
         self.headers.sections.iter().find(|section| *section.name == *name.as_bytes())
     }
 
+    /// Returns true if the object has code of Go: the sections that Go's linker makes and strip(1) keeps, the table of
+    /// functions (`.gopclntab`) and, since Go 1.13, `.go.buildinfo`.
+    pub fn has_go_code(&self) -> bool {
+        let names: [&[u8]; 3] = [b".gopclntab", b".data.rel.ro.gopclntab", b".go.buildinfo"];
+        self.headers.sections.iter().any(|section| names.contains(&&*section.name))
+    }
+
     /// The section with this name, or where there is none with the name of its older compressed form, if it has bytes here.
     pub fn contents_section(&self, name: &str) -> Option<&Section> {
         let section = self.section(name).or_else(|| {

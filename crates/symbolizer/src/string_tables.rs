@@ -37,7 +37,7 @@ impl<'a> StringTables<'a> {
             full(files.debug),
             full(files.minidebug),
             files.object.symbol_strings(SymbolSource::Dynamic),
-            gopclntab::section(files.object).map(|(_, data)| data).unwrap_or_default(),
+            gopclntab::TableBytes::of_object(files.object).map(|table| table.data).unwrap_or_default(),
         ])
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A function's description refers to tables of values by address: the number of the source file, the line, and the
 //! index in its tree of inlined calls (Go's `src/runtime/symtab.go`, `pcvalue`, and `src/runtime/symtabinl.go`). The
-//! tree lies in read-only data, at an offset from an address that only the runtime's `moduledata` holds.
+//! tree lies in read-only data, at an offset from an address that only the runtime's [`ModuleData`](super::ModuleData) has.
 
 use elf::Object;
 use model::{SourceLocation, Svma};
@@ -36,7 +36,7 @@ const NO_OFFSET: u64 = u32::MAX as u64;
 
 impl<'a> GoLineTable<'a> {
     pub(crate) fn new<D: AsRef<[u8]>>(table: GoFunctionTable<'a>, object: &'a Object<D>) -> Self {
-        let trees = inlining_tree_base(&table, object).and_then(|base| object.bytes_at(Svma(base)));
+        let trees = table.trees.and_then(|base| object.bytes_at(Svma(base)));
         let trees = trees.map(|data| SectionBytes { data, ..table.bytes });
         Self { table, trees }
     }
@@ -166,35 +166,4 @@ impl Function {
         let parent = trees.signed(entry.checked_add(parent)?)?;
         Some((name, u64::try_from(parent).ok()?)).filter(|(name, _)| !name.is_empty())
     }
-}
-
-/// Returns the address that the offsets of inlining trees are relative to: `gofunc` of the runtime's `moduledata`. Finds
-/// the `moduledata` by its first word, the address of the table, and its 23rd, the start of the text (Go's
-/// `src/runtime/symtab.go`).
-fn inlining_tree_base<D: AsRef<[u8]>>(table: &GoFunctionTable<'_>, object: &Object<D>) -> Option<u64> {
-    const TEXT: usize = 22;
-    let base = match table.version {
-        Version::Go1_18 => 38,
-        Version::Go1_20 => 40,
-        Version::Go1_2 | Version::Go1_16 => return None,
-    };
-    let SectionBytes { endian, pointer, .. } = table.bytes;
-    for section in object.sections() {
-        let is_data = section.name.ends_with(b"data")
-            || section.name.starts_with(b".data.rel.ro")
-            || section.name.starts_with(b".go.module");
-        let Some(data) =
-            Some(section).filter(|_| is_data).and_then(|section| object.section_bytes(section).ok())
-        else {
-            continue;
-        };
-        let bytes = SectionBytes { data, endian, pointer };
-        let word = |at: usize, index: usize| bytes.number(at + index * pointer, pointer);
-        for at in (0..data.len()).step_by(pointer) {
-            if word(at, 0) == Some(table.address) && word(at, TEXT) == Some(table.text) {
-                return word(at, base);
-            }
-        }
-    }
-    None
 }

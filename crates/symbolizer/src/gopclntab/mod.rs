@@ -4,11 +4,13 @@
 //! start with a magic number, two zero bytes, the instruction quantum and the size of a pointer.
 
 mod line_table;
+mod module_data;
 mod section_bytes;
 
-use elf::{Object, Section};
+use elf::Object;
 
 pub(crate) use line_table::GoLineTable;
+use module_data::ModuleData;
 use section_bytes::SectionBytes;
 
 /// A function of a Go program.
@@ -19,11 +21,32 @@ pub(crate) struct GoFunction {
     pub(crate) name: u32,
 }
 
-/// Returns the section with an object's table, and its bytes.
-pub(crate) fn section<D: AsRef<[u8]>>(object: &Object<D>) -> Option<(&Section, &[u8])> {
-    // Position-independent programs have it as `.data.rel.ro.gopclntab`.
-    let section = object.sections().iter().find(|section| section.name.ends_with(b".gopclntab"))?;
-    Some((section, object.section_bytes(section).ok()?))
+/// The table's bytes, up to the end of their section, and the address of the first.
+pub(crate) struct TableBytes<'a> {
+    address: u64,
+    pub(crate) data: &'a [u8],
+}
+
+impl<'a> TableBytes<'a> {
+    /// Finds an object's table.
+    pub(crate) fn of_object<D: AsRef<[u8]>>(object: &'a Object<D>) -> Option<Self> {
+        // Position-independent programs have it as `.data.rel.ro.gopclntab`.
+        let own = object.sections().iter().find(|section| section.name.ends_with(b".gopclntab"));
+        if let Some(section) = own {
+            return Some(Self { address: section.address.0, data: object.section_bytes(section).ok()? });
+        }
+        // Before Go 1.26, linkers of other languages put that into `.data.rel.ro`, among other data.
+        let section = object.section(".data.rel.ro").filter(|_| object.has_go_code())?;
+        let data = object.section_bytes(section).ok()?;
+        let starts = (0..data.len()).step_by(if object.is_64() { 8 } else { 4 });
+        let starts_table = |&at: &usize| {
+            let rest = data.get(at..).unwrap_or_default();
+            GoFunctionTable::read(rest, object.endian())
+                .is_some_and(|table| table.is_plausible(object.is_64()))
+        };
+        let at = starts.into_iter().find(starts_table)?;
+        Some(Self { address: section.address.0.checked_add(at as u64)?, data: data.get(at..)? })
+    }
 }
 
 /// The function table of an object, with the offsets of the tables that it refers to.
@@ -40,8 +63,10 @@ pub(crate) struct GoFunctionTable<'a> {
     list: usize,
     /// The size of each of the two numbers of a list entry, in bytes.
     entry_width: usize,
-    /// The address that function starts are relative to.
+    /// The address that function starts are relative to (`runtime.text`).
     text: u64,
+    /// The address that the offsets of inlining trees are relative to, where known.
+    trees: Option<u64>,
     /// The instruction quantum: the unit of address steps in value tables, in bytes.
     quantum: u64,
     /// The offset of the table that has the offsets of file names, by unit.
@@ -62,15 +87,18 @@ enum Version {
 }
 
 impl<'a> GoFunctionTable<'a> {
-    /// Reads the table of an object; returns `None` where it has none, or one of another version.
+    /// Reads the table of an object; returns `None` where it has none, one of another version, or one that does not tell
+    /// where the functions lie.
     pub(crate) fn of_object<D: AsRef<[u8]>>(object: &'a Object<D>) -> Option<Self> {
-        let (section, data) = section(object)?;
-        let text = object.section(".text").map_or(0, |section| section.address.0);
-        let table = Self::read(data, object.endian(), text)?;
-        Some(Self { address: section.address.0, ..table })
+        let TableBytes { address, data } = TableBytes::of_object(object)?;
+        let table = Self { address, ..Self::read(data, object.endian())? };
+        match ModuleData::find(&table, object) {
+            Some(module) => Some(Self { text: module.text, trees: Some(module.trees), ..table }),
+            None => Some(table).filter(|table| table.version < Version::Go1_18 || table.text != 0),
+        }
     }
 
-    fn read(data: &'a [u8], endian: elf::Endianness, text: u64) -> Option<Self> {
+    fn read(data: &'a [u8], endian: elf::Endianness) -> Option<Self> {
         let pointer = usize::from(*data.get(7)?);
         if !matches!(pointer, 4 | 8) || data.get(4..6)? != [0, 0] {
             return None;
@@ -89,6 +117,7 @@ impl<'a> GoFunctionTable<'a> {
             list: 8 + pointer,
             entry_width: pointer,
             text: 0,
+            trees: None,
             quantum: u64::from(*data.get(6)?).max(1),
             units: 0,
             files: 0,
@@ -111,25 +140,30 @@ impl<'a> GoFunctionTable<'a> {
                 list: offset(6)?,
                 ..old
             },
-            // 1.18 and 1.20: addresses are relative to the start of the text, which is 0 in the file of a
-            // position-independent program: the dynamic linker relocates it.
-            0xffff_fff0 | 0xffff_fff1 => {
-                let start = word(2)?;
-                Self {
-                    version: if magic == 0xffff_fff0 { Version::Go1_18 } else { Version::Go1_20 },
-                    text: if start == 0 { text } else { start },
-                    names: offset(3)?,
-                    units: offset(4)?,
-                    files: offset(5)?,
-                    values: offset(6)?,
-                    list: offset(7)?,
-                    entry_width: 4,
-                    ..old
-                }
-            }
+            // 1.18 and 1.20: addresses are relative to the start of Go's functions in the text. It is 0 where the dynamic
+            // linker relocates it, and since Go 1.26.
+            0xffff_fff0 | 0xffff_fff1 => Self {
+                version: if magic == 0xffff_fff0 { Version::Go1_18 } else { Version::Go1_20 },
+                text: word(2)?,
+                names: offset(3)?,
+                units: offset(4)?,
+                files: offset(5)?,
+                values: offset(6)?,
+                list: offset(7)?,
+                entry_width: 4,
+                ..old
+            },
             _ => return None,
         };
         Some(table)
+    }
+
+    /// Returns true if the sizes in the header are those of a table, and not of other data with the same first bytes.
+    fn is_plausible(&self, is_64: bool) -> bool {
+        self.bytes.pointer == if is_64 { 8 } else { 4 }
+            && matches!(self.quantum, 1 | 2 | 4)
+            && self.count > 0
+            && self.entry(self.count, 0).is_some()
     }
 
     /// Reads a number of a list entry: number 0 is where the function starts, 1 the offset of its description.
@@ -200,7 +234,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Vec<(u64, u64, String)> {
-        let table = GoFunctionTable::read(bytes, Endianness::Little, 0x1000);
+        let table = GoFunctionTable::read(bytes, Endianness::Little);
         let functions = table.map(|table| table.functions()).unwrap_or_default();
         functions
             .into_iter()

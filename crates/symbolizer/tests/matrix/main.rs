@@ -78,6 +78,58 @@ fn stripped_go() {
     }
 }
 
+/// Where another linker put C code before Go's functions, the names are those of the symbols that a twin kept, and C
+/// functions have none.
+#[test]
+fn stripped_go_with_c() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/matrix/with_c.go");
+    let folder = tempfile::tempdir().unwrap();
+    // lld leaves the addresses of a position-independent program to its relocations.
+    for (mode, linker) in [("exe", ""), ("pie", ""), ("pie", " -extldflags=-fuse-ld=lld")] {
+        let build = |name: &str, strip: &str| {
+            let built = folder.path().join(name);
+            let flags = [
+                &format!("-buildmode={mode}"),
+                &format!("-ldflags={strip}{linker}"),
+                "-o",
+                built.to_str().unwrap(),
+                source,
+            ];
+            let go =
+                std::process::Command::new("go").arg("build").args(flags).env("CGO_ENABLED", "1").output();
+            let out = go.map_err(|_| String::from("go is not installed"))?;
+            let complaint = String::from_utf8_lossy(&out.stderr).into_owned();
+            out.status.success().then_some(built).ok_or(complaint)
+        };
+        let (whole, stripped) =
+            match build("whole", "").and_then(|whole| Ok((whole, build("stripped", "-s -w")?))) {
+                Ok(built) => built,
+                Err(why) => {
+                    println!("skipped: {mode}{linker}: {why}");
+                    continue;
+                }
+            };
+        let object = Object::parse(std::fs::read(&whole).unwrap()).unwrap();
+        let symbols = object.symbols(SymbolSource::Full).filter(|symbol| symbol.kind == SymbolKind::Function);
+        let functions: Vec<(u64, String)> = symbols
+            .map(|symbol| (symbol.address.0 + 1, String::from_utf8_lossy(symbol.name()).into_owned()))
+            .filter(|(_, name)| name.starts_with("main.") || name.starts_with("probe_"))
+            .collect();
+        let addresses: Vec<u64> = functions.iter().map(|&(address, _)| address).collect();
+        let options = Options { names: NameStyle::Linkage, inlines: false, locations: false };
+        let found = resolve::resolve(&stripped, Vec::new(), options, &addresses);
+        let mut seen = [0; 2];
+        for ((address, name), found) in functions.iter().zip(&found) {
+            let is_go = name.starts_with("main.");
+            seen[usize::from(is_go)] += 1;
+            let ours = oracle::told(found).first().map(|told| told.0.clone());
+            let expected = is_go.then(|| oracle::plain(name).to_owned());
+            assert_eq!(ours, expected, "{mode}{linker}: {address:#x} is {name}");
+        }
+        assert!(seen.iter().all(|&count| count > 1), "{mode}{linker}: {functions:?}");
+    }
+}
+
 /// The C library with its debug file, as the distribution builds them: assembly, aliases, packed sections.
 #[test]
 fn the_c_library() {

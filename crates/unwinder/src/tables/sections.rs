@@ -32,7 +32,7 @@ pub struct ObjectSections<S> {
     pub got: Option<Svma>,
     /// `e_entry`, where the program starts; 0 where it has no such place.
     pub entry: Svma,
-    /// True if Go's linker made the object: it has a section `.gopclntab`.
+    /// True if the object has code of Go.
     pub is_go: bool,
     /// Errors of sections that exist and could not be read.
     pub refused: Vec<ElfError>,
@@ -100,8 +100,7 @@ impl<D: ReadAt> ObjectSections<SectionReader<D>> {
             text: address(".text"),
             got: address(".got"),
             entry: object.entry(),
-            is_go: object.section(".gopclntab").is_some()
-                || object.section(".data.rel.ro.gopclntab").is_some(),
+            is_go: object.has_go_code(),
             ..Self::new(architecture, SectionReader::from_file(object), object.segments().to_vec())
         };
         sections.eh_frame_hdr = sections.section(object, ".eh_frame_hdr").or_else(|| {
