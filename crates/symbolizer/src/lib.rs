@@ -17,6 +17,7 @@
 pub mod archived;
 mod data_symbolizer;
 mod dwarf;
+mod function_end;
 mod function_ranges;
 mod gopclntab;
 mod kallsyms;

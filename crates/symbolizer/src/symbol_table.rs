@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
-use elf::{Machine, Symbol, SymbolKind, SymbolSource};
+use elf::{Machine, Object, Symbol, SymbolKind, SymbolSource};
 use model::Svma;
 use rustc_hash::FxHashMap;
 
+use crate::function_end::FunctionEnds;
 use crate::gopclntab::GoFunction;
 use crate::names::{NameStyle, display_name};
 use crate::object::ObjectFiles;
@@ -19,7 +20,8 @@ pub(crate) struct Function {
     /// One behind its last byte.
     pub(crate) end: u64,
     pub(crate) name: FunctionName,
-    /// True if the table states the size. Otherwise the end is where the next symbol starts, or the section ends.
+    /// True if the table states the size. Otherwise the end is where the next symbol starts, or the section ends, or where
+    /// its code does if the tables leave functions out.
     pub(crate) sized: bool,
     typed: bool,
     weak: bool,
@@ -77,7 +79,37 @@ impl SymbolTable {
             global: true,
             resolver: false,
         }));
-        Self::sorted(functions)
+        let mut table = Self::sorted(functions);
+        if !table.has_all_functions() {
+            table.end_unsized_with_code(files.object);
+        }
+        table
+    }
+
+    /// Returns true if a symbol table of the files has functions that only their own object uses: strip(1) removes those
+    /// first.
+    fn has_all_functions(&self) -> bool {
+        let is_full = |strings| !matches!(strings, StringTable::Dynamic | StringTable::Go);
+        self.functions
+            .iter()
+            .any(|function| is_full(function.name.strings) && !function.global && !function.weak)
+    }
+
+    /// Ends each function without a size where its code ends.
+    fn end_unsized_with_code<D: AsRef<[u8]>>(&mut self, object: &Object<D>) {
+        if self.functions.iter().all(|function| function.sized) {
+            return;
+        }
+        let Some(mut ends) = FunctionEnds::new(object) else { return };
+        // Symbols at one address have one end.
+        let mut last = (0, 0, 0);
+        for function in self.functions.iter_mut().filter(|function| !function.sized) {
+            if (function.start, function.end) != (last.0, last.1) {
+                last = (function.start, function.end, ends.end_of(function.start, function.end));
+            }
+            function.end = last.2;
+        }
+        self.greatest_end = greatest_ends(&self.functions);
     }
 
     /// Collects the symbols of variables as well as functions.
@@ -96,13 +128,7 @@ impl SymbolTable {
         // Stable: symbols at one address stay in the order of the file.
         functions.sort_by_key(|function| function.start);
         end_unsized_at_next(&mut functions);
-        let mut greatest = 0;
-        let greatest_end = functions.iter().map(|function| {
-            greatest = function.end.max(greatest);
-            greatest
-        });
-        let greatest_end = greatest_end.collect();
-        Self { functions, greatest_end, is_cut }
+        Self { greatest_end: greatest_ends(&functions), functions, is_cut }
     }
 
     /// Returns true if functions were left out because there were more than [`MAX_SYMBOLS`].
@@ -181,6 +207,16 @@ impl<'t, 'a> OrderedLookup<'t, 'a> {
         self.last = (address, end.min(next), id);
         Some(id)
     }
+}
+
+/// Returns for each function the greatest end of all functions up to and including it.
+fn greatest_ends(functions: &[Function]) -> Vec<u64> {
+    let mut greatest = 0;
+    let ends = functions.iter().map(|function| {
+        greatest = function.end.max(greatest);
+        greatest
+    });
+    ends.collect()
 }
 
 /// Ends each symbol without a size where the next one starts, or else where its section ends.

@@ -203,6 +203,51 @@ fn functions_within_functions() {
     }
 }
 
+/// Where strip(1) has removed functions, a label without a size names its own code, and not the functions behind it.
+#[test]
+fn labels_before_functions_without_symbols() {
+    const SOURCE: &str = "__asm__(\".text\\n.globl probe_label\\nprobe_label: test %edi, %edi\\n\"\n\
+        \"jne 1f\\nret\\n1: nop\\nret\\n\");\n\
+        static __attribute__((noinline, noreturn)) void probe_hidden(volatile int *x) { for (;;) ++*x; }\n\
+        extern void probe_label(int);\n\
+        int probe_caller(int x) { probe_label(x); probe_hidden(&x); }\n\
+        int main(int count, char **arguments) { return probe_caller(count); }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("gap.c"), SOURCE).unwrap();
+    let (whole, stripped) = (path("gap"), path("stripped"));
+    for tables in ["-fasynchronous-unwind-tables", "-fno-asynchronous-unwind-tables"] {
+        let mut gcc = std::process::Command::new("gcc");
+        gcc.args(["-O1", "-rdynamic", "-fno-toplevel-reorder", tables, "-o"]).args([&whole, &path("gap.c")]);
+        if !gcc.output().is_ok_and(|output| output.status.success()) || cfg!(not(target_arch = "x86_64")) {
+            println!("skipped: there is no gcc for x86-64");
+            return;
+        }
+        let object = Object::parse(std::fs::read(&whole).unwrap()).unwrap();
+        let symbol = |name: &str| {
+            let wanted = |symbol: &elf::Symbol<'_>| symbol.name() == name.as_bytes();
+            object.symbols(SymbolSource::Full).find(wanted).unwrap().address.0
+        };
+        let (label, hidden) = (symbol("probe_label"), symbol("probe_hidden"));
+        assert!(label < hidden, "the gap lies behind the label");
+        // All symbols, those of other objects, those of the dynamic linker.
+        for (strip, function) in
+            [("--strip-debug", Some("probe_hidden")), ("--discard-all", None), ("--strip-all", None)]
+        {
+            build::run(std::process::Command::new("strip").args([strip, "-o"]).args([&stripped, &whole]))
+                .unwrap();
+            let options = Options { names: NameStyle::Demangled, inlines: false, locations: false };
+            let found =
+                resolve::resolve(&stripped, Vec::new(), options, &[label, label + 5, hidden, hidden + 2]);
+            let names: Vec<_> =
+                found.iter().map(|found| oracle::told(found).first().map(|told| told.0.clone())).collect();
+            let names: Vec<Option<&str>> = names.iter().map(Option::as_deref).collect();
+            let label = Some("probe_label");
+            assert_eq!(names, [label, label, function, function], "{strip} {tables}");
+        }
+    }
+}
+
 /// Calls of an indirect function go through a stub whose relocation names no symbol, but the resolver's address.
 #[test]
 fn stubs_of_indirect_functions() {
