@@ -352,11 +352,8 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             let mut location = None;
             for (depth, frame) in frames.iter().enumerate().rev() {
                 if depth <= inlined {
-                    let name = if depth == 0 && has_symbol {
-                        None
-                    } else {
-                        names.name(unit, frame.entry).map(|name| table.display(name))
-                    };
+                    let name =
+                        if depth == 0 && has_symbol { None } else { names.display(unit, frame.entry, table) };
                     // An inlined call without a name is left out, and the location of the call in it goes to its caller.
                     if depth == 0 || name.is_some() {
                         result.push(WalkedFrame { name, location: location.take() });

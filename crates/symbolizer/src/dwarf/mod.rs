@@ -8,6 +8,7 @@
 mod lines;
 mod names;
 mod ranges;
+mod scopes;
 mod sections;
 mod split;
 mod unit;

@@ -1,10 +1,16 @@
 //! The name of an entry: stated by the entry itself, by its abstract origin, or by the declaration that it specifies. The
 //! latter two may be in another unit or in the supplementary file.
+//!
+//! A linkage name has the scope in it. A name in the source gets that of the entries around it.
+
+use std::sync::Arc;
 
 use gimli::{AttributeValue, Section as _, UnitOffset, UnitRef};
 use rustc_hash::FxHashMap;
 
+use super::scopes::{Scope, Scopes};
 use super::{Dwarf, Reader, Unit, UnitIndex};
+use crate::names::NameTable;
 
 /// Maximum number of references followed to a name. Real chains have two or three; a hostile file may make a cycle.
 const MAX_REFERENCES: usize = 16;
@@ -24,27 +30,71 @@ struct EntryLocation {
     offset: usize,
 }
 
+impl EntryLocation {
+    /// Names the unit among those of both files.
+    fn unit_key(&self) -> (bool, u32) {
+        (self.supplementary, self.unit)
+    }
+}
+
+/// Maximum number of functions around an entry that its name states. In a hostile file, they may refer to each other.
+const MAX_FUNCTIONS_AROUND: usize = 8;
+
 /// Finds the names of entries. Keeps the units that references lead to.
 pub(crate) struct EntryNames<'f, 'a> {
     main: DwarfFile<'f, 'a>,
     supplementary: Option<DwarfFile<'f, 'a>>,
     units: FxHashMap<(bool, u32), Option<Unit<'a>>>,
+    scopes: Scopes,
+    /// The names that were found.
+    shown: FxHashMap<EntryLocation, Option<Arc<str>>>,
+}
+
+/// The name of an entry, as the file states it.
+enum StatedName<'a> {
+    /// `DW_AT_linkage_name`.
+    Linkage(&'a [u8]),
+    /// `DW_AT_name`, and the entry that states it.
+    Source(&'a [u8], EntryLocation),
 }
 
 enum Step<'a> {
-    Name(&'a [u8]),
+    Name(StatedName<'a>),
     Reference(EntryLocation),
     Nothing,
 }
 
 impl<'f, 'a> EntryNames<'f, 'a> {
     pub(crate) fn new(main: DwarfFile<'f, 'a>, supplementary: Option<DwarfFile<'f, 'a>>) -> Self {
-        Self { main, supplementary, units: FxHashMap::default() }
+        let (units, scopes, shown) = (FxHashMap::default(), Scopes::default(), FxHashMap::default());
+        Self { main, supplementary, units, scopes, shown }
     }
 
-    /// Returns the linkage name of the entry at `offset` in a unit of the main file, or else its name in the source.
-    pub(crate) fn name(&mut self, unit: u32, offset: UnitOffset) -> Option<&'a [u8]> {
-        let mut location = EntryLocation { supplementary: false, unit, offset: offset.0 };
+    /// Returns the name of the entry at `offset` in a unit of the main file, in the style of `table`: its linkage name, or
+    /// else its name in the source.
+    pub(crate) fn display(&mut self, unit: u32, offset: UnitOffset, table: &NameTable) -> Option<Arc<str>> {
+        let location = EntryLocation { supplementary: false, unit, offset: offset.0 };
+        self.display_at(location, table, MAX_FUNCTIONS_AROUND)
+    }
+
+    fn display_at(&mut self, location: EntryLocation, table: &NameTable, around: usize) -> Option<Arc<str>> {
+        if let Some(known) = self.shown.get(&location) {
+            return known.clone();
+        }
+        let name = match self.stated(location) {
+            Some(StatedName::Linkage(name)) => Some(table.display(name)),
+            Some(StatedName::Source(name, _)) if !table.demangles() => Some(table.display(name)),
+            Some(StatedName::Source(name, at)) => {
+                let scope = self.scope(at, name, table, around).unwrap_or_default();
+                Some(table.display(&[scope.as_bytes(), name].concat()))
+            }
+            None => None,
+        };
+        self.shown.insert(location, name.clone());
+        name
+    }
+
+    fn stated(&mut self, mut location: EntryLocation) -> Option<StatedName<'a>> {
         // A concrete instance may have its own plain name where only the origin has the linkage name.
         for _ in 0..MAX_REFERENCES {
             match self.step(location)? {
@@ -56,11 +106,79 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         None
     }
 
+    /// Returns the namespaces, classes and functions around an entry with this name, as C++ writes them before it; nothing
+    /// where there is no namespace or class.
+    fn scope(&mut self, at: EntryLocation, name: &[u8], table: &NameTable, around: usize) -> Option<String> {
+        let file = self.file(at)?;
+        let unit = self.units.get(&at.unit_key())?.as_ref()?;
+        let scopes = self.scopes.of(at.unit_key(), UnitRef::new(file.dwarf, unit), UnitOffset(at.offset))?;
+        if !scopes.iter().any(|scope| !matches!(scope, Scope::Function(_))) {
+            return None;
+        }
+        // The innermost function states the scopes around itself.
+        let first = scopes.iter().rposition(|scope| matches!(scope, Scope::Function(_))).unwrap_or(0);
+        let mut text = String::new();
+        for scope in scopes.into_iter().skip(first) {
+            let part = match scope {
+                Scope::Function(offset) => {
+                    let function = EntryLocation { offset: offset.0, ..at };
+                    self.display_at(function, table, around.checked_sub(1)?).map(|name| name.to_string())
+                }
+                Scope::Namespace(offset) => {
+                    let name = self.entry_name(at, offset).map(|(name, _)| name);
+                    Some(name.flatten().unwrap_or_else(|| String::from("(anonymous namespace)")))
+                }
+                Scope::Class(offset) => self.entry_name(at, offset).and_then(|(class, place)| match class {
+                    Some(class) if !class.starts_with("<lambda") => Some(class),
+                    _ => {
+                        // Several in one function differ in their places only.
+                        let is_lambda = name.starts_with(b"operator()") || name == b"_FUN";
+                        let kind = if is_lambda { "lambda" } else { "unnamed type" };
+                        place.map(|(line, column)| format!("{{{kind} at {line}:{column}}}"))
+                    }
+                }),
+            };
+            if let Some(part) = part {
+                text.push_str(&part);
+                text.push_str("::");
+            }
+        }
+        Some(text)
+    }
+
+    /// Returns the own name of an entry in the unit of `at`, and its line and column.
+    fn entry_name(
+        &self,
+        at: EntryLocation,
+        offset: UnitOffset,
+    ) -> Option<(Option<String>, Option<(u64, u64)>)> {
+        let unit = UnitRef::new(self.file(at)?.dwarf, self.units.get(&at.unit_key())?.as_ref()?);
+        let mut entries = unit.entries_raw(Some(offset)).ok()?;
+        let abbreviation = entries.read_abbreviation().ok()??;
+        let (mut name, mut line, mut column) = (None, None, 0);
+        for specification in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*specification).ok()?;
+            match attribute.name() {
+                gimli::DW_AT_name => name = text(unit, attribute.value()),
+                gimli::DW_AT_decl_line => line = attribute.udata_value(),
+                gimli::DW_AT_decl_column => column = attribute.udata_value().unwrap_or(0),
+                _ => {}
+            }
+        }
+        let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
+        Some((name, line.map(|line| (line, column))))
+    }
+
+    /// Returns the file of an entry.
+    fn file(&self, location: EntryLocation) -> Option<DwarfFile<'f, 'a>> {
+        if location.supplementary { self.supplementary } else { Some(self.main) }
+    }
+
     fn step(&mut self, location: EntryLocation) -> Option<Step<'a>> {
-        let file = if location.supplementary { self.supplementary? } else { self.main };
+        let file = self.file(location)?;
         let unit = self
             .units
-            .entry((location.supplementary, location.unit))
+            .entry(location.unit_key())
             .or_insert_with(|| file.units.unit(file.dwarf, location.unit, false))
             .as_ref()?;
         let unit = UnitRef::new(file.dwarf, unit);
@@ -73,7 +191,7 @@ impl<'f, 'a> EntryNames<'f, 'a> {
             match attribute.name() {
                 gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
                     if let Some(linkage_name) = text(unit, attribute.value()) {
-                        return Some(Step::Name(linkage_name));
+                        return Some(Step::Name(StatedName::Linkage(linkage_name)));
                     }
                 }
                 gimli::DW_AT_name => name = text(unit, attribute.value()),
@@ -86,7 +204,7 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         // gcc names a member function at its declaration, with the linkage name beside the plain one.
         Some(match (reference.and_then(|value| self.follow(location, value)), name) {
             (Some(next), None) => Step::Reference(next),
-            (_, Some(name)) => Step::Name(name),
+            (_, Some(name)) => Step::Name(StatedName::Source(name, location)),
             (None, None) => Step::Nothing,
         })
     }

@@ -318,7 +318,7 @@ impl<'w, 'a> UnitWalker<'w, 'a> {
 }
 
 /// Reads the attributes of an entry, and returns its `DW_AT_sibling`: where its children end.
-fn read_sibling<'a>(
+pub(super) fn read_sibling<'a>(
     entries: &mut EntriesRaw<'_, Reader<'a>>,
     abbreviation: &Abbreviation,
 ) -> gimli::Result<Option<AttributeValue<Reader<'a>>>> {

@@ -248,6 +248,66 @@ fn labels_before_functions_without_symbols() {
     }
 }
 
+/// GCC states no linkage name for an inlined function that only its own unit uses: its scope is that of the entries around.
+#[test]
+fn inlined_functions_have_their_scope() {
+    const SOURCE: &str = "#define INLINE inline __attribute__((always_inline))\n\
+        namespace outer { namespace {\n\
+        struct One { static INLINE int step(int n) { volatile int s = 0; s += n; return s; } };\n\
+        template <class T> struct Two { T INLINE step(T n) { volatile T s = 0; s ^= n; return s; } };\n\
+        } static INLINE int step(int n) { volatile int s = n; return s; } }\n\
+        static INLINE int step(int n) { volatile int s = -n; return s; }\n\
+        int main(int count, char **) {\n\
+            auto a = [&](int n) { volatile int t = n; return t + 1; }; auto b = [&](int n) { volatile int t = n; return t; };\n\
+            struct { INLINE int step(int n) { volatile int s = n; return s * 2; } } local;\n\
+            outer::Two<int> two;\n\
+            return outer::One::step(count) + two.step(count) + outer::step(count) + step(count) + a(1) + b(2) + local.step(3);\n\
+        }\n";
+    const EXPECTED: [&str; 7] = [
+        "main::{lambda at 8}::operator()",
+        "main::{lambda at 8}::operator()",
+        "main::{unnamed type at 9}::step",
+        "outer::(anonymous namespace)::One::step",
+        "outer::(anonymous namespace)::Two<int>::step",
+        "outer::step",
+        "step",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("scopes.cpp"), folder.path().join("scopes"));
+    std::fs::write(&source, SOURCE).unwrap();
+    for flags in
+        [&["-gdwarf-4"][..], &["-gdwarf-5"], &["-gdwarf-4", "-fdebug-types-section"], &["-gsplit-dwarf"]]
+    {
+        let mut gcc = std::process::Command::new("g++");
+        gcc.args(["-O2", "-g"]).args(flags).arg("-o").args([&program, &source]).current_dir(&folder);
+        if !gcc.output().is_ok_and(|output| output.status.success()) {
+            println!("skipped: g++ is not installed");
+            return;
+        }
+        let object = Object::parse(std::fs::read(&program).unwrap()).unwrap();
+        let main = object.symbols(SymbolSource::Full).find(|symbol| symbol.name() == b"main").unwrap();
+        let addresses: Vec<u64> = (main.address.0..main.address.0 + main.size).collect();
+        let options = Options { names: NameStyle::Demangled, inlines: true, locations: false };
+        let found = resolve::resolve(&program, Vec::new(), options, &addresses);
+        let frames = found.iter().filter_map(|found| match found {
+            model::Resolution::Resolved(known) => Some(known.frames.iter().filter(|frame| frame.inlined)),
+            _ => None,
+        });
+        let names: std::collections::BTreeSet<&str> =
+            frames.flatten().map(|frame| &*frame.function).collect();
+        // Releases of GCC differ in the column.
+        let without_column = |name: &str| match (name.rfind(" at "), name.find('}')) {
+            (Some(at), Some(end)) => {
+                let line = name[at..end].split(':').next().unwrap();
+                [&name[..at], line, &name[end..]].concat()
+            }
+            _ => name.to_owned(),
+        };
+        let names: Vec<String> = names.into_iter().map(without_column).collect();
+        assert_eq!(names, EXPECTED, "{flags:?}");
+    }
+}
+
 /// Calls of an indirect function go through a stub whose relocation names no symbol, but the resolver's address.
 #[test]
 fn stubs_of_indirect_functions() {
