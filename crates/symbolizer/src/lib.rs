@@ -27,6 +27,7 @@ mod object;
 mod object_index;
 mod plt;
 mod resolutions;
+mod scoped_types;
 mod string_tables;
 mod symbol_table;
 

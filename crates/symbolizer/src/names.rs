@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::HashMap;
 use model::Name;
 
+use crate::scoped_types;
+
 /// The style in which a function's name is given.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
@@ -90,7 +92,7 @@ fn demangle_cpp(name: &str) -> Option<String> {
         return None;
     }
     // Compilers append `.cold`, `.part.0` or `.llvm.1234` to the mangled name of a part or copy of a function.
-    let parse = |name| {
+    let parse = |name: &str| {
         let options = cpp_demangle::ParseOptions::default().recursion_limit(MAX_DEPTH);
         let symbol = cpp_demangle::Symbol::new_with_options(name, &options).ok()?;
         let mut text = Capped::default();
@@ -101,7 +103,7 @@ fn demangle_cpp(name: &str) -> Option<String> {
     };
     // Mangled names have no dot, apart from some that only compilers generate.
     let base = name.split_once('.').map_or(name, |(base, _)| base);
-    parse(base).or_else(|| parse(name))
+    parse(base).or_else(|| parse(name)).or_else(|| scoped_types::demangle(base, &parse))
 }
 
 /// Returns the name in the spelling of binutils' demangler, which perf uses.
@@ -129,6 +131,9 @@ fn as_binutils_writes(demangled: String, mangled: &str) -> String {
             }
         }
     }
+    // Ref-qualifiers of the function; references in types follow without a blank.
+    let without_reference = text.strip_suffix(" &&").or_else(|| text.strip_suffix(" &"));
+    text.truncate(without_reference.map_or(text.len(), str::len));
     // ` const` at the end belongs to a const member function (`K`), or to the type of a conversion operator, which stays.
     let is_conversion = text.rsplit("::").next().is_some_and(|last| last.starts_with("operator "));
     if mangled.contains("NK") && !is_conversion {
@@ -300,6 +305,39 @@ mod tests {
     }
 
     #[test]
+    fn qualifiers_of_functions_are_left_out() {
+        assert_eq!(shown("_ZNR1X3hotEv"), "X::hot");
+        assert_eq!(shown("_ZNKO1X3hotEv"), "X::hot");
+        assert_eq!(shown("_ZNVKR1A2f6Ev"), "A::f6");
+        assert_eq!(shown("_ZNR1A2t1IiEET_S1_"), "A::t1<int>");
+        assert_eq!(shown("_ZNO1AcvRKiEv"), "A::operator int const&");
+    }
+
+    #[test]
+    fn types_before_a_name_in_an_expression_are_read() {
+        let relocate = "_ZSt14__relocate_a_1IddENSt9enable_ifIXsrSt24__is_bitwise_relocatableIT_vE5valueEPS2_E4typeES4_S4_S4_RSaIT0_E";
+        assert_eq!(shown(relocate), "std::__relocate_a_1<double, double>");
+        assert_eq!(shown("_Z2e1IiENSt9enable_ifIXsr3fooIT_E5valueEiE4typeES2_"), "e1<int>");
+        assert_eq!(shown("_Z2e2IiENSt9enable_ifIXsrN2n13barIT_EE5valueEiE4typeES3_"), "e2<int>");
+        assert_eq!(shown("_Z2e7IiENSt9enable_ifIXsrN2n13barIT_EE2tvILi3EEEiE4typeES3_"), "e7<int>");
+        let three = "_Z2e4IiENSt9enable_ifIXaaaasrSt7is_sameIT_iE5valuesrSt11is_integralIS2_E5valuesr3fooIS2_E5valueEiE4typeES2_";
+        assert_eq!(shown(three), "e4<int>");
+        let lambda = "_ZZ3e11IiENSt9enable_ifIXsrSt7is_sameIT_iE5valueEiE4typeES2_ENKUlS2_E_clIiEEDaS2_";
+        assert_eq!(shown(lambda), "e11<int>(int)::{lambda(auto:1)#1}::operator()<int>");
+        // It would be shown as something else.
+        let in_a_parameter = "_ZZ1fIiEvPAsrSt7is_sameIT_iE5value_cENKUlvE_clEv";
+        assert_eq!(shown(in_a_parameter), in_a_parameter);
+    }
+
+    #[test]
+    fn what_cannot_be_read_to_its_end_stays_mangled() {
+        let closure = "_ZN1M5applyIZNS_2goEvEUlTyT_E_EEvS1_";
+        for mangled in [closure, "_Z3foovsr", "_ZSt1fIXsrSt2isIT_E5valu", "_ZN1XsrE"] {
+            assert_eq!(shown(mangled), mangled);
+        }
+    }
+
+    #[test]
     fn thunks_and_tables_are_spelled_as_perf_spells_them() {
         assert_eq!(
             shown("_ZThn32_N4llvm13MPPassManagerD1Ev"),
@@ -365,5 +403,6 @@ mod tests {
         let _ = shown(&format!("_Z{}", "N".repeat(10_000)));
         let _ = shown(&format!("_R{}", "NvC".repeat(5_000)));
         let _ = shown(&format!("_ZN{}E", "1a".repeat(500_000)));
+        let _ = shown(&format!("_Z1fI{}", "sr1aIT_E1b".repeat(1_000)));
     }
 }
