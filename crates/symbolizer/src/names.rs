@@ -210,11 +210,6 @@ impl NameTable {
         Self { style, ..Self::default() }
     }
 
-    /// Returns true if names are demangled, and not as the linker knows them.
-    pub(crate) fn demangles(&self) -> bool {
-        self.style == NameStyle::Demangled
-    }
-
     /// Estimates the memory that it has on the heap, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let names = self.lock();

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::scopes::{Scope, Scopes};
 use super::{Dwarf, Reader, Unit, UnitIndex};
-use crate::names::NameTable;
+use crate::names::{NameStyle, NameTable, display_name};
 
 /// Maximum number of references followed to a name. Real chains have two or three; a hostile file may make a cycle.
 const MAX_REFERENCES: usize = 16;
@@ -70,26 +70,20 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         Self { main, supplementary, units, scopes, shown }
     }
 
-    /// Returns the name of the entry at `offset` in a unit of the main file, in the style of `table`: its linkage name, or
-    /// else its name in the source.
+    /// Returns the name of the entry at `offset` in a unit of the main file: its linkage name in the style of `table`, or else
+    /// its name in the source.
     pub(crate) fn display(&mut self, unit: u32, offset: UnitOffset, table: &NameTable) -> Option<Arc<str>> {
         let location = EntryLocation { supplementary: false, unit, offset: offset.0 };
-        self.display_at(location, table, MAX_FUNCTIONS_AROUND)
-    }
-
-    fn display_at(&mut self, location: EntryLocation, table: &NameTable, around: usize) -> Option<Arc<str>> {
         if let Some(known) = self.shown.get(&location) {
             return known.clone();
         }
-        let name = match self.stated(location) {
-            Some(StatedName::Linkage(name)) => Some(table.display(name)),
-            Some(StatedName::Source(name, _)) if !table.demangles() => Some(table.display(name)),
-            Some(StatedName::Source(name, at)) => {
-                let scope = self.scope(at, name, table, around).unwrap_or_default();
-                Some(table.display(&[scope.as_bytes(), name].concat()))
+        let name = self.stated(location).map(|name| match name {
+            StatedName::Linkage(name) => table.display(name),
+            StatedName::Source(name, at) => {
+                let scope = self.scope(at, name, MAX_FUNCTIONS_AROUND).unwrap_or_default();
+                table.display(&[scope.as_bytes(), name].concat())
             }
-            None => None,
-        };
+        });
         self.shown.insert(location, name.clone());
         name
     }
@@ -108,7 +102,7 @@ impl<'f, 'a> EntryNames<'f, 'a> {
 
     /// Returns the namespaces, classes and functions around an entry with this name, as C++ writes them before it; nothing
     /// where there is no namespace or class.
-    fn scope(&mut self, at: EntryLocation, name: &[u8], table: &NameTable, around: usize) -> Option<String> {
+    fn scope(&mut self, at: EntryLocation, name: &[u8], around: usize) -> Option<String> {
         let file = self.file(at)?;
         let unit = self.units.get(&at.unit_key())?.as_ref()?;
         let scopes = self.scopes.of(at.unit_key(), UnitRef::new(file.dwarf, unit), UnitOffset(at.offset))?;
@@ -122,7 +116,14 @@ impl<'f, 'a> EntryNames<'f, 'a> {
             let part = match scope {
                 Scope::Function(offset) => {
                     let function = EntryLocation { offset: offset.0, ..at };
-                    self.display_at(function, table, around.checked_sub(1)?).map(|name| name.to_string())
+                    let around = around.checked_sub(1)?;
+                    self.stated(function).map(|name| match name {
+                        StatedName::Linkage(name) => display_name(name, NameStyle::Demangled).into_owned(),
+                        StatedName::Source(name, at) => {
+                            let scope = self.scope(at, name, around).unwrap_or_default();
+                            scope + &String::from_utf8_lossy(name)
+                        }
+                    })
                 }
                 Scope::Namespace(offset) => {
                     let name = self.entry_name(at, offset).map(|(name, _)| name);

@@ -287,7 +287,8 @@ fn inlined_functions_have_their_scope() {
         let object = Object::parse(std::fs::read(&program).unwrap()).unwrap();
         let main = object.symbols(SymbolSource::Full).find(|symbol| symbol.name() == b"main").unwrap();
         let addresses: Vec<u64> = (main.address.0..main.address.0 + main.size).collect();
-        let options = Options { names: NameStyle::Demangled, inlines: true, locations: false };
+        // None of them has a linkage name.
+        let options = Options { names: NameStyle::Linkage, inlines: true, locations: false };
         let found = resolve::resolve(&program, Vec::new(), options, &addresses);
         let frames = found.iter().filter_map(|found| match found {
             model::Resolution::Resolved(known) => Some(known.frames.iter().filter(|frame| frame.inlined)),
