@@ -118,10 +118,20 @@ struct DebugFiles<'s> {
 }
 
 /// The functions and inlined calls that the walk of one unit found at addresses.
+#[derive(Default)]
 pub struct WalkedUnit {
     /// The index of each address, and the frames that cover it, innermost first. The innermost frame has no location
     /// yet. The outermost has no name where the address has a symbol.
     frames: Vec<(u32, Vec<WalkedFrame>)>,
+    missing: Option<SplitUnit>,
+}
+
+impl WalkedUnit {
+    /// Returns the reference to the rest of the unit, if it is a skeleton whose rest was not found: what is inlined in its
+    /// functions is unknown.
+    pub fn missing_split_unit(&self) -> Option<&SplitUnit> {
+        self.missing.as_ref()
+    }
 }
 
 struct WalkedFrame {
@@ -275,9 +285,9 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         task: usize,
         split: &dyn Fn(&SplitUnit) -> Option<Object<D>>,
     ) -> WalkedUnit {
-        let frames =
+        let walked =
             plan.units.get(task).and_then(|(unit, indices)| self.walk_unit(plan, *unit, indices, split));
-        WalkedUnit { frames: frames.unwrap_or_default() }
+        walked.unwrap_or_default()
     }
 
     fn walk_unit<'s>(
@@ -286,7 +296,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         number: u32,
         indices: &[u32],
         split: &dyn Fn(&SplitUnit) -> Option<Object<D>>,
-    ) -> Option<Vec<(u32, Vec<WalkedFrame>)>> {
+    ) -> Option<WalkedUnit> {
         let debug = plan.debug.as_ref()?;
         let addresses: Vec<u64> =
             indices.iter().filter_map(|&index| plan.debug_addresses.get(index as usize).copied()).collect();
@@ -297,20 +307,37 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         let Some(wanted) = dwarf::find_split(unit_ref) else {
             let names = EntryNames::new(main, supplementary);
             let walk = self.index.walks.walk(number, unit_ref, &addresses);
-            return Some(self.describe(plan, indices, walk, number, unit_ref, names));
+            let frames = self.describe(plan, indices, walk, number, unit_ref, names);
+            return Some(WalkedUnit { frames, missing: None });
         };
+        let frames = self.walk_rest(plan, number, indices, &addresses, (&wanted, unit_ref), split);
+        let missing = frames.is_none().then_some(wanted);
+        Some(WalkedUnit { frames: frames.unwrap_or_default(), missing })
+    }
+
+    /// Reads the rest of a skeleton unit; `None` where it is not found.
+    fn walk_rest<'s>(
+        &'s self,
+        plan: &Plan<'s>,
+        number: u32,
+        indices: &[u32],
+        addresses: &[u64],
+        (wanted, skeleton): (&SplitUnit, UnitRef<'_, dwarf::Reader<'s>>),
+        split: &dyn Fn(&SplitUnit) -> Option<Object<D>>,
+    ) -> Option<Vec<(u32, Vec<WalkedFrame>)>> {
+        let debug = plan.debug.as_ref()?;
         if let (Some(package), Some(sections)) = (self.package, &self.package_sections)
             && let Some(dwarf) = dwarf::unit_of_package(package, sections, wanted.id, &debug.dwarf)
         {
-            return self.walk_split(plan, indices, &addresses, &wanted, unit_ref, &dwarf);
+            return self.walk_split(plan, indices, addresses, wanted, skeleton, &dwarf);
         }
-        let object = split(&wanted)?;
+        let object = split(wanted)?;
         let sections = SplitObject::new(&object)?;
         // gimli's types are invariant in their lifetime: the skeleton is read again with that of the split file.
         let skeleton = self.sections.as_ref()?.dwarf(None);
         let unit = UnitIndex::read_headers(&skeleton).unit(&skeleton, number, self.options.locations)?;
         let dwarf = sections.dwarf(&skeleton);
-        self.walk_split(plan, indices, &addresses, &wanted, UnitRef::new(&skeleton, &unit), &dwarf)
+        self.walk_split(plan, indices, addresses, wanted, UnitRef::new(&skeleton, &unit), &dwarf)
     }
 
     fn walk_split<'u>(

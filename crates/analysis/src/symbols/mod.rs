@@ -25,6 +25,7 @@ use generated::{Lookups, PerfMaps};
 use kernel::{KernelNames, RunningKernel};
 use object_cache::{Indexes, ObjectCache};
 use recorded::RecordedNames;
+use remarks::MissingUnits;
 pub use remarks::Remarks;
 use threads::{ThreadSource, Threads};
 
@@ -75,6 +76,7 @@ struct Answers {
     notes: Vec<String>,
     /// The object, where names in it were cut, and how many so far.
     cut_names: Option<(Name, usize)>,
+    missing_units: Option<MissingUnits>,
 }
 
 impl Answers {
@@ -269,6 +271,9 @@ impl Symbolizing {
             symbols.remarks.notes.extend(answers.notes);
             if let Some((path, cut)) = answers.cut_names {
                 symbols.remarks.add_cut_names(path, cut);
+            }
+            if let Some(missing) = answers.missing_units {
+                symbols.remarks.add_missing_units(missing);
             }
         });
         lookups.remark(&mut symbols.remarks);

@@ -1,5 +1,8 @@
 //! Places in object files and images.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,12 +10,14 @@ use elf::{Object, SymbolSource};
 use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
 use model::{AddressKind, BuildId, Name, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
 use symbolizer::{
-    DataSymbolizer, LookupAddress, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, minidebug,
+    DataSymbolizer, LookupAddress, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, SplitUnit,
+    WalkedUnit, minidebug,
 };
 use unwinder::{ObjectSections, UnwindTables};
 
 use super::Answers;
 use super::object_cache::{CachedIndex, FileSetStamp, ObjectCache};
+use super::remarks::MissingUnits;
 use super::threads::Threads;
 
 /// Less debug information than this is read faster than a thread is started.
@@ -167,7 +172,7 @@ fn resolve_unchanged(
         put(&mut resolutions, &data, found);
     }
     if code.is_empty() {
-        return Answers { resolutions, notes, cut_names: None };
+        return Answers { resolutions, notes, ..Answers::default() };
     }
     let index = known.index.get_or_init(|| Arc::new(ObjectIndex::new(&object_files, options.names)));
     if index.has_too_many_symbols() {
@@ -192,13 +197,25 @@ fn resolve_unchanged(
             break;
         }
     }
+    let missing: BTreeSet<&SplitUnit> = walks.iter().filter_map(WalkedUnit::missing_split_unit).collect();
+    let missing_units = missing.first().map(|first| MissingUnits {
+        object: name.clone(),
+        first: split_path(first),
+        count: missing.len(),
+    });
     put(&mut resolutions, &code, symbolizer.finish(&plan, walks));
     delimit_nameless(opened, entries, &mut resolutions);
     let described =
         files.debug_path.as_ref().map_or_else(|| name.to_string(), |path| path.display().to_string());
     notes.extend(symbolizer.damaged_sections().map(|what| format!("{described}: {what}")));
     let cut_names = Some((name.clone(), index.cut_names())).filter(|&(_, count)| count > 0);
-    Answers { resolutions, notes, cut_names }
+    Answers { resolutions, notes, cut_names, missing_units }
+}
+
+/// Returns the path of the file that holds the rest of a unit, as the compiler stated it.
+fn split_path(unit: &SplitUnit) -> String {
+    let path = |path: &Option<Vec<u8>>| PathBuf::from(OsStr::from_bytes(path.as_deref().unwrap_or_default()));
+    Name::from(path(&unit.folder).join(path(&unit.path)).as_os_str().as_bytes()).to_string()
 }
 
 /// Finds the bounds of functions without a name in the unwind tables, so that there are as many as there are functions.

@@ -13,7 +13,17 @@ pub struct Remarks {
     pub(super) notes: BTreeSet<String>,
     /// The number of names that were cut, by the file that has them.
     cut_names: BTreeMap<Name, usize>,
+    /// The first missing file of split debug information, and the number of missing ones, by object.
+    missing_units: BTreeMap<Name, (String, usize)>,
     pub(super) maps: MapRemarks,
+}
+
+/// The files with split debug information that an object names and that were not found.
+pub(super) struct MissingUnits {
+    pub(super) object: Name,
+    /// The path of the first.
+    pub(super) first: String,
+    pub(super) count: usize,
 }
 
 /// Maximum number of files of a kind that [`Remarks::merge`] keeps. Processes that come and go can have any number.
@@ -26,17 +36,31 @@ impl Remarks {
         *known = count.max(*known);
     }
 
+    /// Records files with split debug information that were not found.
+    pub(super) fn add_missing_units(&mut self, missing: MissingUnits) {
+        let MissingUnits { object, first, count } = missing;
+        let known = self.missing_units.entry(object).or_default();
+        if count > known.1 {
+            *known = (first, count);
+        }
+    }
+
     /// Adds what was said of another lookup, within a bound: for those who look names up for days. Returns whether there
     /// was anything.
     pub fn merge(&mut self, other: Self) -> bool {
-        let Self { notes, cut_names, maps } = other;
-        if notes.is_empty() && cut_names.is_empty() && maps.is_empty() {
+        let Self { notes, cut_names, missing_units, maps } = other;
+        if notes.is_empty() && cut_names.is_empty() && missing_units.is_empty() && maps.is_empty() {
             return false;
         }
         add(&mut self.notes, notes, MAX_FILES);
         for (file, count) in cut_names {
             if self.cut_names.len() < MAX_FILES || self.cut_names.contains_key(&file) {
                 self.add_cut_names(file, count);
+            }
+        }
+        for (object, (first, count)) in missing_units {
+            if self.missing_units.len() < MAX_FILES || self.missing_units.contains_key(&object) {
+                self.add_missing_units(MissingUnits { object, first, count });
             }
         }
         self.maps.merge(maps, MAX_FILES);
@@ -49,7 +73,14 @@ impl Remarks {
             let (names, were) = if *count == 1 { ("name", "was") } else { ("names", "were") };
             format!("{count} {names} in {object} longer than {} bytes {were} cut", Name::MAX_BYTES)
         });
-        self.notes.iter().cloned().chain(cut).chain(self.maps.sentences()).collect()
+        let missing = self.missing_units.iter().map(|(object, (first, count))| {
+            let more = if *count > 1 { format!(" ({} more like it)", count - 1) } else { String::new() };
+            format!(
+                "functions that were inlined in {object} are not shown: {first}, which describes them, is missing{more}; \
+                 put it there or beside the program"
+            )
+        });
+        self.notes.iter().cloned().chain(cut).chain(missing).chain(self.maps.sentences()).collect()
     }
 }
 

@@ -8,15 +8,15 @@ use super::sections::endian_of;
 use super::{Dwarf, Reader, Sections, Unit, WorkBudget, read_unit};
 
 /// A reference to the file that holds the rest of a skeleton unit.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub struct SplitUnit {
-    /// The id (`DW_AT_dwo_id`) that the skeleton and the unit in the file share.
-    pub id: u64,
     /// The directory that the compiler ran in (`DW_AT_comp_dir`).
     pub folder: Option<Vec<u8>>,
     /// The path of the file, absolute or relative to that directory (`DW_AT_dwo_name`).
     pub path: Option<Vec<u8>>,
+    /// The id (`DW_AT_dwo_id`) that the skeleton and the unit in the file share.
+    pub id: u64,
 }
 
 /// The debug sections of a `.dwo` file.
