@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread;
 
-use decoder::record::Read;
+use decoder::record::{Comm, Read};
 use decoder::{Attr, DecodeError, Endian, Record, RecordLayout, kind};
 use host::objects::SearchPaths;
 use model::{EventIndex, Loss, Pid, Timestamp};
@@ -203,7 +203,7 @@ impl Events for RecordedEvents<'_> {
 struct Listening<'l, 's, E> {
     sink: &'l mut Sink<'s, E>,
     undecodable: UndecodableRecords,
-    /// The last record, if it was the start or end of a task.
+    /// The last record, if it was the start or end of a task or the execution of another program.
     task: Option<Record<'static>>,
     /// The process and the path, where the last record mapped a jitdump.
     dump: Option<(Pid, Vec<u8>)>,
@@ -228,6 +228,13 @@ impl<E> SampleSink for Listening<'_, '_, E> {
         self.task = match record {
             Record::Fork(task) => Some(Record::Fork(*task)),
             Record::Exit(task) => Some(Record::Exit(*task)),
+            Record::Comm(Comm { pid, tid, exec: true, sample_id, .. }) => Some(Record::Comm(Comm {
+                pid: *pid,
+                tid: *tid,
+                comm: b"",
+                exec: true,
+                sample_id: *sample_id,
+            })),
             _ => None,
         };
         self.dump = match record {

@@ -16,4 +16,4 @@ mod perf_map;
 
 pub use dump_source::{DumpFile, DumpReader, DumpSource};
 pub use jit_dump::{Function, JitDump, JitDumpError, Line, Placement, UnwindingInfo, is_dump};
-pub use perf_map::PerfMapSearch;
+pub use perf_map::{MappedFunction, PerfMapSearch};

@@ -216,6 +216,11 @@ fn check_owner_and_time(
 }
 
 impl MapFile {
+    /// Returns when the file changed last, in nanoseconds since 1970.
+    pub fn changed(&self) -> u64 {
+        self.facts.changed
+    }
+
     /// Checks the map again with a more complete `life`, and returns the reason if it is refused now.
     pub fn refusal(&self, life: &ProcessLifetime) -> Option<MapRefusal> {
         check_owner_and_time(&self.facts, life, is_ours).err()

@@ -151,6 +151,8 @@ pub enum MapRefusal {
     Older,
     /// It was changed after the process had ended.
     Newer,
+    /// Another program that the process ran wrote it.
+    OtherProgram,
     /// Opening or reading it failed.
     Unreadable,
     /// It could not be read in the time that there is: its file system does not answer, or is slow.
@@ -169,6 +171,7 @@ impl fmt::Display for MapRefusal {
             Self::Foreign => "it belongs to another user than the process",
             Self::Older => "it is older than the process",
             Self::Newer => "it was changed after the process had ended",
+            Self::OtherProgram => "another program that the process ran wrote it",
             Self::Unreadable => "it cannot be read",
             Self::Unanswered => "it could not be read in time",
             Self::Fuse => "it lies on a FUSE file system, which may never answer",

@@ -180,6 +180,11 @@ impl Tracker {
         Some(self.processes.get(pid)?.program)
     }
 
+    /// Returns the generation that code without a file has in a process from now on ([`Space::Jit`]).
+    pub fn code_generation(&self, pid: Pid) -> Option<u32> {
+        Some(self.processes.get(pid)?.code)
+    }
+
     /// A runtime has put functions at addresses: first address, last address, and the offset of the first byte of the code in
     /// the dump that `space` is. What else lies there gives way. Samples that were taken before must have been mapped.
     pub fn map_generated(

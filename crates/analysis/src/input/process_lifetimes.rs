@@ -1,10 +1,12 @@
-//! The wall-clock times at which a recording's processes began and ended, and the users that they ran as.
+//! The wall-clock times at which a recording's processes began, executed other programs and ended, and the users that they ran
+//! as.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use decoder::{Endian, Record};
-use model::{Pid, ProcessLifetime, Timestamp};
+use model::{Pid, ProcessLifetime, Space, Timestamp};
 use perfdata::features::{ClockData, Features};
 use perfdata::sections;
 use rustc_hash::FxBuildHasher;
@@ -14,7 +16,26 @@ use tracker::Tracker;
 #[derive(Default)]
 pub struct ProcessLifetimes {
     lifetimes: Mutex<HashMap<Pid, KnownLifetime, FxBuildHasher>>,
+    programs: Mutex<HashMap<Pid, Vec<Program>, FxBuildHasher>>,
 }
+
+/// The beginning of a program in a process.
+#[derive(Clone, Copy)]
+struct Program {
+    /// Wall-clock time.
+    start: u64,
+    /// Its number ([`Tracker::program`]).
+    number: u32,
+    /// The generation of its first generated code ([`Tracker::code_generation`]).
+    code: u32,
+}
+
+/// Maximum number of programs that are remembered of one process; then no more are.
+const MAX_PROGRAMS: usize = 4096;
+
+/// The time by which a file may have changed after the time that it states, in nanoseconds: file systems take the time of the
+/// kernel's last tick, at most 10 ms ago.
+const TICK_NS: u64 = 10_000_000;
 
 /// The lifetime of a pid. If several processes had the pid one after the other, the facts are those that hold for all of them.
 #[derive(Clone, Copy, Default)]
@@ -49,7 +70,7 @@ impl ProcessLifetimes {
         }
     }
 
-    /// Updates lifetimes by a FORK or EXIT record, after `tracker` has applied it. `clock` converts its time to wall time; without
+    /// Updates lifetimes by a FORK, EXIT or COMM record, after `tracker` has applied it. `clock` converts its time to wall time; without
     /// it nothing is recorded.
     pub fn record(&self, record: &Record<'_>, tracker: &Tracker, clock: Option<ClockData>) {
         let wall_time = |time: Timestamp| {
@@ -65,6 +86,17 @@ impl ProcessLifetimes {
                 known.first_end = [known.first_end, end].into_iter().flatten().min();
                 // Exact to the nanosecond, where the recorder's look is to 10 ms.
                 known.start = known.start.max(wall_time(task.time));
+            }
+            Record::Comm(comm) if comm.exec => {
+                let start = comm.sample_id.time.and_then(wall_time);
+                let numbers = tracker.program(comm.pid).zip(tracker.code_generation(comm.pid));
+                if let (Some(start), Some((number, code))) = (start, numbers) {
+                    let mut programs = self.programs();
+                    let of_process = programs.entry(comm.pid).or_default();
+                    if of_process.len() < MAX_PROGRAMS {
+                        of_process.push(Program { start, number, code });
+                    }
+                }
             }
             Record::Exit(task) if !tracker.is_alive(task.pid) => {
                 if let Some(end) = wall_time(task.time) {
@@ -86,6 +118,26 @@ impl ProcessLifetimes {
         }
     }
 
+    /// Compares the program that had code in `space` with the one that wrote a file which changed last at wall-clock time
+    /// `changed`: it ran before (less), was the same, or ran after (greater). Equal, too, where no other program is known.
+    pub fn compare_program(&self, pid: Pid, space: &Space, changed: u64) -> Ordering {
+        let programs = self.programs();
+        let Some(programs) = programs.get(&pid) else { return Ordering::Equal };
+        let of_code = match space {
+            Space::Jit { generation, .. } => programs.partition_point(|program| program.code <= *generation),
+            Space::Unmapped { generation, .. } => {
+                programs.partition_point(|program| program.number <= *generation)
+            }
+            _ => return Ordering::Equal,
+        };
+        let written = changed.saturating_add(TICK_NS);
+        of_code.cmp(&programs.partition_point(|program| program.start <= written))
+    }
+
+    fn programs(&self) -> MutexGuard<'_, HashMap<Pid, Vec<Program>, FxBuildHasher>> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Pid, KnownLifetime, FxBuildHasher>> {
         self.lifetimes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,8 +147,8 @@ impl ProcessLifetimes {
 mod tests {
     use super::*;
     use decoder::SampleId;
-    use decoder::record::Task;
-    use model::Tid;
+    use decoder::record::{Comm, Task};
+    use model::{Name, Tid};
 
     const CLOCK: ClockData = ClockData { clockid: 1, wall_clock: 1_000_000, clock: 400 };
 
@@ -112,12 +164,49 @@ mod tests {
     }
 
     fn played(records: &[Record<'_>], clock: Option<ClockData>) -> ProcessLifetime {
+        played_all(records, clock).lifetime(Pid(7))
+    }
+
+    fn played_all(records: &[Record<'_>], clock: Option<ClockData>) -> ProcessLifetimes {
         let (lifetimes, mut tracker) = (ProcessLifetimes::default(), Tracker::new());
         for record in records {
             tracker.apply(record);
             lifetimes.record(record, &tracker, clock);
         }
-        lifetimes.lifetime(Pid(7))
+        lifetimes
+    }
+
+    #[test]
+    fn a_file_is_of_the_program_that_ran_when_it_changed() {
+        let exec = |time| {
+            let sample_id = SampleId { time: Some(Timestamp(time)), ..SampleId::default() };
+            Record::Comm(Comm { pid: Pid(7), tid: Tid(7), comm: b"next", exec: true, sample_id })
+        };
+        const SECOND: u64 = 1_000_000_000;
+        let records = [exec(SECOND), exec(3 * SECOND), exec(5 * SECOND)];
+        let lifetimes = played_all(&records, Some(CLOCK));
+        // Nothing is known of the generation of the process that was there before: its first program is number 0.
+        let code = |generation| Space::Jit { pid: Pid(7), generation, mapping: Name::from("//anon") };
+        let compared = |time: u64, generation| {
+            let changed = CLOCK.wall_clock + time - CLOCK.clock;
+            let unmapped = Space::Unmapped { pid: Pid(7), generation };
+            let order = lifetimes.compare_program(Pid(7), &code(generation), changed);
+            assert_eq!(order, lifetimes.compare_program(Pid(7), &unmapped, changed));
+            order
+        };
+        assert_eq!([0, 1, 2, 3].map(|program| compared(4 * SECOND, program)), {
+            use Ordering::{Equal, Greater, Less};
+            [Less, Less, Equal, Greater]
+        });
+        assert_eq!(compared(3 * SECOND - TICK_NS / 2, 2), Ordering::Equal, "the file states the last tick");
+        assert_eq!(compared(SECOND / 2, 0), Ordering::Equal);
+        assert_eq!(
+            lifetimes.compare_program(Pid(8), &code(1), 0),
+            Ordering::Equal,
+            "no other program is known"
+        );
+        let unknown = played_all(&records, None);
+        assert_eq!(unknown.compare_program(Pid(7), &code(1), 0), Ordering::Equal);
     }
 
     #[test]

@@ -69,6 +69,8 @@ enum MapSearchOutcome {
         /// Bytes.
         size: u64,
         read: u64,
+        /// When it was written last, in nanoseconds since 1970.
+        changed: u64,
         /// Nobody knows when the process began.
         ageless: bool,
     },
@@ -79,6 +81,10 @@ enum MapSearchOutcome {
 pub(super) struct MapRemarks {
     refused: BTreeMap<MapRefusal, BTreeSet<String>>,
     ageless: BTreeSet<String>,
+    /// They list several functions at a sampled address.
+    ambiguous: BTreeSet<String>,
+    /// Their processes ran other programs with generated code as well.
+    of_other_programs: BTreeSet<String>,
     /// Their sizes.
     long: BTreeMap<String, u64>,
     /// Sentences about jitdump files.
@@ -91,6 +97,8 @@ pub(super) struct MapRemarks {
 pub(super) struct Lookups<'a> {
     maps: &'a PerfMaps,
     processes: HashMap<Pid, (Vec<Avma>, OnceLock<MapAnswer>)>,
+    /// Processes with addresses that the map of another of their programs lists.
+    other_programs: Mutex<BTreeSet<Pid>>,
 }
 
 impl PerfMaps {
@@ -118,7 +126,7 @@ impl PerfMaps {
                 processes.entry(*pid).or_default().0.extend(addresses);
             }
         }
-        Lookups { maps: self, processes }
+        Lookups { maps: self, processes, other_programs: Mutex::default() }
     }
 
     /// Returns true if there may be a map of this process: a file of its name, or a file system that does not answer. Opens no map.
@@ -137,6 +145,14 @@ impl PerfMaps {
                 true
             }
             Outcome::Refused => true,
+        }
+    }
+
+    /// Returns false if a process ran another program than the one with code in `space` when its map was written.
+    fn is_of_program(&self, pid: Pid, space: &Space, changed: u64) -> bool {
+        match &self.source {
+            LifetimeSource::Recording(lifetimes) => lifetimes.compare_program(pid, space, changed).is_eq(),
+            LifetimeSource::OtherHost | LifetimeSource::Watched => true,
         }
     }
 
@@ -235,7 +251,8 @@ fn read(pid: Pid, life: ProcessLifetime, addresses: Vec<Avma>, left: u64) -> Map
     }
     let found = match map.lines_from_the_end(|line| search.push_line(line)) {
         Ok(read) => {
-            MapSearchOutcome::Map { read, ageless: map.start_unknown, size: map.size, path: map.path }
+            let (changed, ageless) = (map.changed(), map.start_unknown);
+            MapSearchOutcome::Map { read, changed, ageless, size: map.size, path: map.path }
         }
         Err(_) => refused(MapRefusal::Unreadable),
     };
@@ -243,25 +260,36 @@ fn read(pid: Pid, life: ProcessLifetime, addresses: Vec<Avma>, left: u64) -> Map
 }
 
 impl Lookups<'_> {
-    /// The function that the process's map has at the address.
-    pub(super) fn resolve(&self, pid: Pid, entry: &StackEntry) -> Resolution {
+    /// Returns the function that the map of a process has at an address in one of its spaces. Where the map lists several for
+    /// the address, the name states two.
+    pub(super) fn resolve(&self, pid: Pid, space: &Space, entry: &StackEntry) -> Resolution {
         let Some((addresses, answer)) = self.processes.get(&pid) else {
             return Resolution::Unresolved(Reason::NoJitMap);
         };
         let answer = answer.get_or_init(|| self.maps.search(pid, addresses));
+        let refused = |why| Resolution::Unresolved(Reason::JitMapRefused(why));
         match (answer.search.find(Avma(entry.lookup_offset())), &answer.found) {
-            (Some((name, start)), _) => named(name, entry.offset.checked_sub(start.0)),
-            (None, MapSearchOutcome::NoMap) => Resolution::Unresolved(Reason::NoJitMap),
-            (None, MapSearchOutcome::Refused(refused)) => {
-                Resolution::Unresolved(Reason::JitMapRefused(refused.why))
+            (Some(found), MapSearchOutcome::Map { changed, .. }) => {
+                if !self.maps.is_of_program(pid, space, *changed) {
+                    self.other_programs.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+                    return refused(MapRefusal::OtherProgram);
+                }
+                let start = entry.offset.checked_sub(found.start.0);
+                match found.earlier {
+                    Some(earlier) => named(&Name::cut(&format!("{} (or {earlier})", found.name)), start),
+                    None => named(found.name, start),
+                }
             }
+            (_, MapSearchOutcome::NoMap) => Resolution::Unresolved(Reason::NoJitMap),
+            (_, MapSearchOutcome::Refused(why)) => refused(why.why),
             (None, MapSearchOutcome::Map { .. }) => Resolution::Unresolved(Reason::NotInJitMap),
         }
     }
 
     /// Records remarks about the perf maps that were read.
     pub(super) fn remark(self, remarks: &mut Remarks) {
-        for (pid, (_, answer)) in self.processes {
+        let other_programs = self.other_programs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (pid, (addresses, answer)) in self.processes {
             let Some(MapAnswer { search, found }) = answer.into_inner() else { continue };
             if !matches!(&found, MapSearchOutcome::Refused(refused) if refused.why == MapRefusal::Unanswered)
             {
@@ -272,7 +300,15 @@ impl Lookups<'_> {
                 MapSearchOutcome::Refused(refused) => {
                     remarks.maps.refused.entry(refused.why).or_default().insert(refused.path);
                 }
-                MapSearchOutcome::Map { path, size, read, ageless } => {
+                MapSearchOutcome::Map { path, size, read, ageless, .. } => {
+                    let has_two =
+                        |address: &&Avma| search.find(**address).is_some_and(|found| found.earlier.is_some());
+                    if addresses.iter().any(|address| has_two(&address)) {
+                        remarks.maps.ambiguous.insert(path.clone());
+                    }
+                    if other_programs.contains(&pid) {
+                        remarks.maps.of_other_programs.insert(path.clone());
+                    }
                     if search.cut_names() > 0 {
                         remarks.add_cut_names(Name::from(path.as_str()), search.cut_names());
                     }
@@ -299,14 +335,14 @@ impl MapRemarks {
 
     /// Returns true if there are no remarks.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { refused, ageless, long, dumps, answered } = self;
-        let has_none = refused.is_empty() && ageless.is_empty() && long.is_empty() && dumps.is_empty();
-        has_none && answered.is_empty()
+        let Self { refused, ageless, ambiguous, of_other_programs, long, dumps, answered } = self;
+        let sets = [ageless, ambiguous, of_other_programs, dumps, answered];
+        refused.is_empty() && long.is_empty() && sets.into_iter().all(BTreeSet::is_empty)
     }
 
     /// Adds those of a later look, so that each list has at most `most`.
     pub(super) fn merge(&mut self, others: Self, most: usize) {
-        let Self { refused, ageless, long, dumps, answered } = others;
+        let Self { refused, ageless, ambiguous, of_other_programs, long, dumps, answered } = others;
         if let Some(unanswered) = self.refused.get_mut(&MapRefusal::Unanswered) {
             unanswered.retain(|path| !answered.contains(path));
         }
@@ -315,6 +351,8 @@ impl MapRemarks {
             add(self.refused.entry(why).or_default(), paths, most);
         }
         add(&mut self.ageless, ageless, most);
+        add(&mut self.ambiguous, ambiguous, most);
+        add(&mut self.of_other_programs, of_other_programs, most);
         add(&mut self.dumps, dumps, most);
         for (path, size) in long {
             if self.long.len() < most || self.long.contains_key(&path) {
@@ -329,17 +367,29 @@ impl MapRemarks {
             (path, 0) => format!("{path} is not used: {why}"),
             (path, more) => format!("{path} is not used: {why} ({more} more like it)"),
         });
-        let ageless = (!self.ageless.is_empty()).then(|| {
-            let (path, more) = several(&self.ageless);
+        let of_all = |paths: &BTreeSet<String>, what: &str| {
+            let (path, more) = several(paths);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!(
-                "{path}{more} may be from an earlier process with the same number: the recording has no wall-clock time"
-            )
-        });
+            (!paths.is_empty()).then(|| format!("{path}{more} {what}"))
+        };
+        let ageless = of_all(
+            &self.ageless,
+            "may be from an earlier process with the same number: the recording has no wall-clock time",
+        );
+        let ambiguous = of_all(
+            &self.ambiguous,
+            "has several functions at addresses that were used again, and no times: they are shown as `NAME (or EARLIER \
+             NAME)`; a jitdump would tell them apart",
+        );
+        let of_other_programs = of_all(
+            &self.of_other_programs,
+            "names the generated code of one program only: that of others that the process ran before or after has no names",
+        );
+        let partly = ambiguous.into_iter().chain(of_other_programs);
         let long = self.long.iter().map(|(path, size)| {
             format!("{path} has {} MiB: only the last {} MiB are read", size >> 20, MAX_MAP_BYTES >> 20)
         });
-        refused.chain(ageless).chain(long).chain(self.dumps.iter().cloned()).collect()
+        refused.chain(ageless).chain(partly).chain(long).chain(self.dumps.iter().cloned()).collect()
     }
 }
 

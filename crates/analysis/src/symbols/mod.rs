@@ -308,9 +308,9 @@ impl Symbolizing {
             Space::Kernel { .. } => each(&|entry| kernel().resolve(entry)),
             Space::KernelModule { name, .. } => each(&|entry| kernel().resolve_in_module(name, entry)),
             Space::KernelSymbol { name } => each(&|entry| named(&name.to_string(), Some(entry.offset))),
-            Space::Jit { pid, .. } => each(&|entry| lookups.resolve(*pid, entry)),
+            Space::Jit { pid, .. } => each(&|entry| lookups.resolve(*pid, job.space, entry)),
             Space::JitDump { .. } => each(&|entry| self.dumps.resolve(entry)),
-            Space::Unmapped { pid, .. } => each(&|entry| match lookups.resolve(*pid, entry) {
+            Space::Unmapped { pid, .. } => each(&|entry| match lookups.resolve(*pid, job.space, entry) {
                 resolved @ Resolution::Resolved(_) => resolved,
                 _ => Resolution::Unresolved(Reason::Unmapped),
             }),
