@@ -35,6 +35,7 @@ mod perf_reads;
 mod perf_versions;
 mod prof;
 mod programs;
+mod refusals;
 mod report;
 mod runtime_shares;
 mod script;

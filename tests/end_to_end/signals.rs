@@ -114,3 +114,73 @@ fn children(child: &Child) -> Vec<Pid> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
+
+/// Signals that people and programs send to a process group and mean for the command: QUIT, USR1, USR2, ALRM, VTALRM, PROF, IO, and
+/// real-time signals.
+const FOR_COMMANDS: [i32; 10] = [3, 10, 12, 14, 26, 27, 29, 34, 40, 64];
+
+/// Runs `prof` as the leader of a process group, without signals that are ignored.
+fn group_leader(words: &[&str]) -> Command {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_prof")]).args(words).process_group(0);
+    command
+}
+
+#[test]
+fn signals_for_the_command_leave_its_recording_going() {
+    if !may_record() {
+        return;
+    }
+    let numbers = FOR_COMMANDS.map(|signal| signal.to_string()).join(" ");
+    let script = format!(
+        "trap '' {numbers}; for s in {numbers}; do kill -$s 0; kill -$s $PPID; done; \
+         i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 3"
+    );
+    let faces: [&[&str]; 5] = [
+        &["record", "-e", "cpu-clock", "-o", "prof.data"],
+        &["record", "-e", "cpu-clock", "--overwrite", "-o", "window.data"],
+        &["flame", "-o", "flame.svg"],
+        &["stat", "-e", "task-clock"],
+        &["top", "--once"],
+    ];
+    for face in faces {
+        let folder = folder();
+        let words = [face, &["--", "sh", "-c", &script]].concat();
+        let ended = run(group_leader(&words).current_dir(folder.path()));
+        let code = if face[0] == "top" { 0 } else { 3 };
+        assert_eq!(ended.code, code, "{face:?}: {}", ended.stderr);
+        if face.contains(&"prof.data") {
+            let stacks = folded(&folder.path().join("prof.data"), &[]).ok();
+            assert!(Folded::parse(stacks.text()).total() > 100, "{}", ended.stderr);
+        }
+    }
+}
+
+#[test]
+fn without_a_command_signals_end_a_recording_in_order() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    for signal in FOR_COMMANDS {
+        let folder = folder();
+        let mut target =
+            Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
+        let words = ["record", "-e", "cpu-clock", "-o", "prof.data", "-p", &target.id().to_string()];
+        let in_company = RECORDERS.read();
+        let mut record = group_leader(&words);
+        record.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let record = record.spawn().unwrap();
+        thread::sleep(Duration::from_millis(400));
+        // The C library's `kill` of nix knows no real-time signals.
+        let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", record.id())]).status();
+        assert!(sent.unwrap().success());
+        let ended = finish(record);
+        drop(in_company);
+        target.kill().unwrap();
+        target.wait().unwrap();
+        assert_eq!(ended.code, 0, "signal {signal}: {}", ended.stderr);
+        folded(&folder.path().join("prof.data"), &[]).ok();
+    }
+}

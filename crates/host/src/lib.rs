@@ -15,6 +15,7 @@ pub mod machine;
 mod mounts;
 pub mod objects;
 pub mod perf_map;
+pub mod process_handle;
 pub mod procfs;
 pub mod survey;
 pub mod sys;

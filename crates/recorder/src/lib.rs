@@ -46,7 +46,7 @@ pub use consumer::{
     Chunk, Consumer, DrainStats, Dump, DumpFailure, DumpReport, Ending, LostCount, RecordedEvent, Recording,
     RecordingSink, RingKind, SwitchUpdate, TaskTime,
 };
-pub use control::{CommandSources, Control};
+pub use control::{CommandSources, Control, DUMP_SIGNAL_THREAD, ends_with_command, signals_of_recordings};
 pub use error::{Errno, Error};
 pub use event::{ThisMachine, this_machine};
 pub use notice::{Importance, Notice};

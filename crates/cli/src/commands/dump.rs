@@ -11,10 +11,11 @@ use analysis::Notices;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use host::files::connect_to_recording;
+use host::process_handle::ProcessHandle;
 use host::procfs;
-use host::sys::pidfd::PidFd;
 use host::sys::signals::SIGUSR2;
 use model::{Name, Pid, Tid};
+use recorder::DUMP_SIGNAL_THREAD;
 
 use crate::arguments::numbers::process_number;
 use crate::console::Console;
@@ -81,14 +82,14 @@ fn ask(mut stream: UnixStream, pid: Pid) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Sends SIGUSR2 to a recording whose socket cannot be reached. Checks first that the process is a recording that blocks the signal,
-/// because SIGUSR2 ends other processes.
+/// Sends SIGUSR2 to a recording whose socket cannot be reached. Checks first that the process is a recording that writes a file then:
+/// SIGUSR2 ends other processes.
 fn signal(pid: Pid) -> anyhow::Result<()> {
-    let process = PidFd::open(pid).with_context(|| format!("process {pid} does not exist"))?;
-    let is_prof = procfs::comm(pid, Tid(pid.0)).is_ok_and(|comm| comm == b"prof");
-    let waits = procfs::blocks_signal(pid, SIGUSR2).unwrap_or(false);
+    let process = ProcessHandle::of_process(pid);
+    let threads = procfs::threads(pid).with_context(|| format!("process {pid} does not exist"))?;
+    let is_called = |tid, name: &str| procfs::comm(pid, tid).is_ok_and(|comm| comm == name.as_bytes());
     ensure!(
-        is_prof && waits,
+        is_called(Tid(pid.0), "prof") && threads.into_iter().any(|tid| is_called(tid, DUMP_SIGNAL_THREAD)),
         "process {pid} is no recording that keeps a window; to find one, try: pgrep -f 'prof record.*--overwrite'"
     );
     process.send(SIGUSR2).with_context(|| format!("cannot send SIGUSR2 to process {pid}"))

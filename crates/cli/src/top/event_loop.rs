@@ -12,12 +12,12 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossterm::event::{self, Event};
 use host::sys::poll::PollSet;
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
-use host::sys::signals::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SignalFd};
+use host::sys::signals::{SIGCONT, SIGTSTP, SignalFd};
 use live::snapshot::{Snapshot, Span};
 use live::views::Scope;
 use live::{Engine, EngineCommand, EngineEvent, EngineSettings};
 use model::Name;
-use recorder::{Control, Importance, Notice, Options};
+use recorder::{Control, Importance, Notice, Options, ends_with_command, signals_of_recordings};
 
 use super::app::App;
 use super::code_view::{self, CodeAnswer, CodeRequest};
@@ -58,11 +58,13 @@ pub(crate) fn run(
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
     // Before any thread is started: threads inherit the mask that blocks these signals.
-    let signals =
-        SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).context("cannot wait for signals")?;
+    let mut read = signals_of_recordings();
+    read.extend([SIGTSTP, SIGCONT]);
+    let signals = SignalFd::new(&read).context("cannot wait for signals")?;
     let (sender, messages) = unbounded();
     let (commands, command_receiver) = unbounded();
     let control = Control::without_signals(&signals).context("cannot make the recording stoppable")?;
+    let has_command = options.workload.is_some();
     let recording = start(options, settings, control.clone(), command_receiver, sender.clone())?;
     let result = match wait_for_start(&messages, console) {
         Ok(notices) => {
@@ -78,7 +80,7 @@ pub(crate) fn run(
             let mut app = App::new(scope, Span::Window);
             let wanted = notices.iter().filter(|notice| is_wanted(notice, console.verbosity()));
             app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
-            let shown = show(&messages, &channels, &mut app, &mut saving);
+            let shown = show(&messages, &channels, &mut app, &mut saving, has_command);
             saving.finish(console);
             // The screen shows only the first remark.
             app.snapshot.status.remarks.iter().for_each(|remark| console.warn(remark));
@@ -252,6 +254,7 @@ fn show(
     channels: &Channels,
     app: &mut App,
     saving: &mut Saving,
+    mut command_runs: bool,
 ) -> anyhow::Result<ExitCode> {
     // The user of a busy machine waits for this thread, which needs little CPU time.
     let _urgent = PriorityGuard::acquire();
@@ -270,6 +273,12 @@ fn show(
         dirty = first.is_some();
         realtime = dirty.then(RealtimeGuard::acquire);
         for message in first.into_iter().chain(messages.try_iter()) {
+            match message {
+                Message::Ended(_) => command_runs = false,
+                Message::Signal(SIGTSTP | SIGCONT) => {}
+                Message::Signal(signal) if command_runs && !ends_with_command(signal) => continue,
+                _ => {}
+            }
             match handle(message, app, &mut screen, channels, saving)? {
                 Next::Draw => {}
                 Next::Leave(code) => return Ok(code),

@@ -20,9 +20,9 @@ use super::options::JavaOptions;
 use super::process::{JavaProcess, SIGQUIT};
 use crate::in_root;
 use crate::mounts::Mounts;
+use crate::process_handle::ProcessHandle;
 use crate::procfs;
 use crate::sys::directory::{Directory, Entry};
-use crate::sys::pidfd::PidFd;
 use crate::sys::{identity, peer};
 
 /// The request: version of the protocol, operation, and three arguments.
@@ -39,7 +39,7 @@ const SOCKET_FOLDER: &str = "tmp";
 /// Requests a perf map. Changes the credentials of the calling thread for good, so the thread must end afterwards.
 pub(super) fn request_perf_map(pid: Pid, deadline: Instant) -> Result<(), AttachError> {
     // Opened first, so that a later process with this pid gets no signal.
-    let process = PidFd::open(pid).map_err(AttachError::Unreadable)?;
+    let process = ProcessHandle::of_process(pid);
     let machine = JavaProcess::inspect(pid)?;
     machine.check_signal_handled().or_else(|why| match why {
         // A virtual machine that listens already needs no signal.
@@ -134,7 +134,7 @@ impl ProcessFiles {
 /// Makes the virtual machine listen, waits for its socket and returns it.
 fn start_listener(
     machine: &JavaProcess,
-    process: &PidFd,
+    process: &ProcessHandle,
     files: &ProcessFiles,
     deadline: Instant,
 ) -> Result<File, AttachError> {

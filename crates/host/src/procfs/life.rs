@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use model::{Pid, ProcessLifetime};
+use model::{Pid, ProcessLifetime, Tid};
 
 use super::status::{Status, status_of_process};
 use crate::sys::{clock, system};
@@ -28,6 +28,33 @@ pub fn life(pid: Pid) -> io::Result<ProcessLifetime> {
         user: Some(creator),
         own_number: Some(own_number),
     })
+}
+
+/// What `/proc/TID/stat` says of the state of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskState {
+    /// True if the thread has ended and its number is not free yet (a zombie).
+    pub has_ended: bool,
+    /// Number of threads of its process that have not ended, and its first one.
+    pub threads: u64,
+    /// Clock ticks from boot to its start.
+    pub start: u64,
+}
+
+/// Reads the state of a thread.
+///
+/// # Errors
+/// `ENOENT` or `ESRCH` if there is no such thread.
+pub fn task_state(tid: Tid) -> io::Result<TaskState> {
+    state_in(&fs::read(format!("/proc/{tid}/stat"))?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn state_in(stat: &[u8]) -> Option<TaskState> {
+    let mut fields = fields_after_name(stat)?;
+    let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
+    // Fields 20 and 22.
+    let threads = fields.nth(16)?.parse().ok()?;
+    Some(TaskState { has_ended, threads, start: fields.nth(1)?.parse().ok()? })
 }
 
 /// Returns the CPU time of a process and of the children that it has waited for.
@@ -118,6 +145,15 @@ mod tests {
         for bad in ["", "42 (a", "42 (a) S 1", "42 (a) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x 20"] {
             assert!(start_since_boot(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_is_no_process_that_has() {
+        let stat = b"42 (a) Z) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 3 18 500 20";
+        assert_eq!(state_in(stat), Some(TaskState { has_ended: true, threads: 3, start: 500 }));
+        let own = task_state(Tid(own_pid().0)).unwrap();
+        assert!(!own.has_ended && own.threads >= 1 && own.start > 0, "{own:?}");
+        assert_eq!(state_in(b"42 (a) Z 1 2"), None);
     }
 
     #[test]

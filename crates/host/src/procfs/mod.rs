@@ -12,10 +12,10 @@ use std::path::PathBuf;
 
 use model::{Pid, Tid};
 
-pub use life::{busy_time, context_switches, cpu_time, life};
+pub use life::{TaskState, busy_time, context_switches, cpu_time, life, task_state};
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
-pub use status::{Capability, Status, allowed_cpus, blocks_signal, own_status, status};
+pub use status::{Capability, Status, allowed_cpus, own_status, status};
 pub use syscall_state::{SyscallState, descriptor_target, syscall_state};
 
 /// Lists all processes, ascending.

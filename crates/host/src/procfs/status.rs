@@ -81,17 +81,6 @@ pub(super) fn status_of_process(pid: Pid) -> io::Result<Status> {
     status(Tid(pid.0))
 }
 
-/// Returns true if the first thread of a process blocks a signal, as a reader of signalfd(2) does.
-///
-/// # Errors
-/// `ENOENT` if there is no such process.
-pub fn blocks_signal(pid: Pid, signal: i32) -> io::Result<bool> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let mask = text.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    Ok(mask & signal_bit(signal) != 0)
-}
-
 /// Returns the bit of a signal in a mask; 0 for an invalid number.
 fn signal_bit(signal: i32) -> u64 {
     let bit = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));

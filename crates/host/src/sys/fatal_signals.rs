@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use super::{memory, terminal};
+use super::{memory, signals, terminal};
 
 /// Signals whose default action ends a process (signal(7)), except SIGKILL, those that [`super::signals::SignalFd`] reads and those
 /// that the program ignores.
@@ -47,8 +47,7 @@ pub(super) fn exit_before_abort() {
 
 /// Restores the terminal before a signal ends this process.
 pub(super) fn restore_terminal_before_exit() {
-    let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
-    ENDING.into_iter().chain(real_time).for_each(install);
+    ENDING.into_iter().chain(signals::real_time()).for_each(install);
 }
 
 /// Installs our handler, which calls the previous one, unless the signal is ignored or the handler is installed already.

@@ -51,6 +51,32 @@ impl PidFd {
     }
 }
 
+/// Sends a signal to the process that has this number now.
+///
+/// # Errors
+/// Those of `kill(2)`.
+pub fn send_to_number(number: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::kill(number, signal) }).map(drop)
+}
+
+/// Returns true if a process or thread has this number, even one that has ended and was not waited for.
+pub fn number_exists(number: i32) -> bool {
+    // EPERM: it is another user's.
+    send_to_number(number, 0).map_or_else(|error| error.raw_os_error() != Some(libc::ESRCH), |()| true)
+}
+
+/// Returns true if our child with this pid has ended; it can still be waited for. `None` if it is no child of ours, or was waited for.
+pub fn has_child_ended(pid: i32) -> Option<bool> {
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let id = libc::id_t::try_from(pid).ok()?;
+    // SAFETY: the kernel writes the structure, for which zeros are valid.
+    check(unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), flags) }).ok()?;
+    // SAFETY: as above. waitid(2): the pid is zero where no child has ended.
+    Some(unsafe { info.assume_init().si_pid() } != 0)
+}
+
 impl AsFd for PidFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

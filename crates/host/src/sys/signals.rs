@@ -9,7 +9,15 @@ use model::Pid;
 use super::{check, inherited};
 
 /// Signal numbers of this architecture.
-pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGTRAP, SIGTSTP, SIGUSR2};
+pub use libc::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGPIPE, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGTERM,
+    SIGTRAP, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM,
+};
+
+/// Returns the real-time signals that the C library leaves to programs (signal(7)).
+pub fn real_time() -> std::ops::RangeInclusive<i32> {
+    libc::SIGRTMIN()..=libc::SIGRTMAX()
+}
 
 /// A set of signals that are blocked in the calling thread and in threads that it starts later, and are read here instead. When
 /// dropped, discards unread signals and restores the mask.

@@ -6,6 +6,7 @@ mod conditions;
 mod dump_requests;
 pub(crate) mod messages;
 mod outside_event;
+mod signals;
 mod slow_calls;
 mod watcher;
 pub(crate) mod workload;
@@ -15,16 +16,18 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use host::sys::pidfd::PidFd;
+use host::process_handle::ProcessHandle;
 use host::sys::poll::{PollSet, Waker};
-use host::sys::signals::{Received, SIGHUP, SIGINT, SIGTERM, SIGUSR2, SignalFd, SignalMask};
+use host::sys::signals::{Received, SignalFd, SignalMask};
 
 pub use commands::CommandSources;
 pub(crate) use commands::{Answers, CommandThread};
 pub(crate) use conditions::ConditionThread;
 pub(crate) use dump_requests::{DumpRequests, NO_TICKET};
 pub(crate) use outside_event::{Command, OutsideEvent};
+pub use signals::{ends_with_command, signals_of_recordings};
 pub(crate) use slow_calls::SlowCallDetector;
+pub use watcher::DUMP_SIGNAL_THREAD;
 pub(crate) use watcher::{OutsidePoller, Watcher};
 
 /// A handle that stops a recording or count. It is cheap to clone and usable from any thread.
@@ -39,6 +42,8 @@ struct Inner {
     /// Wakes the watcher after `stop` was set, or because the recording is over.
     waker: Waker,
     signals: Option<SignalFd>,
+    /// True if SIGUSR2 requests a file.
+    has_dumps: bool,
     /// The signal mask that a command starts with.
     mask: SignalMask,
     /// Taken when the recording begins.
@@ -52,18 +57,17 @@ impl Control {
     /// # Errors
     /// No more file descriptors.
     pub fn without_signals(signals: &SignalFd) -> io::Result<Self> {
-        Self::with(None, signals.mask_before())
+        Self::with(None, false, signals.mask_before())
     }
 
-    /// Creates a control that SIGINT, SIGTERM and SIGHUP stop, instead of ending the process, as long as it lives. Must be called
-    /// before any thread is started: threads inherit the signal mask.
+    /// Creates a control that SIGINT, SIGTERM and SIGHUP stop, instead of ending the process, as long as it lives. Other signals of
+    /// [`signals_of_recordings`] stop it only if no command of ours runs. Must be called before any thread is started: threads
+    /// inherit the signal mask.
     ///
     /// # Errors
     /// No more file descriptors.
     pub fn with_signals() -> io::Result<Self> {
-        let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP])?;
-        let mask = signals.mask_before();
-        Self::with(Some(signals), mask)
+        Self::reading_signals(false)
     }
 
     /// As [`Control::with_signals`], and SIGUSR2 requests a file with the kept records ([`crate::RecordingSink::request_dump`]).
@@ -71,9 +75,13 @@ impl Control {
     /// # Errors
     /// No more file descriptors.
     pub fn with_signals_and_dumps() -> io::Result<Self> {
-        let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGUSR2])?;
+        Self::reading_signals(true)
+    }
+
+    fn reading_signals(has_dumps: bool) -> io::Result<Self> {
+        let signals = SignalFd::new(&signals_of_recordings())?;
         let mask = signals.mask_before();
-        Self::with(Some(signals), mask)
+        Self::with(Some(signals), has_dumps, mask)
     }
 
     /// Has the recording accept commands from `sources`.
@@ -85,9 +93,9 @@ impl Control {
         std::mem::take(&mut *self.inner.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn with(signals: Option<SignalFd>, mask: SignalMask) -> io::Result<Self> {
+    fn with(signals: Option<SignalFd>, has_dumps: bool, mask: SignalMask) -> io::Result<Self> {
         let (stop, commands) = (AtomicBool::new(false), Mutex::default());
-        let inner = Inner { stop, waker: Waker::new()?, signals, mask, commands };
+        let inner = Inner { stop, waker: Waker::new()?, signals, has_dumps, mask, commands };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -102,10 +110,10 @@ impl Control {
         self.inner.mask
     }
 
-    /// Waits until `process` has ended (`None`), or a signal other than SIGUSR2 arrives.
-    pub(crate) fn wait_for(&self, process: &PidFd) -> Option<Received> {
+    /// Waits until the command `process` has ended (`None`), or a signal arrives that ends both.
+    pub(crate) fn wait_for(&self, process: &ProcessHandle) -> Option<Received> {
         let mut poll = PollSet::default();
-        let ended = poll.add(process.as_fd());
+        let ended = process.add_to(&mut poll);
         if let Some(signals) = &self.inner.signals {
             poll.add(signals.as_fd());
         }
@@ -114,8 +122,7 @@ impl Control {
                 return None;
             }
             let signal = self.inner.signals.as_ref().and_then(SignalFd::next);
-            // The recording is over, so SIGUSR2 has no records to request.
-            if let Some(signal) = signal.filter(|signal| signal.signal != SIGUSR2) {
+            if let Some(signal) = signal.filter(|signal| ends_with_command(signal.signal)) {
                 return Some(signal);
             }
         }

@@ -7,7 +7,7 @@ use host::sys::signals::Received;
 pub(crate) enum OutsideEvent {
     /// [`Control::stop`] was called.
     Stop,
-    /// A signal arrived that ends the recording.
+    /// A signal arrived that ends the recording, or is meant for its command ([`super::ends_with_command`]).
     Signal(Received),
     /// SIGUSR2 arrived: it requests a file with the kept records.
     Dump,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use host::sys::pidfd::PidFd;
+use host::process_handle::ProcessHandle;
 use host::sys::poll::PollSet;
 use host::sys::signals::{SIGUSR2, SignalFd};
 
@@ -14,14 +14,17 @@ use super::messages::{Message, Outbox};
 use super::{Control, OutsideEvent};
 use crate::error::Error;
 
+/// The name of the thread that receives SIGUSR2 where it requests a file: it tells such recordings from others.
+pub const DUMP_SIGNAL_THREAD: &str = "dump-signal";
+
 /// Polls for outside events on the caller's thread.
 pub(crate) struct OutsidePoller {
     control: Control,
     poll: PollSet,
     /// The index in `poll` of each process.
     processes: Vec<usize>,
-    /// Open as long as `poll` refers to them.
-    _pidfds: Vec<PidFd>,
+    /// Kept as long as `poll` refers to them.
+    _handles: Vec<ProcessHandle>,
     /// Number of processes that have not ended.
     pub(crate) left: usize,
     /// True if a signal has arrived and was forwarded to the command.
@@ -30,15 +33,15 @@ pub(crate) struct OutsidePoller {
 
 impl OutsidePoller {
     /// Prepares to wait for the ends of `processes`, and for signals and stops of `control`.
-    pub(crate) fn new(control: &Control, processes: Vec<PidFd>) -> Self {
+    pub(crate) fn new(control: &Control, processes: Vec<ProcessHandle>) -> Self {
         let mut poll = PollSet::default();
         poll.add(control.inner.waker.as_fd());
         if let Some(signals) = &control.inner.signals {
             poll.add(signals.as_fd());
         }
-        let places = processes.iter().map(|process| poll.add(process.as_fd())).collect();
+        let places = processes.iter().map(|process| process.add_to(&mut poll)).collect();
         let (left, control) = (processes.len(), control.clone());
-        Self { control, poll, processes: places, _pidfds: processes, left, has_signal: false }
+        Self { control, poll, processes: places, _handles: processes, left, has_signal: false }
     }
 
     /// Waits for the next event; `None` after `timeout`.
@@ -47,7 +50,9 @@ impl OutsidePoller {
         if inner.stop.load(Ordering::Acquire) {
             return Some(OutsideEvent::Stop);
         }
-        self.poll.wait(timeout).ok()?;
+        if self.poll.wait(timeout).is_err() {
+            return Some(OutsideEvent::Stop); // Nothing could end the count any more.
+        }
         if let Some(signal) = inner.signals.as_ref().and_then(SignalFd::next) {
             return Some(OutsideEvent::Signal(signal));
         }
@@ -70,12 +75,17 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Starts the thread, which sends its events to `messages`.
-    pub(crate) fn start(control: &Control, processes: Vec<PidFd>, messages: Outbox) -> Result<Self, Error> {
+    pub(crate) fn start(
+        control: &Control,
+        processes: Vec<ProcessHandle>,
+        messages: Outbox,
+    ) -> Result<Self, Error> {
         let over = Arc::new(AtomicBool::new(false));
+        let name = if control.inner.has_dumps { DUMP_SIGNAL_THREAD } else { "watcher" };
         let watcher =
             WatcherThread { control: control.clone(), over: Arc::clone(&over), processes, messages };
         let thread = std::thread::Builder::new()
-            .name("watcher".to_owned())
+            .name(name.to_owned())
             .stack_size(128 << 10)
             .spawn(move || watcher.run())
             .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
@@ -97,7 +107,7 @@ impl Drop for Watcher {
 struct WatcherThread {
     control: Control,
     over: Arc<AtomicBool>,
-    processes: Vec<PidFd>,
+    processes: Vec<ProcessHandle>,
     messages: Outbox,
 }
 
@@ -107,7 +117,7 @@ impl WatcherThread {
         let mut poll = PollSet::default();
         let waker = poll.add(inner.waker.as_fd());
         let signals = inner.signals.as_ref().map(|signals| poll.add(signals.as_fd()));
-        let processes: Vec<usize> = self.processes.iter().map(|process| poll.add(process.as_fd())).collect();
+        let processes: Vec<usize> = self.processes.iter().map(|process| process.add_to(&mut poll)).collect();
         let send = |event| {
             let left = self.messages.leave(Message::Outside(event)).is_ok();
             self.messages.wake();
@@ -115,6 +125,8 @@ impl WatcherThread {
         };
         loop {
             if poll.wait(None).is_err() {
+                // Nothing could end the recording any more.
+                send(OutsideEvent::Stop);
                 return;
             }
             if poll.ready(waker).readable {
@@ -128,7 +140,7 @@ impl WatcherThread {
             }
             if signals.is_some_and(|place| poll.ready(place).readable) {
                 while let Some(signal) = inner.signals.as_ref().and_then(SignalFd::next) {
-                    let is_dump = signal.signal == SIGUSR2;
+                    let is_dump = inner.has_dumps && signal.signal == SIGUSR2;
                     let event = if is_dump { OutsideEvent::Dump } else { OutsideEvent::Signal(signal) };
                     if !send(event) {
                         return;

@@ -5,9 +5,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use host::sys::pidfd::PidFd;
+use host::process_handle::ProcessHandle;
 use host::sys::spawn::{Child, Program, WaitingChild};
-use model::Pid;
 
 use super::Control;
 use crate::error::{ENOENT, Error};
@@ -43,20 +42,11 @@ pub(crate) fn start(waiting: WaitingChild, options: &Options) -> Result<Child, E
     })
 }
 
-/// Opens the processes and threads whose end ends the recording: the command, or else those of the target.
-pub(crate) fn watched(options: &Options, child: Option<&Child>) -> Vec<PidFd> {
-    let watch = |pid: Pid| PidFd::open(pid).ok();
-    // A process that has ended already needs no waiting for.
+/// Refers to the processes and threads whose end ends the recording: the command, or else those of the target.
+pub(crate) fn watched(options: &Options, child: Option<&Child>) -> Vec<ProcessHandle> {
     match (&options.target, child) {
-        (_, Some(child)) => watch(child.pid()).into_iter().collect(),
-        (Target::Threads(tids), None) => {
-            let threads: Vec<PidFd> = tids.iter().filter_map(|&tid| PidFd::open_thread(tid).ok()).collect();
-            if !threads.is_empty() {
-                return threads;
-            }
-            // Before Linux 6.9 only whole processes can be waited for.
-            processes(options).unwrap_or_default().into_iter().filter_map(watch).collect()
-        }
-        _ => processes(options).unwrap_or_default().into_iter().filter_map(watch).collect(),
+        (_, Some(child)) => vec![ProcessHandle::of_process(child.pid())],
+        (Target::Threads(tids), None) => tids.iter().map(|&tid| ProcessHandle::of_thread(tid)).collect(),
+        _ => processes(options).unwrap_or_default().into_iter().map(ProcessHandle::of_process).collect(),
     }
 }

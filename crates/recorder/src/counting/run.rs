@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use host::process_handle::ProcessHandle;
 use host::sys::clock::{self, CpuTime};
-use host::sys::pidfd::PidFd;
 use host::sys::schedule::PriorityGuard;
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, WaitingChild};
@@ -11,7 +11,7 @@ use host::sys::spawn::{Child, WaitingChild};
 use super::open::Counters;
 use super::{Counted, IntervalCounts, Plan, Reading};
 use crate::control::workload;
-use crate::control::{Control, OutsideEvent, OutsidePoller};
+use crate::control::{Control, OutsideEvent, OutsidePoller, ends_with_command};
 use crate::error::Error;
 use crate::notice::Notice;
 use crate::options::{Options, Target};
@@ -105,8 +105,8 @@ pub fn count(
 
 /// Waits for the end of the command, until a signal comes; with `at_once` does not wait.
 fn wait_for_command(child: Child, control: &Control, at_once: bool) -> Command {
-    let process = PidFd::open(child.pid()).ok();
-    let signal = if at_once { None } else { process.as_ref().and_then(|process| control.wait_for(process)) };
+    let process = ProcessHandle::of_process(child.pid());
+    let signal = if at_once { None } else { control.wait_for(&process) };
     let status =
         if at_once || signal.is_some() { child.try_wait().ok().flatten() } else { child.wait().ok() };
     match status {
@@ -177,6 +177,7 @@ impl Run {
             match outside.wait(next.map(|next| next.saturating_sub(now))) {
                 Some(OutsideEvent::Ended(_)) if outside.left == 0 => return End::Target,
                 Some(OutsideEvent::Signal(signal)) => match child {
+                    Some(_) if !ends_with_command(signal.signal) => {}
                     Some(child) if !outside.has_signal => {
                         outside.has_signal = true;
                         // A terminal sends its signals to the command as well; a process sends them to the recorder alone.

@@ -8,6 +8,7 @@ use super::{Pause, Session};
 use crate::control::Command;
 use crate::control::NO_TICKET;
 use crate::control::OutsideEvent;
+use crate::control::ends_with_command;
 use crate::notice::Notice;
 use crate::open::Opened;
 use crate::options::Options;
@@ -44,6 +45,9 @@ impl Session<'_> {
                 return self.command(command, ticket, opened, options, pause);
             }
             OutsideEvent::Signal(signal) => {
+                if self.child.is_some() && !ends_with_command(signal.signal) {
+                    return Next::GoOn;
+                }
                 // A terminal sends signals to the command, too. A signal from a process (with a sender) comes to us only.
                 if let (Some(_), Some(child)) = (signal.sender, &self.child) {
                     // A command that has just ended needs no signal.

@@ -5,8 +5,8 @@ mod loss;
 
 use std::time::Duration;
 
+use host::process_handle::ProcessHandle;
 use host::sys::clock::CpuTime;
-use host::sys::pidfd::PidFd;
 use host::sys::signals::Received;
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus};
@@ -71,8 +71,7 @@ impl RunningCommand {
     /// # Errors
     /// The signal that arrived.
     pub fn wait(&self, control: &Control) -> Result<ExitStatus, Received> {
-        let signal = PidFd::open(self.child.pid()).ok().and_then(|process| control.wait_for(&process));
-        match signal {
+        match control.wait_for(&ProcessHandle::of_process(self.child.pid())) {
             Some(signal) => Err(signal),
             // If waiting for the child fails, it has ended with an unknown status.
             None => Ok(self.child.wait().unwrap_or(ExitStatus::Code(0))),
