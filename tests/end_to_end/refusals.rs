@@ -99,3 +99,33 @@ fn without_pidfd_open_the_samples_are_the_same() {
     let Run { stderr, .. } = folded(&folder.path().join("prof.data"), &[]).ok();
     assert!(!stderr.contains("lost"), "{stderr}");
 }
+
+#[cfg(target_arch = "x86_64")]
+const PERF_EVENT_OPEN: i32 = 298;
+#[cfg(not(target_arch = "x86_64"))]
+const PERF_EVENT_OPEN: i32 = 241;
+
+#[test]
+fn a_forbidden_perf_event_open_is_no_feature_that_is_missing() {
+    if programs::c("refuse").is_none() {
+        return;
+    }
+    for words in [&["record", "-o", "/dev/null", "--", "true"][..], &["stat", "--", "true"]] {
+        let refused = run(&mut refused(PERF_EVENT_OPEN, ENOSYS, words).unwrap());
+        assert_eq!(refused.code, 1);
+        let cause = "this kernel has no perf_event_open, or a seccomp filter (of a container) forbids it";
+        assert!(refused.stderr.contains(cause), "{words:?}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn too_many_open_files_are_called_so() {
+    // With some limits it does not get as far as to say anything.
+    for limit in 5..20 {
+        let script = format!("ulimit -n {limit}; exec \"$0\" record -o /dev/null -- true");
+        let refused = run(Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_prof")]));
+        assert_eq!(refused.code, 1, "{limit}: {}", refused.stderr);
+        let is_said = ["Too many open files", "file descriptors are needed"];
+        assert!(is_said.iter().any(|words| refused.stderr.contains(words)), "{limit}: {}", refused.stderr);
+    }
+}

@@ -357,6 +357,15 @@ fn only_recordings_are_sent_the_signal_that_ends_others() {
     assert!(run_.stderr.contains("is no recording that keeps a window"), "{}", run_.stderr);
     let run_ = run(&mut prof(["dump", "4194305"]));
     assert!(run_.stderr.contains("does not exist"), "{}", run_.stderr);
+    if !may_record() {
+        return;
+    }
+    // A recording without a window would end.
+    let folder = folder();
+    let script = format!("sleep 0.3; {} dump $PPID; sleep 0.3", env!("CARGO_BIN_EXE_prof"));
+    let words = ["record", "-e", "cpu-clock", "-o", "prof.data", "-a", "--", "sh", "-c", &script];
+    let run_ = run(prof(words).current_dir(folder.path()));
+    assert!(run_.stderr.contains("is no recording that keeps a window"), "{}", run_.stderr);
 }
 
 #[test]

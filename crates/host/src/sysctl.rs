@@ -1,11 +1,18 @@
 //! Reads the kernel's settings for profiling from `/proc/sys/kernel`.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// `kernel.perf_event_paranoid`: 2 allows own user code only, 1 the kernel too, 0 whole CPUs too, −1 everything. Distributions
 /// add 3 and 4, which allow nothing. `None` if the kernel has no perf events, or `/proc` is not mounted.
 pub fn perf_event_paranoid() -> Option<i32> {
     read("perf_event_paranoid")
+}
+
+/// Returns true if the kernel has perf events: it then has [`perf_event_paranoid`] (perf_event_open(2)). Takes no file descriptor, so
+/// that too many open files are not taken for another kernel. False if `/proc` is not mounted.
+pub fn has_perf_events() -> bool {
+    path("perf_event_paranoid").exists()
 }
 
 /// `kernel.yama.ptrace_scope`: with 0 a process may read all processes of its user, with 1 its descendants, with 2 it needs
@@ -55,5 +62,9 @@ pub fn nmi_watchdog() -> Option<i32> {
 }
 
 fn read<T: std::str::FromStr>(name: &str) -> Option<T> {
-    fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
+    fs::read_to_string(path(name)).ok()?.trim().parse().ok()
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new("/proc/sys/kernel").join(name)
 }

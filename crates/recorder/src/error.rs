@@ -36,7 +36,7 @@ pub enum Error {
         name: String,
     },
     /// The process for the command could not be created.
-    #[error("cannot start the command: {}", Errno(.0))]
+    #[error("cannot start the command: {}{}", Errno(.0), next_step(more_descriptors(.0)))]
     Spawn(io::Error),
     /// The process does not exist.
     #[error("process {pid} does not exist")]
@@ -140,7 +140,7 @@ pub enum Error {
         errno: io::Error,
     },
     /// A system call failed without which nothing can be recorded.
-    #[error("{what}: {}", Errno(errno))]
+    #[error("{what}: {}{}", Errno(errno), next_step(more_descriptors(errno)))]
     System {
         /// The operation that failed.
         what: &'static str,
@@ -155,6 +155,11 @@ pub enum Error {
         /// True if a readable recording of what was written before exists.
         kept: bool,
     },
+}
+
+/// Returns what to type where no file descriptor is left; else nothing.
+fn more_descriptors(errno: &io::Error) -> &'static str {
+    if errno.raw_os_error() == Some(EMFILE) { "try: ulimit -n unlimited" } else { "" }
 }
 
 /// Says that a command does not exist. A name with a slash is not searched for in PATH (`execvp(3)`).

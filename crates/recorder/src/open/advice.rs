@@ -39,14 +39,14 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
                 None => String::new(),
             }
         }
-        Some(ENOSYS) if attr.sample_stack_user > 0 => {
+        Some(ENOSYS) if attr.sample_stack_user > 0 && has_call() => {
             "this architecture copies no user stacks; try: --call-graph fp".to_owned()
         }
         Some(EINTR) => PROBED_BY_FTRACE.to_owned(),
         Some(EIO) => NO_PLACE_FOR_A_PROBE.to_owned(),
         Some(ENOSYS) => {
             return Error::NoPerfEvents(
-                "this kernel has no perf_event_open, or a seccomp filter (of a container) forbids it",
+                "this kernel has no perf_event_open, or a seccomp filter (of a container) forbids it; try: prof doctor",
             );
         }
         Some(EACCES | EPERM) if attr.is_kernel_breakpoint() => format!(
@@ -102,6 +102,12 @@ pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options:
         options.invocation
     );
     Error::Open { event: event.to_owned(), errno, advice }
+}
+
+/// Returns true unless even the simplest event fails with ENOSYS: then the call itself is missing, and no feature of an event.
+fn has_call() -> bool {
+    let opened = Kernel.open(&crate::attr::dummy(), Subject::Thread(Tid(0), None), None);
+    opened.err().and_then(|error| error.raw_os_error()) != Some(ENOSYS)
 }
 
 /// Returns the advice for the likeliest cause of EINVAL. Opens simpler events to find out what the kernel does accept.

@@ -112,9 +112,9 @@ pub fn record(
 
 /// Returns an error if the kernel has no perf events at all.
 pub(crate) fn require_perf_events() -> Result<(), Error> {
-    match host::sysctl::perf_event_paranoid() {
-        Some(_) => Ok(()),
-        None => Err(Error::NoPerfEvents(
+    match host::sysctl::has_perf_events() {
+        true => Ok(()),
+        false => Err(Error::NoPerfEvents(
             "this kernel has no perf events (or /proc is not mounted): /proc/sys/kernel/perf_event_paranoid is missing",
         )),
     }
