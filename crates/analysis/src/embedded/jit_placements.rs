@@ -11,8 +11,9 @@ use generated::Placement;
 use model::{Avma, Name, Pid, Space, Timestamp};
 use perfdata::read::Reader;
 use perfdata::sections;
+use symbolizer::archived::HeldBytes;
 
-use super::sections::{pack_fast, unpack_section};
+use super::sections::{UnpackedSection, pack_fast};
 
 const PLACEMENT_BYTES: usize = 32;
 
@@ -32,8 +33,8 @@ pub fn pack(placements: &[(&Space, Vec<Placement>)], endian: Endian) -> Option<V
 /// Reads the placements that a recording carries, up to the first thing that is wrong.
 pub(crate) fn read(recording: &Reader) -> EmbeddedPlacements {
     // Names of the same file are read later, and say what is damaged.
-    let (bytes, _) = unpack_section(recording, sections::id::GENERATED_CODE, "generated code");
-    parse(&bytes)
+    UnpackedSection::of(recording, sections::id::GENERATED_CODE, "generated code")
+        .map_or_else(EmbeddedPlacements::default, |section| parse(&section.bytes, section.held))
 }
 
 fn encode_dump(out: &mut Vec<u8>, space: &Space, placements: &[Placement]) {
@@ -56,19 +57,22 @@ fn encode_dump(out: &mut Vec<u8>, space: &Space, placements: &[Placement]) {
     }
 }
 
-fn parse(mut bytes: &[u8]) -> EmbeddedPlacements {
+fn parse(mut bytes: &[u8], mut held: HeldBytes) -> EmbeddedPlacements {
     let mut dumps = EmbeddedPlacements::default();
-    while let Some((space, placements)) = parse_dump(&mut bytes) {
+    while let Some((space, placements)) = parse_dump(&mut bytes, &mut held) {
         dumps.insert(space, placements);
     }
     dumps
 }
 
-fn parse_dump(bytes: &mut &[u8]) -> Option<(Space, Vec<Placement>)> {
+fn parse_dump(bytes: &mut &[u8], held: &mut HeldBytes) -> Option<(Space, Vec<Placement>)> {
     let mut number = || bytes.split_off(..4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
     let (pid, generation, length, count) = (number()?, number()?, number()?, number()?);
-    let path = Name::new(bytes.split_off(..length as usize)?);
+    let path = bytes.split_off(..length as usize)?;
+    held.take_entry::<(Space, Vec<Placement>)>().and_then(|()| held.take(path.len())).ok()?;
+    let path = Name::new(path);
     let placements = bytes.split_off(..(count as usize).checked_mul(PLACEMENT_BYTES)?)?;
+    held.take(placements.len()).ok()?;
     let placements = placements.as_chunks::<PLACEMENT_BYTES>().0.iter().filter_map(placement).collect();
     Some((Space::JitDump { pid: Pid(pid.cast_signed()), generation, path }, placements))
 }
@@ -86,6 +90,10 @@ fn placement(bytes: &[u8; PLACEMENT_BYTES]) -> Option<Placement> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(bytes: &[u8]) -> EmbeddedPlacements {
+        super::parse(bytes, HeldBytes::new(1 << 20))
+    }
 
     fn space(generation: u32) -> Space {
         Space::JitDump { pid: Pid(7), generation, path: Name::from("/tmp/jit-7.dump") }
@@ -112,6 +120,14 @@ mod tests {
         // More placements than the section has bytes for.
         bytes[12..16].fill(0xff);
         assert!(parse(&bytes).is_empty());
+    }
+
+    #[test]
+    fn dumps_that_take_more_than_is_allowed_are_left_out() {
+        let mut bytes = Vec::new();
+        (0..100).for_each(|number| encode_dump(&mut bytes, &space(number), &[placed(1, 1, 1, 1)]));
+        assert_eq!(parse(&bytes).len(), 100);
+        assert!((10..100).contains(&super::parse(&bytes, HeldBytes::new(10_000)).len()));
     }
 
     #[test]

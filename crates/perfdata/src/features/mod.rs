@@ -185,8 +185,10 @@ pub struct Features {
 }
 
 impl Features {
-    /// The bytes of a section of our own, by its number ([`crate::sections::id`]).
+    /// The bytes of a section of our own, by its number ([`crate::sections::id`]). `None` for one whose memory has no bound
+    /// ([`crate::sections::most_held`]).
     pub fn section(&self, id: u32) -> Option<&[u8]> {
+        crate::sections::most_held(id, 0)?;
         self.sections.iter().find(|(found, _)| *found == id).map(|(_, bytes)| bytes.as_slice())
     }
 }

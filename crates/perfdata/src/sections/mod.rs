@@ -47,6 +47,30 @@ pub mod id {
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }
 
+/// Bytes of memory that a section may take once it is unpacked and decoded: this many times its bytes in the file, and those of
+/// [`FREE_BYTES`]. So all sections together take at most 64 MiB and 32 times their bytes.
+const MAX_RATIO: u64 = 32;
+
+/// The sections that are read, and the bytes of memory that each may take whatever its size: packed sections may unpack to a thousand
+/// times their bytes, and a table of small ones is larger than it was. The others have entries of a fixed size.
+const FREE_BYTES: [(u32, u64); 9] = [
+    (id::STACK_TOTALS, 0),
+    (id::PROCESSES, 0),
+    (id::NAMES, 40 << 20),
+    (id::WATCHED_TIME, 0),
+    (id::CONTAINERS, 0),
+    (id::CODE, 16 << 20),
+    (id::SWITCH_SAMPLING, 0),
+    (id::GENERATED_CODE, 8 << 20),
+    (id::UNREAD_LOST_COUNTS, 0),
+];
+
+/// Returns the bytes of memory that a section of `size` bytes may take, unpacked and decoded; `None` for one that is not read.
+pub fn most_held(id: u32, size: usize) -> Option<u64> {
+    let (_, free) = FREE_BYTES.iter().find(|(section, _)| *section == id)?;
+    Some((size as u64).saturating_mul(MAX_RATIO).saturating_add(*free))
+}
+
 /// The header's bit for [`id::STACK_TOTALS`] in files from before sections had a place of their own.
 pub(crate) const STACK_TOTALS_BIT: u32 = 240;
 
@@ -231,6 +255,55 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_sections_together_are_bounded() {
+        assert_eq!(FREE_BYTES.iter().map(|(_, free)| free).sum::<u64>(), 64 << 20);
+        assert_eq!(most_held(id::NAMES, 100), Some((40 << 20) + 3200));
+        assert_eq!(most_held(u32::MAX, 100), None);
+    }
+
+    /// Returns the worst section of about 48 KiB that is not packed, and the memory that is held of it, with room for as many entries
+    /// again.
+    fn worst(id: u32) -> Option<(Vec<u8>, usize)> {
+        const BYTES: usize = 48 << 10;
+        let with_head = |head: u64| [&head.to_ne_bytes()[..], &vec![0; BYTES]].concat();
+        let (section, held) = match id {
+            // Numbers alone.
+            id::STACK_TOTALS | id::WATCHED_TIME | id::UNREAD_LOST_COUNTS => (with_head(0), BYTES),
+            id::PROCESSES => {
+                let section = with_head(1);
+                let read = processes::from_section(&section, Endian::NATIVE);
+                assert_eq!(read.len(), BYTES / 24);
+                (section, size_of_val(&read[..]))
+            }
+            id::CONTAINERS => {
+                let section = with_head(1);
+                let read = containers::from_section(&section, Endian::NATIVE);
+                assert_eq!(read.len(), BYTES / 16);
+                (section, size_of_val(&read[..]))
+            }
+            id::SWITCH_SAMPLING => {
+                let section = with_head(0);
+                let read = SwitchSampling::from_section(&section, Endian::NATIVE).unwrap();
+                assert_eq!(read.threads.len(), BYTES / 16);
+                (section, size_of_val(&read.threads[..]))
+            }
+            // These are packed: who decodes them counts what they take.
+            id::NAMES | id::CODE | id::GENERATED_CODE => return None,
+            _ => panic!("how much memory does section {id} take?"),
+        };
+        Some((section, 2 * held))
+    }
+
+    #[test]
+    fn sections_that_are_not_packed_stay_within_their_ratio() {
+        for (id, free) in FREE_BYTES {
+            let Some((section, held)) = worst(id) else { continue };
+            assert_eq!(free, 0, "section {id}");
+            assert!(held as u64 <= most_held(id, section.len()).unwrap(), "section {id}: {held} bytes");
+        }
+    }
 
     fn sections() -> Vec<(u32, Vec<u8>)> {
         let large = (0..200_000_u32).map(|number| number as u8).collect();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::{Frame, Space, Svma};
 
 use super::writer::{StringTableBuilder, write_bytes, write_frames, write_number, write_space};
-use super::{ArchiveError, Reader, StringCache, VERSION};
+use super::{ArchiveError, HeldBytes, Reader, StringCache, VERSION};
 use crate::names::NameStyle;
 
 /// A piece of a function's code.
@@ -61,11 +61,15 @@ pub fn encode_code(pieces: &[ArchivedCode]) -> Vec<u8> {
     bytes
 }
 
-/// Parses the output of [`encode_code`]. Returns the pieces before the first error, and that error. Uses memory in
-/// proportion to `bytes`.
-pub fn parse_code(bytes: &[u8], style: NameStyle) -> (Vec<ArchivedCode>, Option<ArchiveError>) {
+/// Parses the output of [`encode_code`]. Returns the pieces before the first error, and that error. That they would take more memory
+/// than `held` is such an error.
+pub fn parse_code(
+    bytes: &[u8],
+    style: NameStyle,
+    held: HeldBytes,
+) -> (Vec<ArchivedCode>, Option<ArchiveError>) {
     let mut pieces = Vec::new();
-    let error = Reader { bytes, position: 0 }.read_code(style, &mut pieces).err();
+    let error = Reader { bytes, position: 0, held }.read_code(style, &mut pieces).err();
     (pieces, error)
 }
 
@@ -84,26 +88,29 @@ impl Reader<'_> {
 
     /// Reads a piece; returns `None` for one in a space without code.
     fn piece(&mut self, texts: &mut StringCache<'_>) -> Result<Option<ArchivedCode>, ArchiveError> {
+        self.hold("code", HeldBytes::take_entry::<ArchivedCode>)?;
         let space = self.space()?;
         let start = self.number("where code starts")?;
         let address = Svma(self.number("the address of code")?);
         let Ok(machine) = u16::try_from(self.number("a machine")?) else {
             return self.error("a machine", "too large");
         };
-        let bytes = self.text("code")?.to_vec();
+        let bytes = self.text("code")?;
+        self.hold("code", |held| held.take(bytes.len()))?;
+        let bytes = bytes.to_vec();
         let (mut frames, mut position) = (Vec::new(), 0_u64);
         for _ in 0..self.count("the number of places in code")? {
+            self.hold("a place in code", HeldBytes::take_entry::<(u64, Arc<[Frame]>)>)?;
             position = position.wrapping_add(self.number("a place in code")?);
             let count = self.count("the number of frames")?;
             frames.push((position, self.frames(count, texts)?));
         }
         let (mut callees, mut position) = (Vec::new(), 0_u64);
         for _ in 0..self.count("the number of calls")? {
+            self.hold("a call", HeldBytes::take_entry::<(u64, Arc<str>)>)?;
             position = position.wrapping_add(self.number("a call")?);
             let callee = self.number("a function that is called")?;
-            let Some(callee) = texts.function(callee) else {
-                return self.error("a function that is called", "no string");
-            };
+            let callee = self.function("a function that is called", callee, texts)?;
             callees.push((position, callee));
         }
         Ok(space.map(|space| ArchivedCode { space, start, address, machine, bytes, frames, callees }))
@@ -134,7 +141,19 @@ mod tests {
     #[test]
     fn code_that_was_written_is_read() {
         let pieces = [piece("f"), piece("h")];
-        assert_eq!(parse_code(&encode_code(&pieces), NameStyle::Linkage), (pieces.to_vec(), None));
+        assert_eq!(
+            parse_code(&encode_code(&pieces), NameStyle::Linkage, HeldBytes::new(1 << 20)),
+            (pieces.to_vec(), None)
+        );
+    }
+
+    #[test]
+    fn what_is_held_is_counted() {
+        let bytes = encode_code(&vec![piece("f"); 100]);
+        let parse = |most| parse_code(&bytes, NameStyle::Linkage, HeldBytes::new(most));
+        assert_eq!(parse(200_000).1, None);
+        let (pieces, error) = parse(20_000);
+        assert!((5..100).contains(&pieces.len()) && error.is_some(), "{}", pieces.len());
     }
 
     proptest! {
@@ -143,13 +162,13 @@ mod tests {
             mut bytes in prop::collection::vec(any::<u8>(), 0..400),
             changed in prop::collection::vec((0_usize..400, any::<u8>()), 0..4),
         ) {
-            let _ = parse_code(&bytes, NameStyle::Demangled);
+            let _ = parse_code(&bytes, NameStyle::Demangled, HeldBytes::new(1 << 20));
             bytes = encode_code(&[piece("f"), piece("h")]);
             let length = bytes.len();
             for (at, byte) in changed {
                 bytes[at % length] = byte;
             }
-            let _ = parse_code(&bytes, NameStyle::Demangled);
+            let _ = parse_code(&bytes, NameStyle::Demangled, HeldBytes::new(1 << 20));
         }
     }
 }

@@ -5,6 +5,7 @@
 //! chooses their style.
 
 mod code;
+mod held;
 mod writer;
 
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ use crate::names::{NameStyle, display_name};
 use writer::{StringTableBuilder, write_frames, write_number, write_space};
 
 pub use code::{ArchivedCode, encode_code, parse_code};
+pub use held::{HeldBytes, TooMuch};
 
 /// The version that is written. Version 1, which has no functions without a name, is still read.
 const VERSION: u64 = 2;
@@ -29,8 +31,11 @@ const VERSION: u64 = 2;
 #[derive(Default)]
 pub struct ArchivedNames {
     // Hashed with a random key, because the profiled program chooses the spaces.
-    spaces: HashMap<Space, HashMap<(u64, u8), Resolution, DefaultHashBuilder>, DefaultHashBuilder>,
+    spaces: HashMap<Space, SpaceNames, DefaultHashBuilder>,
 }
+
+/// The resolutions of a space, by offset and kind of address.
+type SpaceNames = HashMap<(u64, u8), Resolution, DefaultHashBuilder>;
 
 /// The error that ends the reading of an archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,11 +126,11 @@ impl ArchivedNames {
         (functions, files)
     }
 
-    /// Parses the output of [`encode`]. Returns the names before the first error, and that error. Uses memory in proportion
-    /// to `bytes`.
-    pub fn parse(bytes: &[u8], style: NameStyle) -> (Self, Option<ArchiveError>) {
+    /// Parses the output of [`encode`]. Returns the names before the first error, and that error. That they would take more memory
+    /// than `held` is such an error.
+    pub fn parse(bytes: &[u8], style: NameStyle, held: HeldBytes) -> (Self, Option<ArchiveError>) {
         let mut names = Self::default();
-        let error = Reader { bytes, position: 0 }.read(style, &mut names).err();
+        let error = Reader { bytes, position: 0, held }.read(style, &mut names).err();
         (names, error)
     }
 }
@@ -199,11 +204,23 @@ fn reason_of(number: u8) -> Reason {
 struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
+    /// What is not taken yet of the memory for the result.
+    held: HeldBytes,
 }
 
 impl<'a> Reader<'a> {
     fn error<T>(&self, field: &'static str, wrong: &'static str) -> Result<T, ArchiveError> {
         Err(ArchiveError { offset: self.position, field, wrong })
+    }
+
+    /// Takes memory for the result, as `take` says.
+    fn hold(
+        &mut self,
+        field: &'static str,
+        take: impl FnOnce(&mut HeldBytes) -> Result<(), TooMuch>,
+    ) -> Result<(), ArchiveError> {
+        take(&mut self.held)
+            .or_else(|TooMuch| self.error(field, "more than is read of a section of its size"))
     }
 
     fn byte(&mut self, field: &'static str) -> Result<u8, ArchiveError> {
@@ -264,7 +281,11 @@ impl<'a> Reader<'a> {
     }
 
     fn space(&mut self) -> Result<Option<Space>, ArchiveError> {
-        let name = |reader: &mut Self| Ok(Name::new(reader.text("a name")?));
+        let name = |reader: &mut Self| {
+            let name = reader.text("a name")?;
+            reader.hold("a name", |held| held.take(name.len()))?;
+            Ok(Name::new(name))
+        };
         Ok(Some(match self.byte("a kind of space")? {
             0 => return Ok(None),
             1 => {
@@ -320,9 +341,16 @@ impl<'a> Reader<'a> {
                 let kind = self.byte("a kind of address")?;
                 let found = self.resolution(&mut texts)?;
                 if let Some(space) = &space {
+                    self.hold("an address", HeldBytes::take_entry::<((u64, u8), Resolution)>)?;
                     let of_space = match names.spaces.get_mut(space) {
                         Some(known) => known,
-                        None => names.spaces.entry(space.clone()).or_default(),
+                        None => {
+                            // The smallest table has four places.
+                            let smallest = 4 * size_of::<((u64, u8), Resolution)>();
+                            self.hold("a space", HeldBytes::take_entry::<(Space, SpaceNames)>)?;
+                            self.hold("a space", |held| held.take(smallest))?;
+                            names.spaces.entry(space.clone()).or_default()
+                        }
                     };
                     of_space.insert((offset, kind), found);
                 }
@@ -332,8 +360,11 @@ impl<'a> Reader<'a> {
     }
 
     fn strings(&mut self, style: NameStyle) -> Result<StringCache<'a>, ArchiveError> {
-        let mut strings: Vec<&'a [u8]> = Vec::new();
-        for _ in 0..self.count("the number of strings")? {
+        let count = self.count("the number of strings")?;
+        let of_string = size_of::<&[u8]>() + 2 * size_of::<Option<Arc<str>>>();
+        self.hold("the number of strings", |held| held.take(count.saturating_mul(of_string)))?;
+        let mut strings: Vec<&'a [u8]> = Vec::with_capacity(count);
+        for _ in 0..count {
             strings.push(self.text("a string")?);
         }
         let (functions, files) = (vec![None; strings.len()], vec![None; strings.len()]);
@@ -353,17 +384,16 @@ impl<'a> Reader<'a> {
 
     /// Reads the frames of an address, innermost first.
     fn frames(&mut self, count: usize, texts: &mut StringCache<'_>) -> Result<Arc<[Frame]>, ArchiveError> {
+        self.hold("the number of frames", |held| held.take(count.saturating_mul(size_of::<Frame>())))?;
         let mut frames = Vec::new();
         for _ in 0..count {
             let function = self.number("a function")?;
-            let Some(function) = texts.function(function) else {
-                return self.error("a function", "no string");
-            };
+            let function = self.function("a function", function, texts)?;
             let inlined = self.number("a frame's kind")? != 0;
             let location = match self.number("a file")?.checked_sub(1) {
                 None => None,
                 Some(file) => {
-                    let Some(file) = texts.file(file) else { return self.error("a file", "no string") };
+                    let file = self.interned("a file", |held| texts.file(file, held))?;
                     Some(SourceLocation {
                         file,
                         line: self.small("a line")?,
@@ -377,6 +407,27 @@ impl<'a> Reader<'a> {
     }
 }
 
+impl Reader<'_> {
+    fn function(
+        &mut self,
+        field: &'static str,
+        number: u64,
+        texts: &mut StringCache<'_>,
+    ) -> Result<Arc<str>, ArchiveError> {
+        self.interned(field, |held| texts.function(number, held))
+    }
+
+    fn interned(
+        &mut self,
+        field: &'static str,
+        find: impl FnOnce(&mut HeldBytes) -> Result<Option<Arc<str>>, TooMuch>,
+    ) -> Result<Arc<str>, ArchiveError> {
+        let mut found = None;
+        self.hold(field, |held| find(held).map(|text| found = text))?;
+        found.map_or_else(|| self.error(field, "no string"), Ok)
+    }
+}
+
 /// The strings of an archive, with the names made of them on their first use.
 struct StringCache<'a> {
     strings: Vec<&'a [u8]>,
@@ -386,19 +437,33 @@ struct StringCache<'a> {
 }
 
 impl StringCache<'_> {
-    fn function(&mut self, number: u64) -> Option<Arc<str>> {
-        let index = usize::try_from(number).ok()?;
-        let text = *self.strings.get(index)?;
+    /// Returns the name of a function; `None` if there is no string with this number.
+    fn function(&mut self, number: u64, held: &mut HeldBytes) -> Result<Option<Arc<str>>, TooMuch> {
         let style = self.style;
-        let known = self.functions.get_mut(index)?;
-        Some(Arc::clone(known.get_or_insert_with(|| display_name(text, style).into())))
+        Self::named(&self.strings, &mut self.functions, number, held, |text| display_name(text, style).into())
     }
 
-    fn file(&mut self, number: u64) -> Option<Arc<str>> {
-        let index = usize::try_from(number).ok()?;
-        let text = *self.strings.get(index)?;
-        let known = self.files.get_mut(index)?;
-        Some(Arc::clone(known.get_or_insert_with(|| Name::cut(&String::from_utf8_lossy(text)).into())))
+    /// Returns the path of a source file, as [`StringCache::function`].
+    fn file(&mut self, number: u64, held: &mut HeldBytes) -> Result<Option<Arc<str>>, TooMuch> {
+        let path = |text: &[u8]| Name::cut(&String::from_utf8_lossy(text)).into();
+        Self::named(&self.strings, &mut self.files, number, held, path)
+    }
+
+    fn named(
+        strings: &[&[u8]],
+        known: &mut [Option<Arc<str>>],
+        number: u64,
+        held: &mut HeldBytes,
+        make: impl FnOnce(&[u8]) -> Arc<str>,
+    ) -> Result<Option<Arc<str>>, TooMuch> {
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        let (Some(text), Some(known)) = (strings.get(index), known.get_mut(index)) else { return Ok(None) };
+        if known.is_none() {
+            let name = make(text);
+            held.take(name.len())?;
+            *known = Some(name);
+        }
+        Ok(known.clone())
     }
 }
 
@@ -449,13 +514,13 @@ mod tests {
             entries.iter().zip(&answers).map(move |(entry, answer)| (space, entry, answer))
         });
         let bytes = encode(all.clone());
-        let (names, error) = ArchivedNames::parse(&bytes, NameStyle::Linkage);
+        let (names, error) = ArchivedNames::parse(&bytes, NameStyle::Linkage, HeldBytes::new(1 << 20));
         assert_eq!(error, None);
         for (space, entry, answer) in all {
             assert_eq!(names.resolve(space, entry), Some(answer.clone()), "{space:?}");
         }
         assert_eq!(names.contents().len(), spaces.len());
-        let (demangled, _) = ArchivedNames::parse(&bytes, NameStyle::Demangled);
+        let (demangled, _) = ArchivedNames::parse(&bytes, NameStyle::Demangled, HeldBytes::new(1 << 20));
         let Some(Resolution::Resolved(answer)) = demangled.resolve(&spaces[0], &entries[3]) else { panic!() };
         assert_eq!((&*answer.frames[0].function, &*answer.frames[1].function), ("a::b", "f3"));
         let other_kind = StackEntry { kind: AddressKind::InstructionPointer, ..entries[3] };
@@ -468,7 +533,7 @@ mod tests {
         let nameless = Resolution::Delimited { reason: Reason::Stripped, start: Svma(0x1a40), offset: 7 };
         let none = Resolution::Unresolved(Reason::NoSymbols);
         let bytes = encode([(space, &entries[0], &nameless), (space, &entries[2], &none)]);
-        let (names, error) = ArchivedNames::parse(&bytes, NameStyle::Linkage);
+        let (names, error) = ArchivedNames::parse(&bytes, NameStyle::Linkage, HeldBytes::new(1 << 20));
         assert_eq!((names.resolve(space, &entries[0]), error), (None, None));
         let mut here = [none.clone(), none.clone(), none.clone()];
         names.complete(space, &entries, &mut here);
@@ -482,9 +547,62 @@ mod tests {
     fn what_is_cut_off_says_where_and_what_came_before_is_kept() {
         let (space, answer, entries) = (&spaces()[0], found("f"), [entry(1), entry(2)]);
         let bytes = encode(entries.iter().map(|entry| (space, entry, &answer)));
-        let (names, error) = ArchivedNames::parse(&bytes[..bytes.len() - 1], NameStyle::Linkage);
+        let (names, error) =
+            ArchivedNames::parse(&bytes[..bytes.len() - 1], NameStyle::Linkage, HeldBytes::new(1 << 20));
         assert!(names.resolve(space, &entries[0]).is_some() && names.resolve(space, &entries[1]).is_none());
         assert_eq!(error.unwrap().offset, bytes.len() - 1);
+    }
+
+    /// A section of `count` strings, of which each address of its own space has one, and what it takes to hold it.
+    fn wide(count: u64, spaces: bool) -> Vec<u8> {
+        let mut bytes = vec![2];
+        write_number(&mut bytes, count);
+        bytes.extend(std::iter::repeat_n(0, count as usize));
+        let space = |bytes: &mut Vec<u8>, number: u64| {
+            write_space(bytes, &Space::Unmapped { pid: Pid(number as i32), generation: 0 });
+        };
+        write_number(&mut bytes, if spaces { count } else { 1 });
+        if !spaces {
+            space(&mut bytes, 0);
+            write_number(&mut bytes, count);
+        }
+        for number in 0..count {
+            if spaces {
+                space(&mut bytes, number);
+                write_number(&mut bytes, 1);
+            }
+            bytes.extend([1, 0, 0, 1]);
+            write_number(&mut bytes, number);
+            bytes.extend([0, 0]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_is_held_is_counted_and_not_what_is_packed() {
+        for spaces in [false, true] {
+            let bytes = wide(1000, spaces);
+            let parse = |most| ArchivedNames::parse(&bytes, NameStyle::Linkage, HeldBytes::new(most));
+            let (names, error) = parse(2 << 20);
+            assert_eq!((names.spaces.values().map(HashMap::len).sum::<usize>(), error), (1000, None));
+            // A table of strings, entries, frames and names: 48 + 2 × 56 + 48 bytes, and three allocations.
+            let (names, error) = parse(200_000);
+            assert!((100..1000).contains(&names.spaces.values().map(HashMap::len).sum::<usize>()));
+            assert_eq!(error.unwrap().wrong, "more than is read of a section of its size");
+            assert_eq!(parse(40_000).1.unwrap().field, "the number of strings");
+        }
+    }
+
+    #[test]
+    fn names_that_grow_when_they_are_demangled_count_as_long_as_they_are() {
+        let nested = (0..9).fold("i".to_owned(), |inner, _| format!("1pI{inner}{inner}E"));
+        let long = format!("_Z1fI{nested}Evv");
+        let shown = display_name(long.as_bytes(), NameStyle::Demangled).len();
+        assert!(shown > 1000, "{shown}");
+        let (space, answer) = (&spaces()[0], found(&long));
+        let bytes = encode([(space, &entry(1), &answer)]);
+        let parse = |most| ArchivedNames::parse(&bytes, NameStyle::Demangled, HeldBytes::new(most)).1;
+        assert_eq!((parse(4000 + shown as u64), parse(shown as u64).is_some()), (None, true));
     }
 
     proptest! {
@@ -493,14 +611,14 @@ mod tests {
             mut bytes in prop::collection::vec(any::<u8>(), 0..400),
             changed in prop::collection::vec((0_usize..400, any::<u8>()), 0..4),
         ) {
-            let _ = ArchivedNames::parse(&bytes, NameStyle::Demangled);
+            let _ = ArchivedNames::parse(&bytes, NameStyle::Demangled, HeldBytes::new(1 << 20));
             let (space, answer, entries) = (&spaces()[1], found("f"), [entry(1), entry(2)]);
             bytes = encode(entries.iter().map(|entry| (space, entry, &answer)));
             let length = bytes.len();
             for (at, byte) in changed {
                 bytes[at % length] = byte;
             }
-            let _ = ArchivedNames::parse(&bytes, NameStyle::Demangled);
+            let _ = ArchivedNames::parse(&bytes, NameStyle::Demangled, HeldBytes::new(1 << 20));
         }
     }
 }

@@ -7,10 +7,10 @@ use model::{
     StackEntry, Svma, Symbolized,
 };
 use symbolizer::NameStyle;
-use symbolizer::archived::{ArchivedNames, encode};
+use symbolizer::archived::{ArchivedNames, HeldBytes, encode};
 
 pub(super) fn run(bytes: &[u8]) {
-    let (names, error) = ArchivedNames::parse(bytes, NameStyle::Demangled);
+    let (names, error) = ArchivedNames::parse(bytes, NameStyle::Demangled, HeldBytes::new(1 << 30));
     if let Some(error) = error {
         drop(error.to_string());
     }
