@@ -30,7 +30,7 @@ pub fn life(pid: Pid) -> io::Result<ProcessLifetime> {
     })
 }
 
-/// What `/proc/TID/stat` says of the state of a thread.
+/// The state of a thread, as `/proc/TID/stat` has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskState {
     /// True if the thread has ended and its number is not free yet (a zombie).

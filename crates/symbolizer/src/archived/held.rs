@@ -14,7 +14,7 @@ impl HeldBytes {
     /// What the allocator needs for each allocation, and reference counts take.
     const PER_ALLOCATION: u64 = 32;
 
-    /// Allows `bytes`.
+    /// Returns a budget of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         Self { left: bytes }
     }

@@ -58,6 +58,9 @@ enum StatedName<'a> {
     Source(&'a [u8], EntryLocation),
 }
 
+/// The line and the column of a declaration.
+type LineAndColumn = (u64, u64);
+
 enum Step<'a> {
     Name(StatedName<'a>),
     Reference(EntryLocation),
@@ -152,7 +155,7 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         &self,
         at: EntryLocation,
         offset: UnitOffset,
-    ) -> Option<(Option<String>, Option<(u64, u64)>)> {
+    ) -> Option<(Option<String>, Option<LineAndColumn>)> {
         let unit = UnitRef::new(self.file(at)?.dwarf, self.units.get(&at.unit_key())?.as_ref()?);
         let mut entries = unit.entries_raw(Some(offset)).ok()?;
         let abbreviation = entries.read_abbreviation().ok()??;

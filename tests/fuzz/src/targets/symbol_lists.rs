@@ -26,8 +26,8 @@ pub(super) fn run_perf_map(bytes: &[u8]) {
         }
     }
     for address in addresses {
-        if let Some((name, start)) = search.find(address) {
-            assert!(!name.is_empty() && start <= address, "{name} at {start:?}");
+        if let Some(found) = search.find(address) {
+            assert!(!found.name.is_empty() && found.start <= address, "{} at {:?}", found.name, found.start);
         }
     }
 }
