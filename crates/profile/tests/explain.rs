@@ -2,8 +2,8 @@
 
 mod world;
 
-use model::{CpuId, Name, Pid, StackEntry, Tid, Timestamp};
-use prof_profile::explain::{CostKind, Explanation, explain};
+use model::{CpuId, Name, ObjectIdentity, Pid, Space, StackEntry, Tid, Timestamp};
+use prof_profile::explain::{Cause, CostKind, Explanation, Step, explain};
 use prof_profile::{Columns, Detail, FrameId, Sample, Show, Weight};
 use proptest::prelude::*;
 use world::{World, text};
@@ -13,15 +13,30 @@ fn functions(world: &mut World, names: &[&str]) -> Vec<StackEntry> {
     names.iter().zip(1..).map(|(name, at)| world.user(at, &[name])).collect()
 }
 
-/// Explains what was added, and says of each cause its path and weight.
+/// Explains what was added, and says of each cause its path and weight: of its functions those that stand.
 fn causes(world: &World) -> Vec<(String, u64)> {
-    let view = world.view(Show::default(), Weight::Period);
-    let name = |frame: &FrameId| text(&view.frames().frames()[frame.index()]);
-    let causes = explain(&view).causes;
-    causes
-        .iter()
-        .map(|cause| (cause.path.iter().map(name).collect::<Vec<_>>().join(";"), cause.weight))
-        .collect()
+    paths(world, &|_| true, |step| step.stands)
+}
+
+/// As [`causes`], with these of its functions; of a function that many ways lead to with their number.
+fn paths(
+    world: &World,
+    is_users: &dyn Fn(&str) -> bool,
+    is_told: impl Fn(&Step) -> bool,
+) -> Vec<(String, u64)> {
+    let view = world.view(Show { modules: true, ..Show::default() }, Weight::Period);
+    let name = |step: &Step| {
+        let text = text(&view.frames().frames()[step.frame.index()]);
+        let name = text.rsplit('!').next().unwrap();
+        if step.ways > 0 { format!("{} ways;{name}", step.ways) } else { name.to_owned() }
+    };
+    let told = |cause: &Cause| cause.path.iter().filter(|step| is_told(step)).map(name).collect::<Vec<_>>();
+    let causes = explain(&view, is_users).causes;
+    causes.iter().map(|cause| (told(cause).join(";"), cause.weight)).collect()
+}
+
+fn owned(expected: &[(&str, u64)]) -> Vec<(String, u64)> {
+    expected.iter().map(|&(path, weight)| (path.to_owned(), weight)).collect()
 }
 
 #[test]
@@ -33,8 +48,63 @@ fn wrappers_are_passed_and_the_time_is_followed_to_where_it_divides() {
     world.add(1, &[f[4], f[3], f[1], f[0]], 40);
     world.add(1, &[f[3], f[1], f[0]], 1);
     world.add(1, &[f[1], f[0]], 9);
-    let expected = [("app;main;parse", 50), ("app;main;copy", 40), ("app;main", 9)];
+    let expected = [("app;main;parse", 50), ("app;main;draw;copy", 40), ("app;main", 9)];
     assert_eq!(causes(&world), expected.map(|(path, weight)| (path.to_owned(), weight)));
+}
+
+#[test]
+fn the_first_function_after_each_branch_stands() {
+    let mut world = World::new(Detail::default());
+    let f = functions(&mut world, &["w", "parse_request", "grab", "update", "spin"]);
+    world.add(1, &[f[4], f[1], f[0]], 50);
+    world.add(1, &[f[4], f[3], f[2], f[0]], 49);
+    let expected = owned(&[("app;w;parse_request;spin", 50), ("app;w;grab;spin", 49)]);
+    assert_eq!(causes(&world), expected);
+    let whole = owned(&[("app;w;parse_request;spin", 50), ("app;w;grab;update;spin", 49)]);
+    assert_eq!(paths(&world, &|_| true, |_| true), whole);
+}
+
+#[test]
+fn a_function_that_many_call_is_one_cause() {
+    let mut world = World::new(Detail::default());
+    let handlers: Vec<String> = (0..40).map(|number| format!("handler_{number}")).collect();
+    let names: Vec<&str> =
+        ["dispatch", "validate", "match"].into_iter().chain(handlers.iter().map(|name| &**name)).collect();
+    let f = functions(&mut world, &names);
+    for handler in &f[3..] {
+        world.add(1, &[f[2], f[1], *handler, f[0]], 2);
+        world.add(1, &[*handler, f[0]], 1);
+    }
+    let expected = owned(&[("app;dispatch;40 ways;validate;match", 80), ("app;dispatch", 40)]);
+    assert_eq!(causes(&world), expected);
+}
+
+#[test]
+fn paths_end_at_what_the_programs_own_code_calls() {
+    let mut world = World::new(Detail::default());
+    let mut of = |module: &str, offset, name: &str| {
+        let path = Name::from(format!("/x/{module}").as_str());
+        world.entry(Space::Object(ObjectIdentity { path, build_id: None, file: None }), offset, &[name])
+    };
+    let [main, check, eval] = [of("app", 1, "main"), of("app", 2, "check"), of("libvm.so", 1, "eval")];
+    let [regex, inner] = [of("libre.so", 1, "regex"), of("libre.so", 2, "inner")];
+    let copy = of("libc.so.6", 1, "memcpy");
+    // The machine that runs a program calls itself for each of its functions.
+    world.add(1, &[inner, regex, eval, check, eval, main, eval], 60);
+    world.add(1, &[copy, inner, regex, eval, check, eval, main, eval], 30);
+    world.add(1, &[inner, eval], 10);
+    let is_users = |module: &str| module == "app";
+    // A stack without the user's own code is told by that of other programs.
+    let expected = owned(&[("app;main;check;eval", 90), ("app;eval;inner", 10)]);
+    assert_eq!(paths(&world, &is_users, |_| true), expected);
+    let view = world.view(Show { modules: true, ..Show::default() }, Weight::Period);
+    let found = explain(&view, &is_users);
+    let name = |frame: FrameId| text(&view.frames().frames()[frame.index()]);
+    let hot = &found.functions[0];
+    assert_eq!((name(hot.function).as_str(), hot.own), ("libre.so!inner", 70));
+    let callers: Vec<_> = hot.callers.iter().map(|caller| (name(caller.what), caller.weight)).collect();
+    assert_eq!(callers, [("app!check".to_owned(), 60), ("libvm.so!eval".to_owned(), 10)]);
+    assert_eq!(found.functions.iter().map(|hot| hot.total).max(), Some(100), "recursion counts once");
 }
 
 #[test]
@@ -56,7 +126,7 @@ fn work_is_known_by_the_innermost_function_that_tells_it() {
     world.add(1, &[f[1], f[0]], 3);
     world.add(1, &[f[2], f[0]], 2);
     world.add(1, &[f[0]], 90);
-    let found = explain(&world.view(Show::default(), Weight::Period));
+    let found = explain(&world.view(Show::default(), Weight::Period), &|_| true);
     let costs: Vec<_> = found.costs.iter().map(|cost| (cost.kind, cost.weight)).collect();
     assert_eq!(costs, [(CostKind::PageFaults, 5), (CostKind::Allocation, 3), (CostKind::Copies, 2)]);
     assert_eq!((found.kernel, found.total), (5, 100));
@@ -77,7 +147,7 @@ fn phases(first: &str, second: &str) -> Explanation {
             world.profile.count(Sample { thread, stack, period: 1, time, cpu: Some(CpuId(0)) });
         }
     }
-    explain(&world.view(Show::default(), Weight::Samples))
+    explain(&world.view(Show::default(), Weight::Samples), &|_| true)
 }
 
 #[test]
@@ -102,7 +172,7 @@ proptest! {
             world.add(*tid, &entries, *period);
         }
         let total: u64 = samples.iter().map(|sample| sample.2).sum();
-        let found = explain(&world.view(Show::default(), Weight::Period));
+        let found = explain(&world.view(Show::default(), Weight::Period), &|_| true);
         prop_assert_eq!(found.total, total);
         prop_assert_eq!(found.threads.iter().map(|part| part.weight).sum::<u64>(), total);
         prop_assert_eq!(found.modules.iter().map(|part| part.weight).sum::<u64>(), total);

@@ -56,7 +56,8 @@ const OBJECT_NAME_PREFIXES: [(&str, Runtime); 20] = [
 ];
 
 impl Runtime {
-    fn of_object(name: &[u8]) -> Option<Self> {
+    /// Returns the runtime that an object of this name, without its folder, is a part of.
+    pub fn of_object(name: &[u8]) -> Option<Self> {
         OBJECT_NAME_PREFIXES
             .iter()
             .find(|(start, _)| name.starts_with(start.as_bytes()))

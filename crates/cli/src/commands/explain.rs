@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use analysis::input::Input;
+use analysis::runtimes::Runtime;
+use analysis::user_modules::UserModules;
 use analysis::{Measure, Request};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -85,6 +87,9 @@ fn write(
     if shown.view.shown_total() == 0 {
         bail!("cannot explain {name}: no sample has a frame that matches --keep or --root-at");
     }
+    let users = UserModules::new(&analysis.spaces);
+    // The functions of an interpreter and of what compiles code are not those of the program that it runs.
+    let is_users = |module: &str| users.contains(module) && Runtime::of_object(module.as_bytes()).is_none();
     let profile = &chosen.profile;
     let facts = ExplanationInput {
         title: &analysis.title(chosen, &query.description()),
@@ -99,7 +104,7 @@ fn write(
         census: &shown.census,
         hints: &hints,
         frames: shown.view.frames(),
-        explanation: &profile::explain::explain(&shown.view),
+        explanation: &profile::explain::explain(&shown.view, &is_users),
     };
     if arguments.json {
         explain::write_json(&facts, output)?;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use profile::FrameId;
-use profile::explain::Part;
+use profile::explain::{Part, Step};
 use serde_json::{Map, Value, json};
 
 use super::{ExplanationInput, module_name};
@@ -30,7 +30,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
     let frames = |parts: &[Part<FrameId>]| -> Vec<Value> {
         parts.iter().take(MAX_ROWS).map(|part| Value::Object(frame(part.what, part.weight))).collect()
     };
-    let path = |path: &[FrameId]| path.iter().map(|&frame| facts.name(frame, None)).collect::<Vec<_>>();
+    let path = |path: &[Step]| path.iter().map(|step| facts.name(step.frame, None)).collect::<Vec<_>>();
     let causes = explanation.causes.iter().take(MAX_ROWS).map(|cause| {
         json!({
             "path": path(&cause.path),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use profile::explain::{Cause, CostKind, HotFunction, Part, Phase};
+use profile::explain::{Cause, CostKind, HotFunction, Part, Phase, Step};
 use profile::{FrameId, Weight};
 
 use super::{ExplanationInput, module_name};
@@ -15,8 +15,9 @@ const MAX_PAGE_CHARACTERS: usize = 6_000;
 const NAME_COLUMNS: usize = 40;
 /// Maximum width of a thread's name, in columns.
 const THREAD_COLUMNS: usize = 16;
-/// Maximum number of frames of a path. Those in the middle are omitted.
-const MAX_PATH_FRAMES: usize = 5;
+/// Maximum number of frames of a path, and of its columns. Of longer ones, outer frames are omitted.
+const MAX_PATH_FRAMES: usize = 8;
+const MAX_PATH_COLUMNS: usize = 160;
 /// Causes are listed until they have this share of the total together.
 const CAUSES_SHARE: f64 = 0.8;
 /// The least share that is listed by name. Smaller ones are counted.
@@ -101,6 +102,10 @@ impl Page<'_, '_> {
             let left = percent(explanation.total, all);
             self.line(&format!("filters leave {left:.1} % of that: all shares below are of what they leave"));
         }
+        if explanation.functions.is_empty() {
+            // Threads were waiting.
+            return;
+        }
         let user = explanation.total.saturating_sub(explanation.kernel).saturating_sub(explanation.generated);
         let mut line = format!("kernel {}, user {}", self.percent(explanation.kernel), self.percent(user));
         if explanation.generated > 0 {
@@ -122,7 +127,7 @@ impl Page<'_, '_> {
 
     fn modules(&mut self) {
         let modules = &self.facts.explanation.modules;
-        if modules.len() < 2 {
+        if modules.len() < 2 || self.facts.explanation.functions.is_empty() {
             return;
         }
         let name = |_: &Self, module: &Option<model::Name>| {
@@ -184,27 +189,50 @@ impl Page<'_, '_> {
         }
     }
 
+    /// Returns a path with its thread and its last frames. Frames without which it is no other path are omitted first.
     fn path(&self, cause: &Cause) -> String {
-        let mut steps: Vec<String> = Vec::new();
-        let left_out = cause.path.len().saturating_sub(MAX_PATH_FRAMES);
-        for (index, &frame) in cause.path.iter().enumerate() {
-            // The thread, the first function and the last functions stay.
-            if left_out > 0 && (2..2 + left_out).contains(&index) {
-                if index == 2 {
-                    steps.push(format!("… {left_out} …"));
-                }
-                continue;
+        let name = |(index, step): (usize, &Step)| {
+            self.facts.name(step.frame, Some(if index == 0 { THREAD_COLUMNS } else { NAME_COLUMNS }))
+        };
+        let mut names: Vec<Option<String>> = cause.path.iter().enumerate().map(name).map(Some).collect();
+        let is_long = |names: &[Option<String>]| {
+            let columns = names.iter().flatten().map(|name| name.chars().count() + 3).sum::<usize>();
+            names.iter().flatten().count() > MAX_PATH_FRAMES || columns > MAX_PATH_COLUMNS
+        };
+        let inner = cause.path.len().saturating_sub(1);
+        let passed = (1..inner).filter(|&index| !cause.path[index].stands);
+        for index in passed.chain((2..inner).filter(|&index| cause.path[index].stands)) {
+            if !is_long(&names) {
+                break;
             }
-            steps.push(self.facts.name(frame, Some(if index == 0 { THREAD_COLUMNS } else { NAME_COLUMNS })));
+            names[index] = None;
         }
-        let rest = if cause.is_rest { " (the rest of it)" } else { "" };
-        steps.join(" → ") + rest
+        let mut path = String::new();
+        let mut omitted = 0;
+        for (step, name) in cause.path.iter().zip(&names) {
+            let Some(name) = name else {
+                omitted += 1;
+                continue;
+            };
+            if !path.is_empty() {
+                path.push_str(" → ");
+            }
+            if omitted > 0 {
+                let _ = write!(path, "… {omitted} … → ");
+            }
+            if step.ways > 0 {
+                let _ = write!(path, "… {} … → ", counted(step.ways as u64, "way", "ways"));
+            }
+            path.push_str(name);
+            omitted = 0;
+        }
+        path + if cause.is_rest { " (the rest of it)" } else { "" }
     }
 
     /// Describes the functions that have most of a cause's weight; empty if that is the last function of its path alone.
     fn inside(&self, cause: &Cause) -> String {
         let of_cause = |weight: u64| format!("{:.0} %", percent(weight, cause.weight));
-        let function = cause.path.last();
+        let function = cause.path.last().map(|step| &step.frame);
         match cause.inside.as_slice() {
             [only] if Some(&only.what) == function => String::new(),
             [first, ..]
@@ -213,7 +241,8 @@ impl Page<'_, '_> {
                 format!("{} of it in itself", of_cause(first.weight))
             }
             parts => {
-                let told = parts.iter().take(3).map(|part| {
+                let is_told = |part: &&Part<FrameId>| percent(part.weight, cause.weight) >= 1.0;
+                let told = parts.iter().take(3).take_while(is_told).map(|part| {
                     let name = if Some(&part.what) == function {
                         "itself".to_owned()
                     } else {
@@ -222,8 +251,9 @@ impl Page<'_, '_> {
                     format!("{name} {}", of_cause(part.weight))
                 });
                 let mut words: Vec<String> = told.collect();
-                if parts.len() > 3 {
-                    words.push(counted(parts.len() as u64 - 3, "other function", "other functions"));
+                if parts.len() > words.len() {
+                    let others = (parts.len() - words.len()) as u64;
+                    words.push(counted(others, "other function", "other functions"));
                 }
                 format!("in {}", words.join(", "))
             }
@@ -234,6 +264,9 @@ impl Page<'_, '_> {
         let functions = &self.facts.explanation.functions;
         let is_told = |function: &&HotFunction| self.share(function.own) >= 2.0 * MIN_SHARE;
         let shown: Vec<&HotFunction> = functions.iter().take(self.rows).take_while(is_told).collect();
+        if functions.is_empty() {
+            return;
+        }
         if shown.is_empty() {
             let count = counted(functions.len() as u64, "function", "functions");
             self.heading(&format!("Hottest functions: none of {count} has 1 % of the time in itself"));

@@ -1,13 +1,15 @@
 //! The few paths that make up most of the time.
 //!
-//! The call tree is followed from its roots. A function that hands nearly all of its time to one callee is a wrapper, and is
-//! passed by; one that divides it among a few is passed, too, and each of them is followed; one whose time is spread over many,
-//! or spent in itself, is a cause.
+//! The call tree of the program's own functions is followed from its threads. A function that divides its time among a few callees
+//! is passed, and each of them is followed; one whose time is spread over many, or spent in itself, is a cause. Where the ways
+//! that were spread meet again in one function, that function is followed, too.
+
+use std::cmp::Reverse;
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use super::stacks::{FoldedStacks, Node, ROOT};
+use super::call_tree::{CallTree, Node, Nodes, ROOT};
 use super::{Part, sorted};
 use crate::FrameId;
 
@@ -17,14 +19,28 @@ const WRAPPED: f64 = 0.85;
 const DIVIDED: f64 = 0.6;
 /// A callee is followed by itself with at least this share of the whole.
 const LEAST_BRANCH: f64 = 0.04;
+/// A function is followed in any case with at least this share of the whole, by whatever ways it is called.
+const LARGE: f64 = 0.1;
 /// A cause has at least this share of the whole.
 const LEAST_CAUSE: f64 = 0.02;
+
+/// A function on the path to a cause.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Step {
+    /// The function; at the beginning the thread.
+    pub frame: FrameId,
+    /// True if the path is another one without it: the time divides at it or right before it, or it is the cause, or it is the last
+    /// function of the program's own.
+    pub stands: bool,
+    /// The number of ways that lead to it from the step before it, where these are too many to be told; 0 if that calls it.
+    pub ways: usize,
+}
 
 /// A path that much of the time is spent on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cause {
-    /// The thread's frame, the functions at which the time divides, and the function that is the cause.
-    pub path: Vec<FrameId>,
+    /// The thread, the program's own functions from the outermost to the cause, and what the cause calls if that is one function.
+    pub path: Vec<Step>,
     /// Its weight; of causes that were found further inside, it has no part.
     pub weight: u64,
     /// True if causes further inside were taken out.
@@ -33,70 +49,121 @@ pub struct Cause {
     pub inside: Vec<Part<FrameId>>,
 }
 
-/// Weighs the functions that samples below `node` were taken in, without the parts below `without`.
-fn inside(stacks: &FoldedStacks<'_>, node: usize, without: &[usize]) -> Vec<Part<FrameId>> {
-    let mut sums: HashMap<FrameId, u64, FxBuildHasher> = HashMap::default();
-    let mut open = vec![node];
-    while let Some(at) = open.pop() {
-        let Node { frame, own, callees, .. } = stacks.node(at);
-        if *own > 0 {
-            let sum = sums.entry(*frame).or_default();
-            *sum = sum.saturating_add(*own);
-        }
-        open.extend(callees.iter().filter(|callee| !without.contains(callee)));
-    }
-    sorted(sums)
-}
-
 /// A node that is still to be looked at, and the path to it.
 struct Open {
     node: usize,
-    path: Vec<FrameId>,
+    path: Vec<Step>,
 }
 
 /// Finds the causes.
-pub(super) fn causes(stacks: &FoldedStacks<'_>) -> Vec<Cause> {
-    let whole = stacks.total() as f64;
-    let total_of = |node: usize| stacks.node(node).total;
+pub(super) fn causes(tree: &mut CallTree) -> Vec<Cause> {
+    let whole = tree.node(ROOT).total as f64;
     let mut causes = Vec::new();
     let mut open = vec![Open { node: ROOT, path: Vec::new() }];
-    while let Some(Open { mut node, mut path }) = open.pop() {
-        // Skips wrapper functions, but never the thread.
-        loop {
-            let Node { total, callees, .. } = stacks.node(node);
-            let heaviest = callees.first().copied();
-            match heaviest {
-                Some(callee) if total_of(callee) as f64 >= WRAPPED * *total as f64 => {
-                    if path.is_empty() && node != ROOT {
-                        path.push(stacks.node(node).frame);
-                    }
-                    node = callee;
-                }
-                _ => break,
+    while let Some(Open { node, path }) = open.pop() {
+        let followed = followed(tree, node, whole);
+        let met = if node == ROOT { Vec::new() } else { met_again(tree, node, &followed, whole) };
+        let is_wrapper = wrapped(tree, node).is_some();
+        let stands = |path: &[Step]| {
+            let mut path = path.to_vec();
+            if let Some(last) = path.last_mut() {
+                last.stands = true;
             }
-        }
-        let Node { frame, total, callees, .. } = stacks.node(node);
-        let branches: Vec<usize> = callees
-            .iter()
-            .copied()
-            .filter(|&callee| total_of(callee) as f64 >= LEAST_BRANCH * whole)
-            .collect();
-        let divided: u64 = branches.iter().map(|&callee| total_of(callee)).sum();
-        if node != ROOT {
-            path.push(*frame);
-        }
-        let is_divided = node == ROOT || divided as f64 >= DIVIDED * *total as f64;
-        let followed: &[usize] = if is_divided { &branches } else { &[] };
-        let followed_weight: u64 = followed.iter().map(|&callee| total_of(callee)).sum();
-        let weight = total.saturating_sub(followed_weight);
+            path
+        };
+        let without: Nodes = followed.iter().chain(met.iter().flatten()).copied().collect();
+        let inside_weight: u64 = without.iter().map(|&node| tree.node(node).total).sum();
+        let weight = tree.node(node).total.saturating_sub(inside_weight);
         if node != ROOT && weight as f64 >= LEAST_CAUSE * whole {
-            let inside = inside(stacks, node, followed);
-            causes.push(Cause { path: path.clone(), weight, is_rest: !followed.is_empty(), inside });
+            let inside = inside(tree, node, &without);
+            causes.push(Cause { path: stands(&path), weight, is_rest: !without.is_empty(), inside });
         }
-        for &callee in followed {
-            open.push(Open { node: callee, path: path.clone() });
+        for (number, &callee) in followed.iter().enumerate() {
+            let Node { frame, is_called, .. } = *tree.node(callee);
+            let divides = node == ROOT || !(is_wrapper && number == 0);
+            let mut path = if divides || is_called { stands(&path) } else { path.clone() };
+            path.push(Step { frame, stands: divides, ways: 0 });
+            open.push(Open { node: callee, path });
+        }
+        for nodes in met {
+            let mut path = stands(&path);
+            let (frame, ways) = (tree.node(nodes[0]).frame, nodes.len());
+            path.push(Step { frame, stands: true, ways });
+            open.push(Open { node: tree.join(nodes), path });
         }
     }
     causes.sort_unstable_by(|one, other| (other.weight, &one.path).cmp(&(one.weight, &other.path)));
     causes
+}
+
+/// Returns the callee that a node hands nearly all of its time to.
+fn wrapped(tree: &CallTree, node: usize) -> Option<usize> {
+    let Node { total, callees, .. } = tree.node(node);
+    let heaviest = callees.first().copied()?;
+    (tree.node(heaviest).total as f64 >= WRAPPED * *total as f64).then_some(heaviest)
+}
+
+/// Returns the callees of a node that are followed by themselves, heaviest first.
+fn followed(tree: &CallTree, node: usize, whole: f64) -> Vec<usize> {
+    let Node { total, callees, .. } = tree.node(node);
+    let total_of = |callee: usize| tree.node(callee).total as f64;
+    let heavier = |share: f64| {
+        callees.iter().copied().filter(move |&callee| total_of(callee) >= share * whole).collect::<Vec<_>>()
+    };
+    let branches = heavier(LEAST_BRANCH);
+    let divided: f64 = branches.iter().map(|&callee| total_of(callee)).sum();
+    match wrapped(tree, node) {
+        Some(callee) if branches.is_empty() => vec![callee],
+        _ if node == ROOT || divided >= DIVIDED * *total as f64 => branches,
+        _ => heavier(LARGE),
+    }
+}
+
+/// Returns the functions below a node in which much of what is not followed meets again: those of the program's own first, and of
+/// several on the same ways the outermost one. Each stands for its nodes.
+fn met_again(tree: &CallTree, node: usize, followed: &[usize], whole: f64) -> Vec<Vec<usize>> {
+    let mut without: Nodes = followed.iter().copied().collect();
+    let mut leading = Nodes::default();
+    let mut found = Vec::new();
+    loop {
+        let mut nodes: HashMap<(FrameId, bool), (u64, Vec<usize>), FxBuildHasher> = HashMap::default();
+        // What leads to one that was found has no time of its own to be told by another name.
+        let is_told = |below: &usize| *below != node && !leading.contains(below);
+        for below in tree.below(node, &without).into_iter().filter(is_told) {
+            let Node { frame, is_called, total, .. } = tree.node(below);
+            let (sum, nodes) = nodes.entry((*frame, *is_called)).or_default();
+            *sum = sum.saturating_add(*total);
+            nodes.push(below);
+        }
+        let large = nodes.into_iter().filter(|(_, (sum, _))| *sum as f64 >= LARGE * whole);
+        let depth = |mut node: usize| {
+            let mut depth = 0_usize;
+            while node != ROOT {
+                (node, depth) = (tree.node(node).caller, depth + 1);
+            }
+            depth
+        };
+        let first = large.min_by_key(|((frame, is_called), (sum, nodes))| {
+            (*is_called, Reverse(*sum), nodes.iter().map(|&node| depth(node)).min(), *frame)
+        });
+        let Some((_, (_, nodes))) = first else { return found };
+        without.extend(&nodes);
+        for &met in &nodes {
+            let mut caller = tree.node(met).caller;
+            while caller != node && leading.insert(caller) {
+                caller = tree.node(caller).caller;
+            }
+        }
+        found.push(nodes);
+    }
+}
+
+/// Weighs the functions that samples below `node` were taken in, without the parts below `without`.
+fn inside(tree: &CallTree, node: usize, without: &Nodes) -> Vec<Part<FrameId>> {
+    let mut sums: HashMap<FrameId, u64, FxBuildHasher> = HashMap::default();
+    for end in tree.below(node, without).into_iter().flat_map(|node| &tree.node(node).ends) {
+        let sum = sums.entry(end.what).or_default();
+        *sum = sum.saturating_add(end.weight);
+    }
+    sorted(sums)
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
-use super::stacks::FoldedStacks;
-use crate::{FrameId, Label};
+use crate::{FrameId, FrameKind, Label, ViewFrame};
 
 /// A kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -241,32 +240,43 @@ fn takes_lock(function: &str) -> bool {
 
 /// Weighs the kinds. A sample belongs to the innermost function of its stack that tells one, so that kinds do not overlap: a
 /// page fault while memory is allocated is a page fault.
-pub(super) fn costs(stacks: &FoldedStacks<'_>) -> Vec<Cost> {
-    let mut sums: BTreeMap<CostKind, BTreeMap<FrameId, u64>> = BTreeMap::new();
-    let mut kinds: HashMap<FrameId, Option<CostKind>> = HashMap::new();
-    stacks.each(|frames, weight| {
+#[derive(Default)]
+pub(super) struct CostSums {
+    sums: BTreeMap<CostKind, BTreeMap<FrameId, u64>>,
+    kinds: HashMap<FrameId, Option<CostKind>>,
+}
+
+impl CostSums {
+    /// Counts a stack, outermost frame first.
+    pub(super) fn count(&mut self, stack: &[FrameId], frames: &[ViewFrame], weight: u64) {
+        let kinds = &mut self.kinds;
         let mut kind_of_frame = |frame: FrameId| {
-            *kinds.entry(frame).or_insert_with(|| match stacks.label(frame) {
-                Label::Function(name, _) => kind_of(name, stacks.is_in_kernel(frame)),
-                _ => None,
+            *kinds.entry(frame).or_insert_with(|| {
+                let ViewFrame { label, kind, .. } = &frames[frame.index()];
+                match label {
+                    Label::Function(name, _) => kind_of(name, *kind == FrameKind::Kernel),
+                    _ => None,
+                }
             })
         };
-        let found = frames.iter().rev().find_map(|&frame| Some((frame, kind_of_frame(frame)?)));
+        let found = stack.iter().rev().find_map(|&frame| Some((frame, kind_of_frame(frame)?)));
         if let Some((frame, kind)) = found {
-            let sum = sums.entry(kind).or_default().entry(frame).or_default();
+            let sum = self.sums.entry(kind).or_default().entry(frame).or_default();
             *sum = sum.saturating_add(weight);
         }
-    });
-    let mut costs: Vec<Cost> = sums
-        .into_iter()
-        .filter_map(|(kind, by)| {
+    }
+
+    /// Returns the kinds, heaviest first.
+    pub(super) fn sorted(&self) -> Vec<Cost> {
+        let cost = |(&kind, by): (&CostKind, &BTreeMap<FrameId, u64>)| {
             let weight = by.values().fold(0, |sum: u64, weight| sum.saturating_add(*weight));
-            let (by, _) = by.into_iter().max_by_key(|&(frame, weight)| (weight, std::cmp::Reverse(frame)))?;
+            let (&by, _) = by.iter().max_by_key(|&(frame, weight)| (weight, std::cmp::Reverse(frame)))?;
             Some(Cost { kind, weight, by })
-        })
-        .collect();
-    costs.sort_unstable_by_key(|cost| (std::cmp::Reverse(cost.weight), cost.kind));
-    costs
+        };
+        let mut costs: Vec<Cost> = self.sums.iter().filter_map(cost).collect();
+        costs.sort_unstable_by_key(|cost| (std::cmp::Reverse(cost.weight), cost.kind));
+        costs
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,24 @@
 //! Explains a profile in a few findings: what is hot, where from, when, and what kind of work it is.
 //!
-//! All shares are of the view's weight. Stacks are read with recursion folded: a function that calls itself, directly or through
-//! others, stands once, with everything that it called at any depth.
+//! All shares are of the view's weight. Paths are those of the program's own functions, with recursion folded: a function that calls
+//! itself, directly or through others, stands once, with everything that it called at any depth.
 
+mod call_tree;
 mod causes;
 mod costs;
 mod functions;
+mod own;
 mod phases;
 mod stacks;
 
 use crate::{FrameId, View};
 use model::Name;
 
-pub use causes::Cause;
+pub use causes::{Cause, Step};
 pub use costs::{Cost, CostKind};
 pub use functions::HotFunction;
 pub use phases::Phase;
-use stacks::FoldedStacks;
+use stacks::Stacks;
 
 /// A part of the whole with its weight.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,10 +55,10 @@ pub struct Explanation {
     pub phases: Vec<Phase>,
 }
 
-/// Explains a view. It should show modules ([`crate::Show::modules`]); phases need the times of samples
-/// ([`crate::Columns::times`]).
-pub fn explain(view: &View<'_>) -> Explanation {
-    let stacks = FoldedStacks::new(view);
+/// Explains a view. It should show modules ([`crate::Show::modules`]), of which `is_users` tells those that are the user's own code;
+/// phases need the times of samples ([`crate::Columns::times`]).
+pub fn explain(view: &View<'_>, is_users: &dyn Fn(&str) -> bool) -> Explanation {
+    let mut stacks = Stacks::new(view, is_users);
     Explanation {
         total: stacks.total(),
         kernel: stacks.in_kernel,
@@ -64,10 +66,10 @@ pub fn explain(view: &View<'_>) -> Explanation {
         truncated: stacks.truncated,
         threads: stacks.threads(),
         modules: stacks.modules(),
-        causes: causes::causes(&stacks),
         functions: functions::functions(&stacks),
-        costs: costs::costs(&stacks),
+        costs: stacks.costs.sorted(),
         phases: phases::phases(view, &stacks),
+        causes: causes::causes(&mut stacks.tree),
     }
 }
 

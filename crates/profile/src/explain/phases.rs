@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use model::Timestamp;
 use rustc_hash::FxBuildHasher;
 
-use super::stacks::FoldedStacks;
+use super::stacks::Stacks;
 use super::{Part, sorted};
 use crate::{FrameId, View};
 
@@ -96,7 +96,7 @@ fn join_alike(parts: &mut Vec<Bucket>, few: u64) {
 }
 
 /// Finds the phases; none where there is only one.
-pub(super) fn phases(view: &View<'_>, stacks: &FoldedStacks<'_>) -> Vec<Phase> {
+pub(super) fn phases(view: &View<'_>, stacks: &Stacks<'_>) -> Vec<Phase> {
     let samples = view.profile().samples();
     let times = || samples.iter().filter_map(|sample| sample.time);
     let (Some(start), Some(end)) = (times().min(), times().max()) else { return Vec::new() };
