@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::folded::{Folded, plain};
-use crate::prof::{folder, prof, run};
+use crate::prof::{folder, may_record, prof, run};
 use crate::programs;
 
 /// Records `shares.c`, whose three functions take known shares of the time, with a fixed period.
@@ -88,4 +88,91 @@ fn a_recording_without_samples_or_without_the_event_is_refused_with_what_there_i
     let wrong = run(prof(["explain", "--event", "cycles", "-i"]).arg(&file));
     assert_eq!(wrong.code, 1);
     assert!(wrong.stderr.contains("there are cpu-clock"), "{}", wrong.stderr);
+}
+
+/// The path and functions of the first three rows below the first heading of paths.
+fn first_rows(page: &str) -> Vec<&str> {
+    let paths = page.lines().skip_while(|line| !line.starts_with("Where ")).skip(1);
+    let mut rows = 0;
+    let is_of_first = |line: &&str| {
+        rows += usize::from(line.contains('→'));
+        rows <= 3 && !line.is_empty()
+    };
+    paths.take_while(is_of_first).collect()
+}
+
+/// Records a role of `hidden.c`, and checks that the first rows of its page name all of `planted`.
+fn assert_found(role: &str, flags: &[&str], planted: &[&str]) {
+    let Some(program) = programs::c("hidden").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let mut record = prof(["record", "-e", "cpu-clock", "-o"]);
+    record.arg(folder.path().join("prof.data")).args(flags).arg("--").arg(program).arg(role);
+    let recorded = run(&mut record).ok();
+    if flags.contains(&"--off-cpu") && recorded.stderr.contains("CAP_PERFMON") {
+        return programs::skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
+    }
+    let page = explain(folder.path(), &[]);
+    let rows = first_rows(&page).join("\n");
+    for name in planted {
+        assert!(rows.contains(name), "{role}: {name} is not in the first rows\n{page}");
+    }
+}
+
+#[test]
+fn each_of_two_ways_to_a_hot_function_is_told() {
+    assert_found("ways", &[], &["ways → parse_request → spin", "ways → grab → update → spin"]);
+}
+
+#[test]
+fn functions_whose_time_is_spent_in_others_are_told() {
+    assert_found("callers", &[], &[" ways … → format_row"]);
+    assert_found("stat", &[], &["config_changed"]);
+    assert_found("faults", &[], &["scratch_page"]);
+    assert_found("recursion", &[], &["insert → collate"]);
+}
+
+#[test]
+fn what_threads_wait_for_stands_on_the_page_where_it_was_recorded() {
+    assert_found("lock", &["--off-cpu"], &["cache_get", "[blocked: futex"]);
+    assert_found("sleep", &["--off-cpu"], &["back_off", "[blocked: sleep"]);
+    assert_found("child", &["--off-cpu"], &["convert", "[blocked: child"]);
+    assert_found("pipe", &["--off-cpu"], &["emit_rows", "[blocked: pipe write"]);
+}
+
+#[test]
+fn where_waits_were_not_recorded_the_page_says_how() {
+    let Some(program) = programs::c("hidden").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let how = "prof record --off-cpu";
+    let file = folder.path().join("prof.data");
+    for role in ["lock", "ways"] {
+        run(prof(["record", "-q", "-e", "cpu-clock", "-o"]).arg(&file).arg("--").arg(&program).arg(role))
+            .ok();
+        let json: Value = serde_json::from_str(&explain(folder.path(), &["--json"])).unwrap();
+        let page = explain(folder.path(), &[]);
+        assert_eq!(page.contains(how), json["busy_cpus"].as_f64().unwrap() < 0.5, "{page}");
+        assert!(role != "lock" || page.contains(how), "{page}");
+    }
+}
+
+#[test]
+fn time_of_idle_event_loops_is_told_apart_with_its_length() {
+    let Some(program) = programs::c("waits").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let recorded =
+        run(prof(["record", "--off-cpu", "-o"]).arg(&file).arg("--").arg(program).arg("loop")).ok();
+    if recorded.stderr.contains("CAP_PERFMON") {
+        return programs::skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
+    }
+    let json: Value = serde_json::from_str(&explain(folder.path(), &["--json", "--off-cpu"])).unwrap();
+    let report: Value =
+        serde_json::from_str(run(prof(["report", "--off-cpu", "--json"]).arg(&file)).ok().text()).unwrap();
+    let number = |of: &Value| of.as_u64().unwrap();
+    assert_eq!(number(&json["total"]) + number(&json["at_rest"]), number(&report["total"]));
+    assert!(number(&json["at_rest"]) > 0, "{json}");
+    for flags in [&["--off-cpu"][..], &[]] {
+        let page = explain(folder.path(), flags);
+        assert!(page.contains("in a call of event loops: not in these shares"), "{page}");
+    }
 }

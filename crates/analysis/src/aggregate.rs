@@ -384,6 +384,13 @@ impl SeenIn {
         self.0.shrink_to(2 * self.0.len());
     }
 
+    /// Learns what another one knows of spaces that this one does not know.
+    pub fn extend(&mut self, other: Self) {
+        for (space, pids) in other.0 {
+            self.0.entry(space).or_insert(pids);
+        }
+    }
+
     /// Learns where the entries of a process's stack were seen.
     pub fn see(&mut self, pid: Pid, entries: &[StackEntry]) {
         for entry in entries.iter().filter(|entry| !entry.in_kernel) {

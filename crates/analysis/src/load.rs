@@ -37,6 +37,13 @@ pub struct EventProfile {
     pub(crate) estimates: Vec<Estimate>,
 }
 
+impl EventProfile {
+    /// Sentences on what is estimated.
+    pub fn estimates(&self) -> impl Iterator<Item = String> {
+        self.estimates.iter().map(|estimate| estimate.sentence.clone())
+    }
+}
+
 /// A recording that has been read: counted, with names.
 pub struct Analysis {
     /// The name of the recording in messages.
@@ -58,8 +65,8 @@ pub struct Analysis {
     /// The spans in which switches were not recorded, so that `waits` has none, as start and end in nanoseconds of the recording's clock;
     /// in order, and known where `waits` are.
     pub switch_gaps: Vec<(u64, u64)>,
-    /// Time that is left out because event loops were at rest in it, in nanoseconds.
-    pub at_rest: u64,
+    /// The time of threads beside the samples, with [`Measure::SamplesAndTime`]. Without any sample it is the event.
+    pub thread_time: Option<EventProfile>,
     pub(crate) seen_in: SeenIn,
     /// The recorded target, in words.
     target: String,
@@ -98,15 +105,13 @@ impl Analysis {
             return Err(Error::WakersWithoutWaits);
         }
         let counted = match request.measure {
-            Measure::Samples => count_samples(input, request, &symbolizing, false, notices)?,
-            Measure::SamplesAndWaits => count_samples(input, request, &symbolizing, true, notices)?,
-            Measure::Time(weight) => count_time(input, request, weight, request.detail, notices)?,
-            Measure::TimeOfWork(weight) => {
-                let detail = Detail { samples: None, ..request.detail };
-                count_time(input, request, weight, detail, notices)?
+            Measure::Samples | Measure::SamplesAndWaits | Measure::SamplesAndTime(_) => {
+                count_samples(input, request, &symbolizing, notices)?
             }
+            Measure::Time(weight) => count_time(input, request, weight, notices)?,
         };
-        let Counted { replayed, mut events, seen_in, times, gaps, waits, switch_gaps } = counted;
+        let Counted { replayed, mut events, mut thread_time, seen_in, times, gaps, waits, switch_gaps } =
+            counted;
         let (recording, mut tracker, loss) = (replayed.recording, replayed.tracker, replayed.loss);
         for event in &mut events {
             event.profile.loss = loss;
@@ -132,11 +137,9 @@ impl Analysis {
         let places = all.flat_map(|profile| profile.stacks.places().iter().copied());
         let mut symbols = Symbols::default();
         symbolizing.resolve(places, &spaces, pids, &mut symbols);
-        let mut at_rest = 0;
-        if let (Some(times), [event]) = (times, events.as_mut_slice()) {
+        if let (Some(times), Some(event)) = (times, thread_time.as_mut().or(events.first_mut())) {
             let resolve = |entry: &_| symbols.resolutions.get(entry);
-            let leaves_rest_out = matches!(request.measure, Measure::TimeOfWork(_));
-            (event.profile, at_rest) = times.with_states(&mut spaces, leaves_rest_out, resolve);
+            event.profile = times.with_states(&mut spaces, resolve);
             event.profile.loss = loss;
         }
         for remark in symbols.remarks() {
@@ -152,7 +155,7 @@ impl Analysis {
             gaps,
             waits,
             switch_gaps,
-            at_rest,
+            thread_time,
             seen_in,
             target,
             written,
@@ -218,8 +221,10 @@ impl Analysis {
 struct Counted {
     replayed: Replayed,
     events: Vec<EventProfile>,
+    /// Time that is asked for beside samples, whose profile is still to come.
+    thread_time: Option<EventProfile>,
     seen_in: SeenIn,
-    /// The time of threads, which becomes the profile of the only event.
+    /// The time of threads, which becomes the profile of `thread_time`, or else of the only event.
     times: Option<Times>,
     gaps: Vec<Gap>,
     waits: Vec<WaitSpan>,
@@ -230,36 +235,73 @@ fn count_samples(
     input: Input,
     request: &Request<'_>,
     symbolizing: &Symbolizing,
-    with_waits: bool,
     notices: &dyn Notices,
 ) -> Result<Counted, Error> {
     let reader = &input.reader;
-    let switches = with_waits
-        .then(|| Switches::from_recording(reader.events(), reader.features(), reader.endian(), request.event))
-        .flatten();
-    let switch_gaps = switches.as_ref().map(|switches| switches.sampling.gaps.clone()).unwrap_or_default();
-    let times = |switches| {
-        ThreadTimes::new(TimeWeight::OffCpu, switches, &request.filter, request.detail).with_spans()
+    // Waits have no cgroups.
+    let tells_waits = request.filter.cgroups.is_empty();
+    let switches = || {
+        Switches::from_recording(reader.events(), reader.features(), reader.endian(), request.event)
+            .filter(|_| tells_waits)
+    };
+    let without_samples = Detail { samples: None, ..request.detail };
+    let sums = |weight, switches, detail| ThreadTimes::new(weight, switches, &request.filter, detail);
+    let (mut asked, mut switch_gaps) = (None, Vec::new());
+    let times = match request.measure {
+        Measure::SamplesAndWaits => switches().map(|switches| {
+            switch_gaps.clone_from(&switches.sampling.gaps);
+            sums(TimeWeight::OffCpu, switches, request.detail).with_spans()
+        }),
+        Measure::SamplesAndTime(weight) => switches().map(|switches| {
+            asked = Some((weight, switches.time, switches.estimates()));
+            sums(weight, switches, without_samples)
+        }),
+        Measure::Samples | Measure::Time(_) => None,
     };
     let keeps_address = |space: &Space| request.unmapped_addresses || symbolizing.may_name_unmapped(space);
     let samples = Aggregate::new(request.filter.clone(), request.detail, &keeps_address)?;
-    let mut sinks = TeeSink { first: samples, second: switches.map(times) };
+    let mut sinks = TeeSink { first: samples, second: times };
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sinks)?;
     let TeeSink { first: aggregate, second } = sinks;
-    let waits = second.map(|times| times.finish_spans(&mut replayed.tracker)).unwrap_or_default();
+    let times = second.map(|times| times.finish(&mut replayed.tracker));
     if let Some(why) = aggregate.why_none() {
         return Err(Error::NothingAdmitted { why });
     }
-    let Aggregated { profiles, seen_in, gaps } = aggregate.finish(replayed.recording.events());
-    let events = choose(profiles, &replayed.recording, request)?;
-    Ok(Counted { replayed, events, seen_in, times: None, gaps, waits, switch_gaps })
+    let Aggregated { profiles, mut seen_in, gaps } = aggregate.finish(replayed.recording.events());
+    let chosen = choose(profiles, &replayed.recording, request);
+    let (mut waits, mut thread_time, mut of_threads) = (Vec::new(), None, None);
+    if let Some((times, seen_waiting, spans)) = times {
+        waits = spans;
+        if let Some((weight, index, estimates)) = asked.filter(|_| !times.is_empty()) {
+            seen_in.extend(seen_waiting);
+            thread_time = Some(of_time(weight, index, estimates, &replayed)?);
+            of_threads = Some(times);
+        }
+    }
+    let events = match chosen {
+        // Threads did nothing but wait.
+        Err(Error::NoSamples) => vec![thread_time.take().ok_or(Error::NoSamples)?],
+        chosen => chosen?,
+    };
+    Ok(Counted { replayed, events, thread_time, seen_in, times: of_threads, gaps, waits, switch_gaps })
+}
+
+/// Returns the event that stands for the time of threads, without its profile.
+fn of_time(
+    weight: TimeWeight,
+    index: EventIndex,
+    estimates: Vec<Estimate>,
+    replayed: &Replayed,
+) -> Result<EventProfile, Error> {
+    let sampled = replayed.recording.event(index).cloned().ok_or(Error::NoSamples)?;
+    let event = Event { name: Name::from(weight.in_words()), ..sampled };
+    Ok(EventProfile { index: index.0 as usize, event, profile: Profile::default(), is_time: true, estimates })
 }
 
 fn count_time(
     input: Input,
     request: &Request<'_>,
     weight: TimeWeight,
-    detail: Detail,
     notices: &dyn Notices,
 ) -> Result<Counted, Error> {
     if !request.filter.cgroups.is_empty() {
@@ -269,14 +311,15 @@ fn count_time(
     let switches =
         Switches::from_recording(reader.events(), reader.features(), reader.endian(), request.event);
     let switches = switches.ok_or(Error::NoSwitches { weight: weight.name() })?;
-    let index = switches.time.0 as usize;
+    let index = switches.time;
     let estimates = switches.estimates();
     if request.wakers && !switches.has_wakers() {
         return Err(Error::NoWakings);
     }
-    let shows_spans = detail.samples.is_some() && matches!(weight, TimeWeight::Cpu | TimeWeight::Latency);
+    let shows_spans =
+        request.detail.samples.is_some() && matches!(weight, TimeWeight::Cpu | TimeWeight::Latency);
     let switch_gaps = if shows_spans { switches.sampling.gaps.clone() } else { Vec::new() };
-    let mut sums = ThreadTimes::new(weight, switches, &request.filter, detail);
+    let mut sums = ThreadTimes::new(weight, switches, &request.filter, request.detail);
     if request.wakers {
         sums = sums.with_wakers();
     }
@@ -289,10 +332,9 @@ fn count_time(
     if times.is_empty() {
         return Err(why_none.map_or(Error::NoSamples, |why| Error::NothingAdmitted { why }));
     }
-    let sampled = replayed.recording.event(EventIndex(index as u32)).cloned().ok_or(Error::NoSamples)?;
-    let event = Event { name: Name::from(weight.in_words()), ..sampled };
-    let events = vec![EventProfile { index, event, profile: Profile::default(), is_time: true, estimates }];
-    Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits, switch_gaps })
+    let events = vec![of_time(weight, index, estimates, &replayed)?];
+    let times = Some(times);
+    Ok(Counted { replayed, events, thread_time: None, seen_in, times, gaps: Vec::new(), waits, switch_gaps })
 }
 
 /// Returns true if an event's stacks are the callers that unwinding found, then or now, and not frame pointers.

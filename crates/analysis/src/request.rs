@@ -37,13 +37,13 @@ pub enum Measure {
     Samples,
     /// Samples, and when threads were off the CPU, where switches were recorded: [`Analysis::waits`](crate::Analysis::waits).
     SamplesAndWaits,
+    /// Samples, and beside them the time of threads by stack, where switches were recorded:
+    /// [`Analysis::time`](crate::Analysis::time).
+    SamplesAndTime(TimeWeight),
     /// The time of threads in nanoseconds, as one event. Where single samples are kept, each stands for a piece of a thread's time
     /// and lies where that was spent; of weights without time off the CPU, [`Analysis::waits`](crate::Analysis::waits) has the
     /// spans off it.
     Time(TimeWeight),
-    /// The time of threads without that in which event loops were at rest: [`Analysis::at_rest`](crate::Analysis::at_rest)
-    /// says how much. Single samples are not kept.
-    TimeOfWork(TimeWeight),
 }
 
 /// The debuginfod servers that are asked for debug files of hot objects.

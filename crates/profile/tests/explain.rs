@@ -27,7 +27,7 @@ fn paths(
     let view = world.view(Show { modules: true, ..Show::default() }, Weight::Period);
     let name = |step: &Step| {
         let text = text(&view.frames().frames()[step.frame.index()]);
-        let name = text.rsplit('!').next().unwrap();
+        let name = text.rsplit_once('!').map_or(&*text, |(_, name)| name);
         if step.ways > 0 { format!("{} ways;{name}", step.ways) } else { name.to_owned() }
     };
     let told = |cause: &Cause| cause.path.iter().filter(|step| is_told(step)).map(name).collect::<Vec<_>>();

@@ -110,8 +110,7 @@ impl EventView<'_> {
 
     /// Sentences on what is estimated, and on what keeps the profile from being whole, with what to type.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
-        let estimates = self.event.estimates.iter().map(|estimate| estimate.sentence.clone());
-        estimates.chain(self.hints.sentences())
+        self.event.estimates().chain(self.hints.sentences())
     }
 
     /// The unit of the view's weights: `samples`, `ns`, or the event's name.

@@ -135,12 +135,6 @@ impl ThreadTimes {
         Self { wakers: Some(Wakers::default()), ..self }
     }
 
-    /// Returns only the spans in which threads were off the CPU, in the order of their ends.
-    pub(crate) fn finish_spans(mut self, tracker: &mut Tracker) -> Vec<WaitSpan> {
-        self.end_all(tracker);
-        self.spans.unwrap_or_default()
-    }
-
     /// Pauses and resumes the timeline at the borders of gaps up to `time`. Returns true if `time` is in a gap.
     fn pass_gaps(&mut self, time: Timestamp) -> bool {
         loop {

@@ -31,27 +31,21 @@ impl Times {
         self.states.is_empty() && self.profile.total().samples == 0 && !has_pieces
     }
 
-    /// Puts the state of each stretch of time on top of its stack, now that functions have names. What event loops were at
-    /// rest may be left out; returns how long that was, in nanoseconds.
+    /// Puts the state of each stretch of time on top of its stack, now that functions have names.
     pub(crate) fn with_states<'r>(
         self,
         spaces: &mut SpaceTable,
-        leaves_rest_out: bool,
         resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
-    ) -> (Profile, u64) {
-        let mut left_out = 0_u64;
+    ) -> Profile {
         let Self { mut profile, states, pieces, causes, wakers } = self;
         let mut states: Vec<_> = states.into_iter().collect();
         states.sort_unstable_by_key(|(key, _)| *key);
-        let mut leaves: HashMap<(Wait, Activity), Option<StackId>, FxBuildHasher> = HashMap::default();
+        let mut leaves: HashMap<(Wait, Activity), StackId, FxBuildHasher> = HashMap::default();
         let mut leaf_of = |profile: &mut Profile, activity: Activity, wait: Wait| {
             *leaves.entry((wait, activity)).or_insert_with(|| {
                 let Wait { stack, cause, waker } = wait;
                 let state = state_of(activity, stack, profile, &resolve);
                 let state = with_request(state, cause.and_then(|cause| causes.of(cause)));
-                if leaves_rest_out && matches!(state, ThreadState::Blocked(Blocked::Events(_))) {
-                    return None;
-                }
                 let is_blocked = matches!(state, ThreadState::Blocked(_));
                 let waker = waker.filter(|_| is_blocked).and_then(|waker| wakers.of(waker));
                 let states = [Some(state), waker.cloned().map(ThreadState::WokenBy)];
@@ -60,30 +54,22 @@ impl Times {
                     let kind = AddressKind::InstructionPointer;
                     profile.stacks.push(stack, StackEntry { offset: 0, space, kind, in_kernel: false })
                 };
-                Some(states.into_iter().flatten().fold(stack, push))
+                states.into_iter().flatten().fold(stack, push)
             })
         };
         for (State { thread, activity, wait }, count) in states {
-            match leaf_of(&mut profile, activity, wait) {
-                Some(stack) => {
-                    // A state that got its time by sharing has no sample of its own, but a profile has no weight without a sample.
-                    let count = Count { samples: count.samples.max(1), ..count };
-                    profile.add_counts(thread, stack, count);
-                }
-                None => left_out = left_out.saturating_add(count.period),
-            }
+            let stack = leaf_of(&mut profile, activity, wait);
+            // A state that got its time by sharing has no sample of its own, but a profile has no weight without a sample.
+            let count = Count { samples: count.samples.max(1), ..count };
+            profile.add_counts(thread, stack, count);
         }
         let pieces = pieces.unwrap_or_default();
         let longest = longest_sample(&pieces);
         let mut samples: Vec<Sample> = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let stack = match piece.content {
-                Content::Ran(stack) => Some(stack),
+                Content::Ran(stack) => stack,
                 Content::In(activity, wait) => leaf_of(&mut profile, activity, wait),
-            };
-            let Some(stack) = stack else {
-                left_out = left_out.saturating_add(piece.weight);
-                continue;
             };
             samples.extend(piece.split(longest).map(|(time, period)| Sample {
                 thread: piece.thread,
@@ -97,7 +83,7 @@ impl Times {
         samples.sort_by_key(|sample| sample.time);
         samples.into_iter().for_each(|sample| profile.count(sample));
         profile.stacks.release_indexes();
-        (profile, left_out)
+        profile
     }
 }
 

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use analysis::input::Input;
 use analysis::runtimes::Runtime;
 use analysis::user_modules::UserModules;
-use analysis::{Measure, Request};
+use analysis::{Measure, Request, TimeWeight};
 use anyhow::{Context, bail};
 use clap::Args;
-use export::explain::{self, ExplanationInput};
-use profile::{Columns, Detail, Show};
+use decoder::Attr;
+use export::explain::{self, ExplanationInput, Findings};
+use profile::{Columns, Detail, Show, View, Weight};
 
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
@@ -62,34 +63,37 @@ fn write(
     let query = &arguments.query;
     let settings = query.settings(&input, false);
     let name = input.name.clone();
+    let time = query.stacks.time();
     let request = Request {
         detail: Detail {
             pools: true,
-            samples: Some(Columns { times: true, cpus: false }),
+            // Time is not told by phases.
+            samples: time.is_none().then_some(Columns { times: true, cpus: false }),
             ..Detail::default()
         },
-        measure: query.stacks.time().map_or(Measure::Samples, Measure::TimeOfWork),
+        measure: time.map_or(Measure::SamplesAndTime(TimeWeight::OffCpu), Measure::Time),
         several_events: false,
         ..query.request(&settings)
     };
     let analysis = input::analyse(input, &request, "explain", console)?;
     let chosen = analysis.events.first().with_context(|| format!("cannot explain {name}"))?;
     let show = Show { modules: true, ..query.stacks.show() };
-    let weight = query.stacks.weight(&chosen.event.attr);
+    let weight = if chosen.is_time { Weight::Period } else { query.stacks.weight(&chosen.event.attr) };
     let shown = analysis.event_view(chosen, show, weight, &query.stacks.shape(), console);
-    let mut hints: Vec<String> = shown.remarks().collect();
-    if analysis.at_rest > 0 {
-        hints.push(format!(
-            "{:.3} s in which event loops were idle (epoll, poll, select and the like) are omitted; prof flame --off-cpu shows them",
-            analysis.at_rest as f64 / 1e9
-        ));
-    }
+    let time = analysis.thread_time.as_ref();
+    let waits = time.map(|time| analysis.view(&time.profile, show, Weight::Period, &query.stacks.shape()));
+    let waits = waits.filter(|waits| waits.shown_total() > 0);
+    let estimates = time.iter().flat_map(|time| time.estimates());
+    let hints: Vec<String> = estimates.chain(shown.remarks()).collect();
     if shown.view.shown_total() == 0 {
         bail!("cannot explain {name}: no sample has a frame that matches --keep or --root-at");
     }
     let users = UserModules::new(&analysis.spaces);
     // The functions of an interpreter and of what compiles code are not those of the program that it runs.
     let is_users = |module: &str| users.contains(module) && Runtime::of_object(module.as_bytes()).is_none();
+    let explain = |view: &View<'_>| profile::explain::explain(view, &is_users);
+    let explained_waits = waits.as_ref().map(explain);
+    let more_often = more_often(&chosen.event.attr).filter(|_| !chosen.is_time);
     let profile = &chosen.profile;
     let facts = ExplanationInput {
         title: &analysis.title(chosen, &query.description()),
@@ -100,11 +104,16 @@ fn write(
         duration_ns: profile.span.map(|(first, last)| last.0.saturating_sub(first.0)),
         cpus: analysis.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
         is_clock: !chosen.is_time && chosen.event.attr.is_cpu_clock(),
+        more_often: more_often.as_deref(),
         loss: &analysis.loss,
         census: &shown.census,
         hints: &hints,
-        frames: shown.view.frames(),
-        explanation: &profile::explain::explain(&shown.view, &is_users),
+        unsampled: shown.view.unsampled_total(),
+        findings: Findings { frames: shown.view.frames(), explanation: &explain(&shown.view) },
+        waits: waits
+            .as_ref()
+            .zip(explained_waits.as_ref())
+            .map(|(waits, explanation)| Findings { frames: waits.frames(), explanation }),
     };
     if arguments.json {
         explain::write_json(&facts, output)?;
@@ -112,4 +121,30 @@ fn write(
         output.write_all(explain::page(&facts).as_bytes())?;
     }
     Ok(())
+}
+
+/// The rate that is advised where samples are few, in Hz; a prime, like the default.
+const MORE_OFTEN_HZ: u64 = 4_999;
+
+/// Returns what to type for more samples of an event; `None` if it is sampled at a high rate, or at each occurrence.
+fn more_often(attr: &Attr) -> Option<String> {
+    match (attr.is_frequency(), attr.sample_period) {
+        (true, hertz) => (hertz < MORE_OFTEN_HZ).then(|| format!("-F {MORE_OFTEN_HZ}")),
+        (false, period) => (period >= 10).then(|| format!("-c {}", period / 10)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::AttrFlags;
+
+    #[test]
+    fn a_rate_is_advised_that_is_higher_than_the_one_that_was() {
+        let of = |sample_period, flags| more_often(&Attr { sample_period, flags, ..Attr::default() });
+        assert_eq!(of(997, AttrFlags::FREQ).as_deref(), Some("-F 4999"));
+        assert_eq!(of(9_973, AttrFlags::FREQ), None);
+        assert_eq!(of(1_000, AttrFlags::empty()).as_deref(), Some("-c 100"));
+        assert_eq!(of(1, AttrFlags::empty()), None);
+    }
 }

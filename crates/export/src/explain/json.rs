@@ -3,57 +3,65 @@
 use std::io::{self, Write};
 
 use profile::FrameId;
-use profile::explain::{Part, Step};
+use profile::explain::{Cause, Part};
 use serde_json::{Map, Value, json};
 
-use super::{ExplanationInput, module_name};
+use super::{ExplanationInput, Findings, module_name};
 use crate::figures::{self, write_json_line};
 
 /// Maximum number of rows of each list. A count of all rows stands beside it.
 const MAX_ROWS: usize = 100;
+
+/// Returns the rows of functions with their weights.
+fn rows(findings: &Findings<'_>, parts: &[Part<FrameId>]) -> Vec<Value> {
+    let row = |part: &Part<FrameId>| {
+        json!({
+            "function": findings.name(part.what, None),
+            "module": findings.module(part.what),
+            "weight": part.weight,
+            "percent": figures::percent(part.weight, findings.explanation.total),
+        })
+    };
+    parts.iter().take(MAX_ROWS).map(row).collect()
+}
+
+/// Returns the rows of causes.
+fn causes(findings: &Findings<'_>) -> Vec<Value> {
+    let row = |cause: &Cause| {
+        let path = cause.path.iter().map(|step| findings.name(step.frame, None));
+        json!({
+            "path": path.collect::<Vec<_>>(),
+            "weight": cause.weight,
+            "percent": figures::percent(cause.weight, findings.explanation.total),
+            "is_rest": cause.is_rest,
+            "inside": rows(findings, &cause.inside),
+            "inside_count": cause.inside.len(),
+        })
+    };
+    findings.explanation.causes.iter().take(MAX_ROWS).map(row).collect()
+}
 
 /// Writes the explanation as one JSON object.
 ///
 /// # Errors
 /// Those of `output`.
 pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result<()> {
-    let explanation = facts.explanation;
+    let findings = &facts.findings;
+    let explanation = findings.explanation;
     let percent = |weight: u64| figures::percent(weight, explanation.total);
-    let frame = |frame: FrameId, weight: u64| {
-        let mut row = Map::new();
-        row.insert("function".into(), facts.name(frame, None).into());
-        row.insert("module".into(), facts.module(frame).into());
-        row.insert("weight".into(), weight.into());
-        row.insert("percent".into(), percent(weight).into());
-        row
-    };
-    let frames = |parts: &[Part<FrameId>]| -> Vec<Value> {
-        parts.iter().take(MAX_ROWS).map(|part| Value::Object(frame(part.what, part.weight))).collect()
-    };
-    let path = |path: &[Step]| path.iter().map(|step| facts.name(step.frame, None)).collect::<Vec<_>>();
-    let causes = explanation.causes.iter().take(MAX_ROWS).map(|cause| {
-        json!({
-            "path": path(&cause.path),
-            "weight": cause.weight,
-            "percent": percent(cause.weight),
-            "is_rest": cause.is_rest,
-            "inside": frames(&cause.inside),
-            "inside_count": cause.inside.len(),
-        })
-    });
     let functions = explanation.functions.iter().take(MAX_ROWS).map(|function| {
         let mut row = Map::new();
-        row.insert("function".into(), facts.name(function.function, None).into());
-        row.insert("module".into(), facts.module(function.function).into());
+        row.insert("function".into(), findings.name(function.function, None).into());
+        row.insert("module".into(), findings.module(function.function).into());
         row.insert("self".into(), function.own.into());
         row.insert("total".into(), function.total.into());
         row.insert("self_percent".into(), percent(function.own).into());
         row.insert("total_percent".into(), percent(function.total).into());
-        row.insert("callers".into(), frames(&function.callers).into());
+        row.insert("callers".into(), rows(findings, &function.callers).into());
         Value::Object(row)
     });
     let threads = explanation.threads.iter().take(MAX_ROWS).map(|thread| {
-        json!({ "name": facts.name(thread.what, None), "weight": thread.weight, "percent": percent(thread.weight) })
+        json!({ "name": findings.name(thread.what, None), "weight": thread.weight, "percent": percent(thread.weight) })
     });
     let modules = explanation.modules.iter().take(MAX_ROWS).map(|module| {
         let name = module.what.as_ref().map(module_name);
@@ -64,7 +72,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
             "kind": format!("{:?}", cost.kind),
             "weight": cost.weight,
             "percent": percent(cost.weight),
-            "by": facts.name(cost.by, None),
+            "by": findings.name(cost.by, None),
         })
     });
     let phases = explanation.phases.iter().map(|phase| {
@@ -73,7 +81,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
             "end_ns": phase.end.0,
             "weight": phase.weight,
             "percent": percent(phase.weight),
-            "functions": frames(&phase.functions),
+            "functions": rows(findings, &phase.functions),
             "function_count": phase.functions.len(),
         })
     });
@@ -101,13 +109,21 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
         "thread_count": explanation.threads.len(),
         "modules": modules.collect::<Vec<_>>(),
         "module_count": explanation.modules.len(),
-        "causes": causes.collect::<Vec<_>>(),
+        "causes": causes(findings),
         "cause_count": explanation.causes.len(),
         "functions": functions.collect::<Vec<_>>(),
         "function_count": explanation.functions.len(),
         "costs": costs.collect::<Vec<_>>(),
         "phases": phases.collect::<Vec<_>>(),
         "hints": facts.hints,
+        "unsampled": facts.unsampled,
+        "at_rest": explanation.at_rest,
+        "waits": facts.waits.map(|waits| json!({
+            "total": waits.explanation.total,
+            "at_rest": waits.explanation.at_rest,
+            "causes": causes(&waits),
+            "cause_count": waits.explanation.causes.len(),
+        })),
     });
     write_json_line(&document, output)
 }

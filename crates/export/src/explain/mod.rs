@@ -1,5 +1,6 @@
 //! An explanation of a profile, as one page of text or as JSON.
 
+mod causes;
 mod json;
 mod text;
 
@@ -7,6 +8,7 @@ use model::{Loss, Name};
 use profile::explain::Explanation;
 use profile::{Census, Count, FrameId, FrameTable, Label, Weight};
 
+use crate::figures::percent;
 use crate::names::FunctionName;
 use crate::printable;
 
@@ -34,13 +36,26 @@ pub struct ExplanationInput<'a> {
     pub cpus: Option<u64>,
     /// True if the event is a clock: periods are CPU time in nanoseconds.
     pub is_clock: bool,
+    /// The flag to type for more samples, such as `-F 4999`; `None` if they are frequent.
+    pub more_often: Option<&'a str>,
     /// The loss of the recording.
     pub loss: &'a Loss,
     /// The counts of frames with and without names.
     pub census: &'a Census,
     /// The reasons why the profile is incomplete, each a sentence with a remedy.
     pub hints: &'a [String],
-    /// The frames that the explanation refers to.
+    /// The weight of CPU time that has no samples.
+    pub unsampled: u64,
+    /// The findings.
+    pub findings: Findings<'a>,
+    /// The findings about the time that threads waited, in nanoseconds, where that was recorded beside samples.
+    pub waits: Option<Findings<'a>>,
+}
+
+/// Findings with the frames that they refer to.
+#[derive(Clone, Copy)]
+pub struct Findings<'a> {
+    /// The frames.
     pub frames: &'a FrameTable,
     /// The findings.
     pub explanation: &'a Explanation,
@@ -54,7 +69,7 @@ fn module_name(module: &Name) -> String {
     }
 }
 
-impl ExplanationInput<'_> {
+impl Findings<'_> {
     fn label(&self, frame: FrameId) -> Option<&Label> {
         self.frames.frames().get(frame.index()).map(|frame| &frame.label)
     }
@@ -87,6 +102,23 @@ impl ExplanationInput<'_> {
         }
     }
 
+    /// Returns true if threads did nothing but wait: no sample was taken in a function.
+    fn is_of_waits(&self) -> bool {
+        self.explanation.functions.is_empty()
+    }
+
+    /// Returns the share of a weight in all.
+    fn share(&self, weight: u64) -> f64 {
+        weight as f64 / self.explanation.total.max(1) as f64
+    }
+
+    /// Returns the share of a weight in all, in words.
+    fn percent(&self, weight: u64) -> String {
+        format!("{:.1} %", percent(weight, self.explanation.total))
+    }
+}
+
+impl ExplanationInput<'_> {
     /// Returns how many CPUs were busy on average; `None` if the event is no clock or the duration is unknown.
     fn busy_cpus(&self) -> Option<f64> {
         let duration = self.duration_ns.filter(|&duration| duration > 0 && self.is_clock)?;

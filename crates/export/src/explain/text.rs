@@ -2,24 +2,23 @@
 
 use std::fmt::Write;
 
-use profile::explain::{Cause, CostKind, HotFunction, Part, Phase, Step};
+use profile::explain::{CostKind, HotFunction, Part, Phase};
 use profile::{FrameId, Weight};
 
-use super::{ExplanationInput, module_name};
+use super::{ExplanationInput, Findings, causes, module_name};
 use crate::figures::{counted, fit, grouped, percent};
 use crate::summary::losses;
 
 /// Maximum number of characters of a page.
 const MAX_PAGE_CHARACTERS: usize = 6_000;
 /// Maximum width of a function's name, in columns.
-const NAME_COLUMNS: usize = 40;
+pub(super) const NAME_COLUMNS: usize = 40;
 /// Maximum width of a thread's name, in columns.
-const THREAD_COLUMNS: usize = 16;
-/// Maximum number of frames of a path, and of its columns. Of longer ones, outer frames are omitted.
-const MAX_PATH_FRAMES: usize = 8;
-const MAX_PATH_COLUMNS: usize = 160;
-/// Causes are listed until they have this share of the total together.
-const CAUSES_SHARE: f64 = 0.8;
+pub(super) const THREAD_COLUMNS: usize = 16;
+/// Maximum number of causes of waits.
+const MAX_WAITS: usize = 5;
+/// With fewer CPUs busy, threads waited for most of the time.
+const MIN_BUSY_CPUS: f64 = 0.5;
 /// The least share that is listed by name. Smaller ones are counted.
 const MIN_SHARE: f64 = 0.005;
 /// With fewer samples the page warns that shares are inexact.
@@ -44,7 +43,14 @@ fn write(facts: &ExplanationInput<'_>, rows: usize) -> String {
     let mut page = Page { facts, rows, text: String::new() };
     page.head();
     page.threads();
-    page.causes();
+    let waiting = facts.waits.map_or(0, |waits| waits.explanation.total);
+    if waiting > facts.total.period {
+        page.waits();
+        page.causes();
+    } else {
+        page.causes();
+        page.waits();
+    }
     page.functions();
     page.costs();
     page.modules();
@@ -71,21 +77,14 @@ impl Page<'_, '_> {
         self.line(heading);
     }
 
-    fn share(&self, weight: u64) -> f64 {
-        weight as f64 / self.facts.explanation.total.max(1) as f64
-    }
-
-    fn percent(&self, weight: u64) -> String {
-        format!("{:.1} %", percent(weight, self.facts.explanation.total))
-    }
-
     fn head(&mut self) {
         let facts = self.facts;
-        let explanation = facts.explanation;
+        let explanation = facts.findings.explanation;
+        let shown = facts.total.weight(facts.weight).saturating_sub(explanation.at_rest);
         self.line(&fit(facts.title, 200));
         let mut line = format!("{} of {}", counted(facts.total.samples, "sample", "samples"), facts.event);
         if facts.unit == "ns" && !facts.is_clock {
-            let _ = write!(line, ", {} of all threads together", seconds(facts.total.period));
+            let _ = write!(line, ", {} of all threads together", seconds(shown));
         } else if facts.weight == Weight::Period && !facts.is_clock {
             let _ = write!(line, ", weighted by what they stand for ({})", grouped(facts.total.period));
         }
@@ -97,37 +96,42 @@ impl Page<'_, '_> {
             let _ = write!(line, ": {busy:.2}{of} CPUs busy on average");
         }
         self.line(&line);
-        let all = facts.total.weight(facts.weight);
-        if explanation.total < all {
-            let left = percent(explanation.total, all);
+        if facts.waits.is_none() && facts.busy_cpus().is_some_and(|busy| busy < MIN_BUSY_CPUS) {
+            self.line("threads waited for most of the time; to see for what, try: prof record --off-cpu");
+        }
+        if explanation.total < shown {
+            let left = percent(explanation.total, shown);
             self.line(&format!("filters leave {left:.1} % of that: all shares below are of what they leave"));
         }
-        if explanation.functions.is_empty() {
-            // Threads were waiting.
+        if facts.findings.is_of_waits() {
             return;
         }
         let user = explanation.total.saturating_sub(explanation.kernel).saturating_sub(explanation.generated);
-        let mut line = format!("kernel {}, user {}", self.percent(explanation.kernel), self.percent(user));
+        let mut line = format!(
+            "kernel {}, user {}",
+            self.facts.findings.percent(explanation.kernel),
+            self.facts.findings.percent(user)
+        );
         if explanation.generated > 0 {
-            let _ = write!(line, ", generated code {}", self.percent(explanation.generated));
+            let _ = write!(line, ", generated code {}", self.facts.findings.percent(explanation.generated));
         }
         self.line(&line);
     }
 
     fn threads(&mut self) {
-        let threads = &self.facts.explanation.threads;
+        let threads = &self.facts.findings.explanation.threads;
         if threads.len() < 2 {
             return;
         }
-        let listed =
-            self.listed(threads, self.rows, |page, &frame| page.facts.name(frame, Some(THREAD_COLUMNS)));
+        let listed = self
+            .listed(threads, self.rows, |page, &frame| page.facts.findings.name(frame, Some(THREAD_COLUMNS)));
         self.heading("By thread name");
         self.line(&format!("  {listed}"));
     }
 
     fn modules(&mut self) {
-        let modules = &self.facts.explanation.modules;
-        if modules.len() < 2 || self.facts.explanation.functions.is_empty() {
+        let modules = &self.facts.findings.explanation.modules;
+        if modules.len() < 2 || self.facts.findings.is_of_waits() {
             return;
         }
         let name = |_: &Self, module: &Option<model::Name>| {
@@ -140,131 +144,50 @@ impl Page<'_, '_> {
 
     /// Lists the heaviest parts in one line: `name 31.0 %, name 12.0 %, 7 more 3.0 %`.
     fn listed<T>(&self, parts: &[Part<T>], most: usize, name: impl Fn(&Self, &T) -> String) -> String {
-        let told = parts.iter().take(most).take_while(|part| self.share(part.weight) >= MIN_SHARE).count();
+        let told = parts
+            .iter()
+            .take(most)
+            .take_while(|part| self.facts.findings.share(part.weight) >= MIN_SHARE)
+            .count();
         let mut words: Vec<String> = parts[..told]
             .iter()
-            .map(|part| format!("{} {}", name(self, &part.what), self.percent(part.weight)))
+            .map(|part| format!("{} {}", name(self, &part.what), self.facts.findings.percent(part.weight)))
             .collect();
         let others = &parts[told..];
         if !others.is_empty() {
             let rest = others.iter().map(|part| part.weight).fold(0, u64::saturating_add);
-            words.push(format!("{} more {}", grouped(others.len() as u64), self.percent(rest)));
+            words.push(format!(
+                "{} more {}",
+                grouped(others.len() as u64),
+                self.facts.findings.percent(rest)
+            ));
         }
         words.join(", ")
     }
 
     fn causes(&mut self) {
-        let causes = &self.facts.explanation.causes;
-        let mut told = 0_u64;
-        let enough = causes.iter().position(|cause| {
-            told = told.saturating_add(cause.weight);
-            self.share(told) >= CAUSES_SHARE
-        });
-        let shown = enough.map_or(causes.len(), |last| last + 1).min(self.rows);
-        let sum = causes[..shown].iter().map(|cause| cause.weight).fold(0, u64::saturating_add);
-        if shown == 0 {
-            self.heading("Where the time goes: no path has 2 % of it");
-            return;
-        }
-        let paths = counted(shown as u64, "path", "paths");
-        self.heading(&format!("Where the time goes: {} on {paths}", self.percent(sum)));
-        for cause in &causes[..shown] {
-            let line = format!("  {:>7}  {}", self.percent(cause.weight), self.path(cause));
-            self.line(&line);
-            let inside = self.inside(cause);
-            if !inside.is_empty() {
-                self.line(&format!("           {inside}"));
-            }
-        }
-        let others = &causes[shown..];
-        let rest = self.facts.explanation.total.saturating_sub(sum);
-        if rest > 0 {
-            let more = match others.len() {
-                0 => String::from("paths below 2 % each"),
-                count => {
-                    format!("{} and what is below 2 %", counted(count as u64, "more path", "more paths"))
-                }
-            };
-            self.line(&format!("  {:>7}  {more}", self.percent(rest)));
+        let findings = &self.facts.findings;
+        let what = if findings.is_of_waits() { "Where threads wait" } else { "Where the time goes" };
+        self.list(findings, what, self.rows);
+    }
+
+    fn waits(&mut self) {
+        if let Some(waits) = &self.facts.waits {
+            let what = format!("Where threads wait, {} of all together", seconds(waits.explanation.total));
+            self.list(waits, &what, self.rows.min(MAX_WAITS));
         }
     }
 
-    /// Returns a path with its thread and its last frames. Frames without which it is no other path are omitted first.
-    fn path(&self, cause: &Cause) -> String {
-        let name = |(index, step): (usize, &Step)| {
-            self.facts.name(step.frame, Some(if index == 0 { THREAD_COLUMNS } else { NAME_COLUMNS }))
-        };
-        let mut names: Vec<Option<String>> = cause.path.iter().enumerate().map(name).map(Some).collect();
-        let is_long = |names: &[Option<String>]| {
-            let columns = names.iter().flatten().map(|name| name.chars().count() + 3).sum::<usize>();
-            names.iter().flatten().count() > MAX_PATH_FRAMES || columns > MAX_PATH_COLUMNS
-        };
-        let inner = cause.path.len().saturating_sub(1);
-        let passed = (1..inner).filter(|&index| !cause.path[index].stands);
-        for index in passed.chain((2..inner).filter(|&index| cause.path[index].stands)) {
-            if !is_long(&names) {
-                break;
-            }
-            names[index] = None;
-        }
-        let mut path = String::new();
-        let mut omitted = 0;
-        for (step, name) in cause.path.iter().zip(&names) {
-            let Some(name) = name else {
-                omitted += 1;
-                continue;
-            };
-            if !path.is_empty() {
-                path.push_str(" → ");
-            }
-            if omitted > 0 {
-                let _ = write!(path, "… {omitted} … → ");
-            }
-            if step.ways > 0 {
-                let _ = write!(path, "… {} … → ", counted(step.ways as u64, "way", "ways"));
-            }
-            path.push_str(name);
-            omitted = 0;
-        }
-        path + if cause.is_rest { " (the rest of it)" } else { "" }
-    }
-
-    /// Describes the functions that have most of a cause's weight; empty if that is the last function of its path alone.
-    fn inside(&self, cause: &Cause) -> String {
-        let of_cause = |weight: u64| format!("{:.0} %", percent(weight, cause.weight));
-        let function = cause.path.last().map(|step| &step.frame);
-        match cause.inside.as_slice() {
-            [only] if Some(&only.what) == function => String::new(),
-            [first, ..]
-                if Some(&first.what) == function && first.weight as f64 >= 0.9 * cause.weight as f64 =>
-            {
-                format!("{} of it in itself", of_cause(first.weight))
-            }
-            parts => {
-                let is_told = |part: &&Part<FrameId>| percent(part.weight, cause.weight) >= 1.0;
-                let told = parts.iter().take(3).take_while(is_told).map(|part| {
-                    let name = if Some(&part.what) == function {
-                        "itself".to_owned()
-                    } else {
-                        self.facts.name(part.what, Some(NAME_COLUMNS))
-                    };
-                    format!("{name} {}", of_cause(part.weight))
-                });
-                let mut words: Vec<String> = told.collect();
-                if parts.len() > words.len() {
-                    let others = (parts.len() - words.len()) as u64;
-                    words.push(counted(others, "other function", "other functions"));
-                }
-                format!("in {}", words.join(", "))
-            }
-        }
+    fn list(&mut self, findings: &Findings<'_>, what: &str, rows: usize) {
+        self.text.push('\n');
+        causes::lines(findings, what, rows).iter().for_each(|line| self.line(line));
     }
 
     fn functions(&mut self) {
-        let functions = &self.facts.explanation.functions;
-        let is_told = |function: &&HotFunction| self.share(function.own) >= 2.0 * MIN_SHARE;
+        let functions = &self.facts.findings.explanation.functions;
+        let is_told = |function: &&HotFunction| self.facts.findings.share(function.own) >= 2.0 * MIN_SHARE;
         let shown: Vec<&HotFunction> = functions.iter().take(self.rows).take_while(is_told).collect();
-        if functions.is_empty() {
+        if self.facts.findings.is_of_waits() {
             return;
         }
         if shown.is_empty() {
@@ -274,17 +197,17 @@ impl Page<'_, '_> {
         }
         self.heading("Hottest functions (in themselves, and where most of that is called from)");
         for function in &shown {
-            let module = self.facts.module(function.function);
+            let module = self.facts.findings.module(function.function);
             let module = module.map_or_else(String::new, |module| format!(" ({})", fit(&module, 24)));
-            let name = self.facts.name(function.function, Some(NAME_COLUMNS));
+            let name = self.facts.findings.name(function.function, Some(NAME_COLUMNS));
             let caller = self.caller(function);
-            self.line(&format!("  {:>7}  {name}{module}{caller}", self.percent(function.own)));
+            self.line(&format!("  {:>7}  {name}{module}{caller}", self.facts.findings.percent(function.own)));
         }
         let others = functions.get(shown.len()..).unwrap_or_default();
         if !others.is_empty() {
             let rest = others.iter().map(|function| function.own).fold(0, u64::saturating_add);
             let more = counted(others.len() as u64, "other function", "other functions");
-            self.line(&format!("  {:>7}  {more}", self.percent(rest)));
+            self.line(&format!("  {:>7}  {more}", self.facts.findings.percent(rest)));
         }
     }
 
@@ -292,7 +215,7 @@ impl Page<'_, '_> {
         let Some(first) = function.callers.first() else { return String::new() };
         let share = percent(first.weight, function.own);
         let others = function.callers.len() - 1;
-        let name = self.facts.name(first.what, Some(NAME_COLUMNS));
+        let name = self.facts.findings.name(first.what, Some(NAME_COLUMNS));
         match others {
             0 => format!(" ← {name}"),
             _ => format!(" ← {name} {share:.0} %, {} more", grouped(others as u64)),
@@ -300,12 +223,12 @@ impl Page<'_, '_> {
     }
 
     fn costs(&mut self) {
-        let is_told = |weight: u64| self.share(weight) >= 2.0 * MIN_SHARE;
-        let costs = self.facts.explanation.costs.iter().filter(|cost| is_told(cost.weight));
+        let is_told = |weight: u64| self.facts.findings.share(weight) >= 2.0 * MIN_SHARE;
+        let costs = self.facts.findings.explanation.costs.iter().filter(|cost| is_told(cost.weight));
         let words: Vec<String> = costs
             .map(|cost| {
-                let by = self.facts.name(cost.by, Some(NAME_COLUMNS));
-                format!("{} {} (mostly {by})", kind(cost.kind), self.percent(cost.weight))
+                let by = self.facts.findings.name(cost.by, Some(NAME_COLUMNS));
+                format!("{} {} (mostly {by})", kind(cost.kind), self.facts.findings.percent(cost.weight))
             })
             .collect();
         if !words.is_empty() {
@@ -315,13 +238,13 @@ impl Page<'_, '_> {
     }
 
     fn phases(&mut self) {
-        let phases = &self.facts.explanation.phases;
+        let phases = &self.facts.findings.explanation.phases;
         let Some(start) = phases.first().map(|phase| phase.start) else { return };
         self.heading("Phases");
         let shown = phases.len().min(self.rows);
         for phase in &phases[..shown] {
             let (from, to) = (phase.start.0 - start.0, phase.end.0 - start.0);
-            let name = |frame: FrameId| self.facts.name(frame, Some(NAME_COLUMNS));
+            let name = |frame: FrameId| self.facts.findings.name(frame, Some(NAME_COLUMNS));
             let of_phase = |weight: u64| percent(weight, phase.weight);
             let told = phase.functions.iter().take(3);
             let told: Vec<String> =
@@ -338,9 +261,13 @@ impl Page<'_, '_> {
     fn busy(&self, phase: &Phase) -> String {
         let length = phase.end.0.saturating_sub(phase.start.0);
         if !self.facts.is_clock || length == 0 || self.facts.weight != Weight::Period {
-            return format!(" ({})", self.percent(phase.weight));
+            return format!(" ({})", self.facts.findings.percent(phase.weight));
         }
-        format!(" ({}, {:.2} CPUs busy)", self.percent(phase.weight), phase.weight as f64 / length as f64)
+        format!(
+            " ({}, {:.2} CPUs busy)",
+            self.facts.findings.percent(phase.weight),
+            phase.weight as f64 / length as f64
+        )
     }
 
     fn distrust(&mut self) {
@@ -348,18 +275,27 @@ impl Page<'_, '_> {
         let mut lines = Vec::new();
         let margin = facts.margin();
         if facts.total.samples < MIN_RELIABLE_SAMPLES {
+            let more_often = facts.more_often.map(|typed| format!(", or more often ({typed})"));
             lines.push(format!(
-                "only {}: a share of 50 % may be off by {margin:.0} points; record for longer, or more often (-F 4999)",
-                counted(facts.total.samples, "sample", "samples")
+                "only {}: a share of 50 % may be off by {margin:.0} points; record for longer{}",
+                counted(facts.total.samples, "sample", "samples"),
+                more_often.unwrap_or_default()
             ));
         }
         let losses = losses(facts.loss);
         if !losses.is_empty() {
             lines.push(losses);
         }
-        let truncated = facts.explanation.truncated;
+        if facts.unsampled > 0 {
+            let all = facts.total.weight(facts.weight).saturating_add(facts.unsampled);
+            lines.push(format!(
+                "{:.1} % of the CPU time has no samples: nothing here tells of it",
+                percent(facts.unsampled, all)
+            ));
+        }
+        let truncated = facts.findings.explanation.truncated;
         if truncated > 0 {
-            lines.push(format!("{} of the stacks end early", self.percent(truncated)));
+            lines.push(format!("{} of the stacks end early", self.facts.findings.percent(truncated)));
         }
         let census = facts.census;
         if census.nameless > 0 {
@@ -394,7 +330,7 @@ fn kind(kind: CostKind) -> &'static str {
     }
 }
 
-fn seconds(nanoseconds: u64) -> String {
+pub(super) fn seconds(nanoseconds: u64) -> String {
     match nanoseconds {
         0..1_000_000_000 => format!("{:.0} ms", nanoseconds as f64 / 1e6),
         _ => format!("{:.1} s", nanoseconds as f64 / 1e9),

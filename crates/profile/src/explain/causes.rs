@@ -1,8 +1,8 @@
 //! The few paths that make up most of the time.
 //!
 //! The call tree of the program's own functions is followed from its threads. A function that divides its time among a few callees
-//! is passed, and each of them is followed; one whose time is spread over many, or spent in itself, is a cause. Where the ways
-//! that were spread meet again in one function, that function is followed, too.
+//! is passed, and each of them is followed; one whose time is spread over many, or spent in itself, is a cause. Where many ways
+//! meet again in one function, that function is followed in their place.
 
 use std::cmp::Reverse;
 
@@ -21,6 +21,8 @@ const DIVIDED: f64 = 0.6;
 const LEAST_BRANCH: f64 = 0.04;
 /// A function is followed in any case with at least this share of the whole, by whatever ways it is called.
 const LARGE: f64 = 0.1;
+/// As many ways are few: each is told by itself, also where they meet again.
+const FEW: usize = 4;
 /// A cause has at least this share of the whole.
 const LEAST_CAUSE: f64 = 0.02;
 
@@ -61,8 +63,7 @@ pub(super) fn causes(tree: &mut CallTree) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut open = vec![Open { node: ROOT, path: Vec::new() }];
     while let Some(Open { node, path }) = open.pop() {
-        let followed = followed(tree, node, whole);
-        let met = if node == ROOT { Vec::new() } else { met_again(tree, node, &followed, whole) };
+        let Branches { followed, met } = branches(tree, node, whole);
         let is_wrapper = wrapped(tree, node).is_some();
         let stands = |path: &[Step]| {
             let mut path = path.to_vec();
@@ -103,26 +104,47 @@ fn wrapped(tree: &CallTree, node: usize) -> Option<usize> {
     (tree.node(heaviest).total as f64 >= WRAPPED * *total as f64).then_some(heaviest)
 }
 
-/// Returns the callees of a node that are followed by themselves, heaviest first.
-fn followed(tree: &CallTree, node: usize, whole: f64) -> Vec<usize> {
-    let Node { total, callees, .. } = tree.node(node);
-    let total_of = |callee: usize| tree.node(callee).total as f64;
-    let heavier = |share: f64| {
-        callees.iter().copied().filter(move |&callee| total_of(callee) >= share * whole).collect::<Vec<_>>()
-    };
-    let branches = heavier(LEAST_BRANCH);
-    let divided: f64 = branches.iter().map(|&callee| total_of(callee)).sum();
-    match wrapped(tree, node) {
-        Some(callee) if branches.is_empty() => vec![callee],
-        _ if node == ROOT || divided >= DIVIDED * *total as f64 => branches,
-        _ => heavier(LARGE),
-    }
+/// Where to go on from a node.
+struct Branches {
+    /// The callees that are followed by themselves, heaviest first.
+    followed: Vec<usize>,
+    /// The functions below others in which many ways meet again, each with its nodes.
+    met: Vec<Vec<usize>>,
 }
 
-/// Returns the functions below a node in which much of what is not followed meets again: those of the program's own first, and of
-/// several on the same ways the outermost one. Each stands for its nodes.
-fn met_again(tree: &CallTree, node: usize, followed: &[usize], whole: f64) -> Vec<Vec<usize>> {
-    let mut without: Nodes = followed.iter().copied().collect();
+fn branches(tree: &CallTree, node: usize, whole: f64) -> Branches {
+    let Node { total, callees, .. } = tree.node(node);
+    let total_of = |callee: usize| tree.node(callee).total as f64;
+    let heavier = |share: f64, leading: &Nodes| -> Vec<usize> {
+        let is_followed = |callee: &usize| total_of(*callee) >= share * whole && !leading.contains(callee);
+        callees.iter().copied().filter(is_followed).collect()
+    };
+    let divides = |among: &[usize]| {
+        among.iter().map(|&callee| total_of(callee)).sum::<f64>() >= DIVIDED * *total as f64
+    };
+    let mut followed = heavier(LEAST_BRANCH, &Nodes::default());
+    if node == ROOT {
+        return Branches { followed, met: Vec::new() };
+    }
+    if let Some(callee) = wrapped(tree, node)
+        && followed.is_empty()
+    {
+        followed.push(callee);
+    }
+    if divides(&followed[..followed.len().min(FEW)]) {
+        let without = followed.iter().copied().collect();
+        let (met, _) = met_again(tree, node, without, whole);
+        return Branches { followed, met };
+    }
+    let (met, leading) = met_again(tree, node, Nodes::default(), whole);
+    let branches = heavier(LEAST_BRANCH, &leading);
+    let followed = if divides(&branches) { branches } else { heavier(LARGE, &leading) };
+    Branches { followed, met }
+}
+
+/// Returns the functions below a node, but for the parts below `without`, in which many ways meet again: those of the program's own
+/// first, and of several on the same ways the outermost one; also the nodes on the ways to them, with their own.
+fn met_again(tree: &CallTree, node: usize, mut without: Nodes, whole: f64) -> (Vec<Vec<usize>>, Nodes) {
     let mut leading = Nodes::default();
     let mut found = Vec::new();
     loop {
@@ -135,7 +157,7 @@ fn met_again(tree: &CallTree, node: usize, followed: &[usize], whole: f64) -> Ve
             *sum = sum.saturating_add(*total);
             nodes.push(below);
         }
-        let large = nodes.into_iter().filter(|(_, (sum, _))| *sum as f64 >= LARGE * whole);
+        let is_large = |(sum, nodes): &(u64, Vec<usize>)| nodes.len() > FEW && *sum as f64 >= LARGE * whole;
         let depth = |mut node: usize| {
             let mut depth = 0_usize;
             while node != ROOT {
@@ -143,15 +165,16 @@ fn met_again(tree: &CallTree, node: usize, followed: &[usize], whole: f64) -> Ve
             }
             depth
         };
+        let large = nodes.into_iter().filter(|(_, found)| is_large(found));
         let first = large.min_by_key(|((frame, is_called), (sum, nodes))| {
             (*is_called, Reverse(*sum), nodes.iter().map(|&node| depth(node)).min(), *frame)
         });
-        let Some((_, (_, nodes))) = first else { return found };
+        let Some((_, (_, nodes))) = first else { return (found, leading) };
         without.extend(&nodes);
         for &met in &nodes {
-            let mut caller = tree.node(met).caller;
-            while caller != node && leading.insert(caller) {
-                caller = tree.node(caller).caller;
+            let mut at = met;
+            while at != node && leading.insert(at) {
+                at = tree.node(at).caller;
             }
         }
         found.push(nodes);

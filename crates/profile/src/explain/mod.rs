@@ -14,6 +14,7 @@ mod stacks;
 use crate::{FrameId, View};
 use model::Name;
 
+use call_tree::ROOT;
 pub use causes::{Cause, Step};
 pub use costs::{Cost, CostKind};
 pub use functions::HotFunction;
@@ -33,8 +34,12 @@ pub struct Part<T> {
 /// otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The weight of all samples.
+    /// The weight of all samples but those of `at_rest`. The other findings are of these, too.
     pub total: u64,
+    /// The weight of the time that event loops were idle.
+    pub at_rest: u64,
+    /// The few paths that most of that is on.
+    pub rest: Vec<Cause>,
     /// Weight of samples taken in the kernel.
     pub kernel: u64,
     /// Weight of samples taken in generated code (a JIT's).
@@ -61,6 +66,7 @@ pub fn explain(view: &View<'_>, is_users: &dyn Fn(&str) -> bool) -> Explanation 
     let mut stacks = Stacks::new(view, is_users);
     Explanation {
         total: stacks.total(),
+        at_rest: stacks.rest.node(ROOT).total,
         kernel: stacks.in_kernel,
         generated: stacks.in_generated_code,
         truncated: stacks.truncated,
@@ -70,6 +76,7 @@ pub fn explain(view: &View<'_>, is_users: &dyn Fn(&str) -> bool) -> Explanation 
         costs: stacks.costs.sorted(),
         phases: phases::phases(view, &stacks),
         causes: causes::causes(&mut stacks.tree),
+        rest: causes::causes(&mut stacks.rest),
     }
 }
 

@@ -78,6 +78,20 @@ const RUST_PRIMITIVES: [&str; 17] = [
     "u64", "u128", "usize",
 ];
 
+/// The beginnings of names that runtimes give the code that they generate for themselves.
+const OF_RUNTIMES: [&str; 9] = [
+    // HotSpot
+    "DeoptimizationBlob",
+    "I2C/C2I",
+    "Interpreter",
+    "RuntimeStub",
+    "SafepointBlob",
+    "StubRoutines",
+    "call_stub",
+    "itable stub",
+    "vtable stub",
+];
+
 /// The beginnings of names of libraries that every program of their language has.
 const OF_EVERY_PROGRAM: [&str; 15] = [
     "ld-",
@@ -148,7 +162,8 @@ fn of_function(
     kind: FrameKind,
     is_users: &dyn Fn(&str) -> bool,
 ) -> Nearness {
-    match is_of_language(name) {
+    let is_of_runtime = kind == FrameKind::Jit && OF_RUNTIMES.iter().any(|start| name.starts_with(start));
+    match is_of_runtime || is_of_language(name) {
         true => Nearness::System,
         false => of_module(module, kind, is_users),
     }
@@ -176,7 +191,11 @@ fn is_of_language(name: &str) -> bool {
     let path = ["dyn ", "mut ", "const "].iter().find_map(|word| path.strip_prefix(word)).unwrap_or(path);
     let word = path.split(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or_default();
     let is_primitive = name.starts_with('<') && RUST_PRIMITIVES.contains(&word);
-    if is_primitive || OF_LANGUAGES.iter().any(|start| path.starts_with(start)) {
+    // `void java.util.ArrayList.sort(java.util.Comparator)`
+    let signature = name.split_once('(').and_then(|(head, _)| head.rsplit_once(' '));
+    let paths = [Some(path), signature.map(|(_, path)| path)];
+    let is_of = |path: &str| OF_LANGUAGES.iter().any(|start| path.starts_with(start));
+    if is_primitive || paths.into_iter().flatten().any(is_of) {
         return true;
     }
     // `JS:*compileFunction node:internal/vm`, `py::loads:/usr/lib/python3.12/json/__init__.py`.
@@ -202,6 +221,7 @@ mod tests {
             "runtime.mallocgc",
             "encoding/json.Marshal",
             "java.util.ArrayList.add",
+            "void java.util.ArrayList.sort(java.util.Comparator)",
             "py::loads:/usr/lib/python3.12/json/__init__.py",
             "JS:*compileFunction node:internal/vm:73:1",
         ] {
@@ -214,6 +234,7 @@ mod tests {
             "main.worker",
             "github.com/me/runtime.Run",
             "com.example.App.handle",
+            "int com.example.App.handle(java.util.List)",
             "py::validate:/home/me/app.py",
             "JS:~handle /home/me/app.js:4:16",
         ] {

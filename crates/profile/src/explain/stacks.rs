@@ -1,7 +1,7 @@
 //! The stacks of a view as a call tree of the program's own functions, with recursion folded.
 
 use hashbrown::HashMap;
-use model::Name;
+use model::{Blocked, Name, ThreadState};
 use rustc_hash::FxBuildHasher;
 
 use super::call_tree::{CallTree, Frame, Growing, ROOT};
@@ -10,11 +10,13 @@ use super::own::OwnCode;
 use super::{Part, sorted};
 use crate::{FrameId, FrameKind, Label, StackId, ThreadId, View, ViewFrame};
 
-/// What all stacks of a view have in common.
+/// The stacks of a view, and the sums over them.
 pub(super) struct Stacks<'v> {
     frames: &'v [ViewFrame],
     /// First the thread's frame, then the program's own functions, each once, then what the innermost of them calls.
     pub(super) tree: CallTree,
+    /// Those in which an event loop was idle, which are in none of the other sums.
+    pub(super) rest: CallTree,
     /// The innermost function of each thread's stack.
     innermost: HashMap<(ThreadId, StackId), FrameId, FxBuildHasher>,
     /// Weight of the stacks that each frame is on, by its number.
@@ -50,12 +52,13 @@ impl<'v> Stacks<'v> {
             ids.push(*by_label.entry(&frame.label).or_insert(FrameId::from_index(index)));
         }
         let own = OwnCode::new(frames, is_users);
-        let mut growing = Growing::new();
+        let (mut growing, mut resting) = (Growing::new(), Growing::new());
         let mut folding = Folding { places: vec![0; frames.len()], folded: Vec::new() };
         let mut seen_in = vec![usize::MAX; frames.len()];
         let mut stacks = Self {
             frames,
             tree: Growing::new().finish(),
+            rest: Growing::new().finish(),
             innermost: HashMap::default(),
             totals: vec![0; frames.len()],
             taken_in: HashMap::default(),
@@ -79,6 +82,17 @@ impl<'v> Stacks<'v> {
             stack_frames.iter_mut().for_each(|frame| *frame = ids[frame.index()]);
             // Filters leave it out.
             let Some(&innermost) = stack_frames.last() else { continue };
+            folding.folded.clear();
+            own.of_stack(&stack_frames, |frame, is_called| folding.push(frame, is_called));
+            let is_at_rest = matches!(
+                frames[innermost.index()].label,
+                Label::State(ThreadState::Blocked(Blocked::Events(_)))
+            );
+            if is_at_rest {
+                resting.push(&folding.folded, innermost, weight);
+                continue;
+            }
+            growing.push(&folding.folded, innermost, weight);
             for (is, sum) in [
                 (traits.in_kernel, &mut stacks.in_kernel),
                 (!traits.in_kernel && traits.in_generated_code, &mut stacks.in_generated_code),
@@ -100,11 +114,8 @@ impl<'v> Stacks<'v> {
                 stacks.costs.count(&stack_frames, frames, weight);
             }
             stacks.innermost.insert((thread, stack), innermost);
-            folding.folded.clear();
-            own.of_stack(&stack_frames, |frame, is_called| folding.push(frame, is_called));
-            growing.push(&folding.folded, innermost, weight);
         }
-        stacks.tree = growing.finish();
+        (stacks.tree, stacks.rest) = (growing.finish(), resting.finish());
         stacks
     }
 
