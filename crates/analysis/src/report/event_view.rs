@@ -9,6 +9,7 @@ use crate::generated_code::runtimes::Runtimes;
 use crate::load::{Analysis, EventProfile, is_unwound};
 use crate::report::advice::Advisor;
 use crate::report::hints::Hints;
+use crate::report::interrupts;
 
 /// The view of an event's profile, with the line of truth about it.
 pub struct EventView<'a> {
@@ -25,6 +26,8 @@ pub struct EventView<'a> {
     remedies: Vec<String>,
     /// Estimates that the profile rests on, each in a few words.
     estimates: Vec<String>,
+    /// A sentence on code that a clock could not see.
+    blind_spot: Option<String>,
 }
 
 impl Analysis {
@@ -63,20 +66,24 @@ impl Analysis {
         notices: &dyn Notices,
         make: impl FnOnce(&View<'a>) -> T,
     ) -> (EventView<'a>, T) {
-        let (view, made, (census, hints, details)) = std::thread::scope(|scope| {
+        let (view, made, (census, hints, details, blind_spot)) = std::thread::scope(|scope| {
             let weighed = scope.spawn(|| {
                 let census = View::census(&event.profile, &self.spaces, |entry| self.resolve(entry));
                 let (hints, details) = self.hints(event, &census);
-                (census, hints, details)
+                let is_clock = !event.is_time && event.event.attr.is_cpu_clock();
+                let blind_spot = is_clock
+                    .then(|| interrupts::charged_elsewhere(&event.profile, |entry| self.resolve(entry)))
+                    .flatten();
+                (census, hints, details, blind_spot)
             });
             let view = self.view(&event.profile, show, weight, shape);
             let made = make(&view);
             (view, made, weighed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        details.iter().for_each(|line| notices.detail(line));
+        details.iter().chain(&blind_spot).for_each(|line| notices.detail(line));
         let (name, remedies) = (event.event.name.to_string(), hints.in_picture());
         let estimates = event.estimates.iter().map(|estimate| estimate.brief.clone()).collect();
-        (EventView { event, name, view, remedies, estimates, census, hints }, made)
+        (EventView { event, name, view, remedies, estimates, census, hints, blind_spot }, made)
     }
 
     /// The hints, and a line for each of what has no name.
@@ -111,6 +118,11 @@ impl EventView<'_> {
     /// Sentences on what is estimated, and on what keeps the profile from being whole, with what to type.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
         self.event.estimates().chain(self.hints.sentences())
+    }
+
+    /// Returns a sentence on samples of a clock that stand for other code than they name, if these are many.
+    pub fn blind_spot(&self) -> Option<&str> {
+        self.blind_spot.as_deref()
     }
 
     /// The unit of the view's weights: `samples`, `ns`, or the event's name.

@@ -6,6 +6,7 @@ pub mod advice;
 pub(crate) mod caption;
 pub mod event_view;
 pub mod hints;
+mod interrupts;
 pub mod user_modules;
 
 pub use caption::is_known_to_take_a_value;

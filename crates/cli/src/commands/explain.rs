@@ -84,7 +84,8 @@ fn write(
     let waits = time.map(|time| analysis.view(&time.profile, show, Weight::Period, &query.stacks.shape()));
     let waits = waits.filter(|waits| waits.shown_total() > 0);
     let estimates = time.iter().flat_map(|time| time.estimates());
-    let hints: Vec<String> = estimates.chain(shown.remarks()).collect();
+    let hints: Vec<String> =
+        estimates.chain(shown.remarks()).chain(shown.blind_spot().map(str::to_owned)).collect();
     if shown.view.shown_total() == 0 {
         bail!("cannot explain {name}: no sample has a frame that matches --keep or --root-at");
     }
