@@ -4,6 +4,7 @@
 //! Where `CI` is set no program may be missing, and the same test fails.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod advice;
 mod agreement;
 mod annotate;
 mod archive;

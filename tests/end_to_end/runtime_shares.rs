@@ -46,12 +46,12 @@ fn flame() -> Command {
     prof(["flame", "--folded", "--runtimes", "--"])
 }
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     programs::repository().join("fixtures/programs").join(name)
 }
 
 /// The first of these programs that is installed and says its version; says that there is none.
-fn installed(names: &[&str]) -> Option<PathBuf> {
+pub(crate) fn installed(names: &[&str]) -> Option<PathBuf> {
     let says =
         |path: &PathBuf| Command::new(path).arg("--version").output().is_ok_and(|out| out.status.success());
     found(names, says)

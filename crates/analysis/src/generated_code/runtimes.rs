@@ -29,12 +29,15 @@ pub enum Runtime {
     LuaJit,
     /// BEAM, the virtual machine of Erlang and Elixir.
     Erlang,
+    /// QEMU, which translates the code of another processor.
+    Qemu,
 }
 
-/// The runtimes by the objects that they are made of: the start of a file's name.
-const OBJECT_NAME_PREFIXES: [(&str, Runtime); 20] = [
+/// The runtimes by the objects that they are made of: the start of a file's name, which a version may follow.
+const OBJECT_NAME_PREFIXES: [(&str, Runtime); 27] = [
     ("libjvm.so", Runtime::Java),
     ("node", Runtime::Node),
+    ("nodejs", Runtime::Node),
     ("libnode.so", Runtime::Node),
     ("chrome", Runtime::Chromium),
     ("chromium", Runtime::Chromium),
@@ -47,46 +50,70 @@ const OBJECT_NAME_PREFIXES: [(&str, Runtime); 20] = [
     ("libmonosgen-", Runtime::Mono),
     ("ruby", Runtime::Ruby),
     ("libruby", Runtime::Ruby),
+    ("libruby-", Runtime::Ruby),
     ("libv8.so", Runtime::Node),
     ("php", Runtime::Php),
+    ("php-cgi", Runtime::Php),
+    ("php-fpm", Runtime::Php),
     ("libphp", Runtime::Php),
     ("luajit", Runtime::LuaJit),
-    ("libluajit", Runtime::LuaJit),
+    ("luajit-", Runtime::LuaJit),
+    ("libluajit-", Runtime::LuaJit),
     ("beam.", Runtime::Erlang),
+    ("qemu-", Runtime::Qemu),
+    ("libqemu-", Runtime::Qemu),
 ];
+
+/// The first version of Python that tells `perf` the names of its functions: 3.12.
+const FIRST_PYTHON_WITH_NAMES: u32 = 12;
 
 impl Runtime {
     /// Returns the runtime that an object of this name, without its folder, is a part of.
     pub fn of_object(name: &[u8]) -> Option<Self> {
-        OBJECT_NAME_PREFIXES
-            .iter()
-            .find(|(start, _)| name.starts_with(start.as_bytes()))
-            .map(|&(_, runtime)| runtime)
+        let is_of = |start: &str| {
+            let version = name.strip_prefix(start.as_bytes())?;
+            let is_open = start.ends_with(['-', '.']);
+            // `node20` and `libnode.so.108`, but not `node_exporter`.
+            (is_open || version.first().is_none_or(|byte| byte.is_ascii_digit() || *byte == b'.'))
+                .then_some(())
+        };
+        OBJECT_NAME_PREFIXES.iter().find(|(start, _)| is_of(start).is_some()).map(|&(_, runtime)| runtime)
+    }
+
+    /// Returns false if an object of this name is of a version that tells nobody the names of its functions.
+    pub fn can_tell_names(self, object: &str) -> bool {
+        let version = object.split_once("python3.").filter(|_| self == Self::Python);
+        let minor =
+            version.map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+        minor.and_then(|minor| minor.parse().ok()).is_none_or(|minor: u32| minor >= FIRST_PYTHON_WITH_NAMES)
+    }
+
+    /// Returns true if `prof record --runtimes` makes it tell names.
+    pub fn is_asked_by_environment(self) -> bool {
+        matches!(self, Self::Python | Self::Node | Self::Java | Self::DotNet | Self::Mono | Self::Erlang)
     }
 
     /// Returns the setting that makes it write a perf map.
-    pub fn perf_map_setting(runtime: Option<Self>) -> &'static str {
-        match runtime {
-            Some(Self::Java) => {
+    pub fn perf_map_setting(self) -> &'static str {
+        match self {
+            Self::Java => {
                 "`java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`, or `prof record --runtimes -p PID` while it runs \
                  (both JDK 17 or newer)"
             }
-            Some(Self::Node) => "`node --perf-basic-prof --interpreted-frames-native-stack`",
-            Some(Self::Chromium) => {
+            Self::Node => "`node --perf-basic-prof --interpreted-frames-native-stack`",
+            Self::Chromium => {
                 "`chromium --no-sandbox --js-flags='--perf-basic-prof --interpreted-frames-native-stack'`"
             }
-            Some(Self::Python) => "`python3 -X perf` (3.12 or newer)",
-            Some(Self::DotNet) => "`DOTNET_PerfMapEnabled=1`",
-            Some(Self::Mono) => "`mono --jitmap`",
-            Some(Self::Ruby) => "`ruby --yjit --yjit-perf` (3.3 or newer)",
-            Some(Self::Php) => {
+            Self::Python => "`python3 -X perf` (3.12 or newer)",
+            Self::DotNet => "`DOTNET_PerfMapEnabled=1`",
+            Self::Mono => "`mono --jitmap`",
+            Self::Ruby => "`ruby --yjit --yjit-perf` (3.3 or newer)",
+            Self::Php => {
                 "`php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=function -d opcache.jit_debug=16` (8.0 or newer)"
             }
-            Some(Self::LuaJit) => "a LuaJIT built with `XCFLAGS=-DLUAJIT_USE_PERFTOOLS`",
-            Some(Self::Erlang) => "`erl +JPperf true` (OTP 24 or newer)",
-            None => {
-                "`node --perf-basic-prof --interpreted-frames-native-stack`, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit` or `python3 -X perf`"
-            }
+            Self::LuaJit => "a LuaJIT built with `XCFLAGS=-DLUAJIT_USE_PERFTOOLS`",
+            Self::Erlang => "`erl +JPperf true` (OTP 24 or newer)",
+            Self::Qemu => "`-perfmap` among its options (8.1 or newer)",
         }
     }
 
@@ -98,7 +125,13 @@ impl Runtime {
             Self::Php => Some(&["execute_ex"]),
             Self::Node => Some(&["Builtins_InterpreterEntryTrampoline"]),
             // The interpreter is generated code that a perf map names, or cannot be told from other code.
-            Self::Java | Self::Chromium | Self::DotNet | Self::Mono | Self::LuaJit | Self::Erlang => None,
+            Self::Java
+            | Self::Chromium
+            | Self::DotNet
+            | Self::Mono
+            | Self::LuaJit
+            | Self::Erlang
+            | Self::Qemu => None,
         }
     }
 
@@ -113,6 +146,7 @@ impl Runtime {
             Self::Php => "PHP",
             Self::LuaJit => "Lua",
             Self::Erlang => "Erlang",
+            Self::Qemu => "translated",
         }
     }
 
@@ -164,5 +198,39 @@ impl Runtimes {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtimes_are_known_by_the_names_of_their_files() {
+        let of = |name: &str| Runtime::of_object(name.as_bytes());
+        for (name, runtime) in [
+            ("node", Runtime::Node),
+            ("node20", Runtime::Node),
+            ("libnode.so.108", Runtime::Node),
+            ("python3.12", Runtime::Python),
+            ("libpython3.11.so.1.0", Runtime::Python),
+            ("php8.2", Runtime::Php),
+            ("php-fpm8.2", Runtime::Php),
+            ("libruby-3.1.so.3.1.2", Runtime::Ruby),
+            ("beam.smp", Runtime::Erlang),
+            ("qemu-system-x86_64", Runtime::Qemu),
+        ] {
+            assert_eq!(of(name), Some(runtime), "{name}");
+        }
+        for name in ["node_exporter", "rubyfmt", "phpstan", "chrome_crashpad_handler", "valgrind", "server"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_python_before_3_12_tells_no_names() {
+        let can = |object| Runtime::Python.can_tell_names(object);
+        assert!(!can("python3.9") && !can("libpython3.11.so.1.0"));
+        assert!(can("python3.12") && can("libpython3.13.so.1.0") && can("python3"));
     }
 }

@@ -1,6 +1,8 @@
-//! Advice: the command to type for each reason why a frame has no name.
+//! Advice: the command to type for each reason why a frame has no name. Each row has its condition: what cannot help here, or has been
+//! done, is not proposed.
 
 use host::machine::{Distribution, distribution};
+use host::sysctl;
 use model::{ObjectIdentity, Reason, Space, SpaceTable};
 use profile::Nameless;
 
@@ -8,14 +10,28 @@ use crate::generated_code::runtimes::Runtime;
 
 /// Chooses advice that fits this machine and this recording.
 pub struct Advisor {
-    distribution: Distribution,
-    /// True if the recording was made here: packages of this machine belong to its files.
-    this_host: bool,
+    /// This machine's settings, if the recording was made here: its packages belong to the recording's files.
+    here: Option<ThisMachine>,
     /// True if servers were asked for debug files: advice to do so would be of no use.
     asked_servers: bool,
     /// True if the recording has complete stacks, as good as they get.
     unwound: bool,
+    /// True if the recording is of a command that ran without `--runtimes`.
+    could_ask_runtimes: bool,
 }
+
+/// What advice depends on that this machine says.
+#[derive(Clone, Copy)]
+struct ThisMachine {
+    distribution: Distribution,
+    /// `kernel.kptr_restrict`; 0 if there is none.
+    kptr_restrict: i32,
+    /// `kernel.perf_event_paranoid`; 2, the kernel's default, if there is none.
+    paranoid: i32,
+}
+
+/// Starts the recorded command again, with the variables that make runtimes tell names and keep frame pointers.
+const ASK_RUNTIMES: &str = "`prof record --runtimes -- COMMAND`";
 
 /// The parts of the C library, by the start of their file names.
 const C_LIBRARY: [&str; 9] = [
@@ -31,9 +47,14 @@ const C_LIBRARY: [&str; 9] = [
 ];
 
 impl Advisor {
-    /// Reads which distribution this machine runs, by which commands that install packages differ.
-    pub fn new(this_host: bool, asked_servers: bool, unwound: bool) -> Self {
-        Self { distribution: distribution(), this_host, asked_servers, unwound }
+    /// Reads the settings of this machine if the recording was made here (`this_host`).
+    pub fn new(this_host: bool, asked_servers: bool, unwound: bool, could_ask_runtimes: bool) -> Self {
+        let here = this_host.then(|| ThisMachine {
+            distribution: distribution(),
+            kptr_restrict: sysctl::kptr_restrict().unwrap_or(0),
+            paranoid: sysctl::perf_event_paranoid().unwrap_or(2),
+        });
+        Self { here, asked_servers, unwound, could_ask_runtimes }
     }
 
     /// Returns what to type against one cause, or `None` if nothing helps. `runtime` is the runtime that generated the code, for
@@ -71,9 +92,9 @@ impl Advisor {
             },
             Reason::FileChanged => "recording again".to_owned(),
             Reason::FileUnreadable(_) => "`sudo`, which may read it".to_owned(),
-            Reason::KernelAddressesHidden => "`sudo sysctl kernel.kptr_restrict=0`".to_owned(),
+            Reason::KernelAddressesHidden => self.here?.names_of_the_kernel(),
             Reason::OtherKernel => "`--debug-dir DIR` with that kernel's `vmlinux` below it".to_owned(),
-            Reason::NoJitMap => Runtime::perf_map_setting(runtime).to_owned(),
+            Reason::NoJitMap => self.names_of_generated_code(runtime?, ""),
             Reason::ChangedWhileRead
             | Reason::Malformed(_)
             | Reason::NoSegmentCovers
@@ -85,11 +106,26 @@ impl Advisor {
         })
     }
 
+    /// Returns what makes a runtime tell the names of its code; `object` is one of its files, if known.
+    pub(super) fn names_of_generated_code(&self, runtime: Runtime, object: &str) -> String {
+        let asks = self.could_ask_runtimes && runtime.is_asked_by_environment();
+        match (runtime.can_tell_names(object), asks) {
+            (true, true) => ASK_RUNTIMES.to_owned(),
+            (true, false) => runtime.perf_map_setting().to_owned(),
+            (false, true) => format!("Python 3.12 or newer with {ASK_RUNTIMES}"),
+            (false, false) => "Python 3.12 or newer, as `python3 -X perf`".to_owned(),
+        }
+    }
+
+    /// Returns what makes the code of a runtime keep frame pointers, if it can.
+    pub(super) fn frame_pointers(&self, runtime: Runtime) -> Option<String> {
+        let setting = runtime.frame_pointer_setting()?;
+        Some(if self.could_ask_runtimes { ASK_RUNTIMES } else { setting }.to_owned())
+    }
+
     /// The way to symbols of an object that has been stripped.
     fn debug_information(&self, object: &ObjectIdentity) -> String {
-        let file = String::from_utf8_lossy(object.path.base_name()).into_owned();
-        let of_c_library = C_LIBRARY.iter().any(|start| file.starts_with(start));
-        let install = self.distribution.libc_debug_command().filter(|_| of_c_library && self.this_host);
+        let install = self.here.and_then(|here| here.libc_debug_command(object));
         match install {
             _ if !is_of_the_system(object) => {
                 "building it with `-g` (Rust: `-C debuginfo=1`) and without `strip`".to_owned()
@@ -99,6 +135,51 @@ impl Advisor {
             _ => "`--debuginfod`, or its package of debug symbols".to_owned(),
         }
     }
+}
+
+impl ThisMachine {
+    /// The way to the kernel's names: `/proc/kallsyms` shows addresses to whoever has `CAP_SYSLOG`, and without `kptr_restrict` to
+    /// whoever may profile the kernel (`kallsyms_show_value()`).
+    fn names_of_the_kernel(self) -> String {
+        let settings = [
+            (self.kptr_restrict > 0).then_some("kernel.kptr_restrict=0"),
+            (self.paranoid > 1).then_some("kernel.perf_event_paranoid=1"),
+        ];
+        let settings: Vec<&str> = settings.into_iter().flatten().collect();
+        match settings.as_slice() {
+            [] => "recording again: they are visible now".to_owned(),
+            settings => format!("`sudo sysctl {}`", settings.join(" ")),
+        }
+    }
+
+    /// The command that installs the debug information of the C library, if the object is a part of it.
+    fn libc_debug_command(self, object: &ObjectIdentity) -> Option<String> {
+        let file = String::from_utf8_lossy(object.path.base_name()).into_owned();
+        C_LIBRARY.iter().find(|start| file.starts_with(*start))?;
+        let folders = String::from_utf8_lossy(object.path.as_bytes()).into_owned();
+        let has = |folder: &str| folders.split('/').any(|part| part == folder);
+        let command = self.distribution.libc_debug_command()?;
+        // Libraries of 32 bits on a machine of 64 are packages of their own.
+        Some(match self.distribution {
+            Distribution::Debian if has("i386-linux-gnu") && !cfg!(target_arch = "x86") => {
+                format!("{command}:i386")
+            }
+            // Those of a cross compiler, or of Debian's libc6-i386, have no such package.
+            Distribution::Debian if !is_in_native_folder(&folders) => return None,
+            Distribution::Fedora if cfg!(target_pointer_width = "64") && !has("lib64") => {
+                format!("{command}.i686")
+            }
+            Distribution::Suse if cfg!(target_pointer_width = "64") && !has("lib64") => return None,
+            _ => command.to_owned(),
+        })
+    }
+}
+
+/// Returns true if a library of Debian lies where those of the machine's own architecture do.
+fn is_in_native_folder(path: &str) -> bool {
+    let triple = format!("/{}-linux-gnu/", std::env::consts::ARCH);
+    let loader = path.rsplit_once('/').is_some_and(|(folder, _)| folder.ends_with("/lib64"));
+    path.contains(&triple) || loader || !path.contains("-linux-gnu") && !path.contains("/lib32/")
 }
 
 /// Returns true if a package manager put the file where it is.
@@ -118,7 +199,8 @@ pub(super) mod tests {
     }
 
     pub(crate) fn debian() -> Advisor {
-        Advisor { distribution: Distribution::Debian, this_host: true, asked_servers: false, unwound: false }
+        let here = ThisMachine { distribution: Distribution::Debian, kptr_restrict: 1, paranoid: 1 };
+        Advisor { here: Some(here), asked_servers: false, unwound: false, could_ask_runtimes: false }
     }
 
     fn advice_for(space: Space, reason: Reason) -> Option<String> {
@@ -150,5 +232,56 @@ pub(super) mod tests {
         let gone = advice_for(object("/x", BuildId::from_hex("aabbccdd")), Reason::FileMissing).unwrap();
         assert!(gone.contains("--debuginfod") && gone.contains("--symfs"), "{gone}");
         assert_eq!(advice_for(kernel(), Reason::NoSymbolCovers), None);
+    }
+
+    #[test]
+    fn kernel_names_take_what_hides_them() {
+        let with = |kptr_restrict, paranoid| {
+            ThisMachine { distribution: Distribution::Debian, kptr_restrict, paranoid }.names_of_the_kernel()
+        };
+        assert_eq!(with(1, 1), "`sudo sysctl kernel.kptr_restrict=0`");
+        assert_eq!(with(0, 2), "`sudo sysctl kernel.perf_event_paranoid=1`");
+        assert_eq!(with(1, 2), "`sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`");
+        assert!(with(0, 1).starts_with("recording again"));
+    }
+
+    #[test]
+    fn the_debug_package_of_the_c_library_is_that_of_its_architecture() {
+        let command = |distribution, path: &str| {
+            let Space::Object(object) = object(path, None) else { unreachable!() };
+            ThisMachine { distribution, kptr_restrict: 0, paranoid: 1 }.libc_debug_command(&object)
+        };
+        let debian = |path| command(Distribution::Debian, path);
+        assert_eq!(debian("/lib/x86_64-linux-gnu/libc.so.6").as_deref(), Some("apt-get install libc6-dbg"));
+        assert_eq!(debian("/usr/lib64/ld-linux-x86-64.so.2").as_deref(), Some("apt-get install libc6-dbg"));
+        assert_eq!(
+            debian("/lib/i386-linux-gnu/libc.so.6").as_deref(),
+            Some("apt-get install libc6-dbg:i386")
+        );
+        assert_eq!(debian("/usr/lib32/libc.so.6"), None);
+        assert_eq!(debian("/usr/aarch64-linux-gnu/lib/libc.so.6"), None);
+        assert_eq!(debian("/usr/lib/x86_64-linux-gnu/libssl.so.3"), None);
+        let fedora = |path| command(Distribution::Fedora, path);
+        assert_eq!(fedora("/usr/lib64/libc.so.6").as_deref(), Some("dnf debuginfo-install glibc"));
+        assert_eq!(fedora("/usr/lib/libc.so.6").as_deref(), Some("dnf debuginfo-install glibc.i686"));
+    }
+
+    #[test]
+    fn generated_code_is_named_by_its_own_runtime_as_it_was_started() {
+        let again = Advisor { could_ask_runtimes: true, ..debian() };
+        let said = |advisor: &Advisor, runtime, object| advisor.names_of_generated_code(runtime, object);
+        assert_eq!(said(&again, Runtime::Node, "node"), "`prof record --runtimes -- COMMAND`");
+        assert!(said(&debian(), Runtime::Node, "node").contains("`node --perf-basic-prof"));
+        assert_eq!(again.frame_pointers(Runtime::Java), Some(ASK_RUNTIMES.to_owned()));
+        assert_eq!(again.frame_pointers(Runtime::Node), None, "it keeps them always");
+        assert!(said(&again, Runtime::Ruby, "ruby").contains("--yjit-perf"), "no variable asks it");
+        let old = "libpython3.11.so.1.0";
+        assert_eq!(
+            said(&again, Runtime::Python, old),
+            "Python 3.12 or newer with `prof record --runtimes -- COMMAND`"
+        );
+        assert!(said(&debian(), Runtime::Python, old).starts_with("Python 3.12 or newer, as"));
+        let code = Space::Jit { pid: Pid(1), generation: 0, mapping: Name::from("//anon") };
+        assert_eq!(advice_for(code, Reason::NoJitMap), None, "of no runtime that is known: Go, valgrind");
     }
 }

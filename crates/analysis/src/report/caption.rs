@@ -33,6 +33,12 @@ pub(crate) fn target(features: &Features, name_of: impl FnMut(Pid) -> Option<Nam
     Target::parse(&words).map_or_else(|| typed(&words), |target| target.describe(name_of))
 }
 
+/// Returns true if a command was recorded that can be started again with `--runtimes`: it ran without.
+pub(crate) fn could_ask_runtimes(features: &Features) -> bool {
+    let words: Vec<String> = features.command_line.iter().map(Name::to_string).collect();
+    Target::parse(&words).is_some_and(|target| !target.command.is_empty() && !target.asks_runtimes)
+}
+
 impl Caption<'_> {
     /// The parts of the line: what was recorded, then where, when, for how long and how often, as far as that is known.
     pub(crate) fn parts(&self) -> Vec<String> {
@@ -122,6 +128,7 @@ struct Target<'w> {
     threads: Vec<&'w str>,
     user: Option<&'w str>,
     cgroup: Option<&'w str>,
+    asks_runtimes: bool,
     command: &'w [String],
 }
 
@@ -245,6 +252,7 @@ impl<'w> Target<'w> {
             "t" | "tid" => self.threads.extend(value.split(',')),
             "u" | "uid" => self.user = Some(value),
             "G" | "cgroup" => self.cgroup = Some(value),
+            "runtimes" => self.asks_runtimes = true,
             _ => {}
         }
     }

@@ -8,6 +8,7 @@ use crate::Notices;
 use crate::generated_code::runtimes::Runtimes;
 use crate::load::{Analysis, EventProfile, is_unwound};
 use crate::report::advice::Advisor;
+use crate::report::caption;
 use crate::report::hints::Hints;
 use crate::report::interrupts;
 
@@ -89,7 +90,8 @@ impl Analysis {
     /// The hints, and a line for each of what has no name.
     fn hints(&self, event: &EventProfile, census: &Census) -> (Hints, Vec<String>) {
         let unwound = is_unwound(&event.event, &self.recording);
-        let advisor = Advisor::new(self.this_host, self.asked_servers, unwound);
+        let could_ask_runtimes = caption::could_ask_runtimes(self.recording.features());
+        let advisor = Advisor::new(self.this_host, self.asked_servers, unwound, could_ask_runtimes);
         let runtimes = Runtimes::new(&self.spaces, &self.seen_in);
         let advice = |nameless: &Nameless| {
             advisor.advice(nameless, &self.spaces, runtimes.runtime_of(self.spaces.get(nameless.space)))

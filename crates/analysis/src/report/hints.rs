@@ -110,8 +110,8 @@ impl Hints {
         for (hint, found) in hints.iter_mut().zip(of_causes) {
             (hint.samples, hint.innermost) = (found.anywhere, found.innermost);
         }
-        hints.extend(cut_in_generated_code(profile, spaces, runtimes));
-        for hint in interpreted.hints(of_interpreters) {
+        hints.extend(cut_in_generated_code(profile, spaces, runtimes, advisor));
+        for hint in interpreted.hints(of_interpreters, advisor) {
             // One hint for a runtime, that of the larger share.
             match hints.iter_mut().find(|known| known.advice == hint.advice) {
                 Some(known) if known.samples < hint.samples => *known = hint,
@@ -238,15 +238,16 @@ impl InterpreterUse {
     }
 
     /// The causes, of these samples by number.
-    fn hints<'s>(&'s self, samples: &'s [Presence]) -> impl Iterator<Item = Hint> {
+    fn hints<'s>(&'s self, samples: &'s [Presence], advisor: &'s Advisor) -> impl Iterator<Item = Hint> {
         let runtimes = INTERPRETED.into_iter().zip(self.has_names).zip(&self.modules).zip(samples);
         runtimes.filter_map(|(((runtime, has_names), module), found)| {
             let module = module.as_ref().filter(|_| found.anywhere > 0 && !has_names)?;
-            let advice = Some(Runtime::perf_map_setting(Some(runtime)).to_owned());
+            let module = module.to_string();
+            let advice = Some(advisor.names_of_generated_code(runtime, &module));
             Some(Hint {
                 samples: found.anywhere,
                 innermost: found.innermost,
-                modules: vec![module.to_string()],
+                modules: vec![module],
                 ..Hint::new(HintKind::Interpreted(runtime), advice)
             })
         })
@@ -258,7 +259,12 @@ fn number_of(runtime: Runtime) -> Option<usize> {
 }
 
 /// Stacks that end in the code of a runtime which could keep frame pointers, and does not.
-fn cut_in_generated_code(profile: &Profile, spaces: &SpaceTable, runtimes: &Runtimes) -> Option<Hint> {
+fn cut_in_generated_code(
+    profile: &Profile,
+    spaces: &SpaceTable,
+    runtimes: &Runtimes,
+    advisor: &Advisor,
+) -> Option<Hint> {
     let is_cut = |entry: Option<&StackEntry>| {
         let space = entry.map(|entry| spaces.get(entry.space));
         matches!(space, Some(Space::Truncated(TruncationReason::NoUnwindData | TruncationReason::RuleFailed)))
@@ -268,14 +274,11 @@ fn cut_in_generated_code(profile: &Profile, spaces: &SpaceTable, runtimes: &Runt
     }
     let mut hint: Option<Hint> = None;
     for (entry, samples) in profile.places_called_by(is_cut).filter(|(_, samples)| *samples > 0) {
-        let Some(advice) =
-            runtimes.runtime_of(spaces.get(entry.space)).and_then(|runtime| runtime.frame_pointer_setting())
-        else {
-            continue;
-        };
+        let runtime = runtimes.runtime_of(spaces.get(entry.space));
+        let Some(advice) = runtime.and_then(|runtime| advisor.frame_pointers(runtime)) else { continue };
         let known = hint.get_or_insert_with(|| Hint {
             modules: vec!["java".to_owned()],
-            ..Hint::new(HintKind::CutStacks, Some(advice.to_owned()))
+            ..Hint::new(HintKind::CutStacks, Some(advice))
         });
         known.samples = known.samples.saturating_add(samples);
     }

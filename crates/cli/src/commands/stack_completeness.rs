@@ -1,9 +1,13 @@
 //! How complete the recorded stacks are, and why some end early.
 
+use std::path::Path;
+
 use analysis::Notices;
+use decoder::MAX_STACK_COPY_BYTES;
 use export::summary::counted;
 use model::TruncationReason;
 use recorder::unwind::{PerArrival, StackTotals};
+use recorder::{CallChain, Options};
 
 use crate::console::Console;
 
@@ -28,7 +32,7 @@ pub fn completeness(totals: &StackTotals, sizes: PerArrival<(u32, u32)>) -> Stri
 }
 
 /// Prints why stacks are incomplete: as warnings from 1 % of the stacks on, else as details.
-pub fn report_truncation(totals: &StackTotals, console: &Console) {
+pub fn report_truncation(totals: &StackTotals, options: &Options, console: &Console) {
     let all = totals.unwound().max(1) as f64;
     let percent = |count: u64| 100.0 * count as f64 / all;
     if totals.completed_beyond_copy > 0 {
@@ -43,7 +47,7 @@ pub fn report_truncation(totals: &StackTotals, console: &Console) {
             continue;
         }
         let (stacks, end) = (counted(count, "stack", "stacks"), if count == 1 { "ends" } else { "end" });
-        let remedy = remedy(reason).map_or_else(String::new, |remedy| format!("; {remedy}"));
+        let remedy = remedy(reason, options).map_or_else(String::new, |remedy| format!("; {remedy}"));
         let line = format!("{stacks} ({:.1} %) {end} early: {reason}{remedy}", percent(count));
         if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
     }
@@ -63,21 +67,61 @@ pub fn report_truncation(totals: &StackTotals, console: &Console) {
 }
 
 /// Returns the advice to get complete stacks.
-fn remedy(reason: TruncationReason) -> Option<&'static str> {
+fn remedy(reason: TruncationReason, options: &Options) -> Option<&'static str> {
     Some(match reason {
+        TruncationReason::CopyTooSmall if copies_are_largest(options) => return None,
         TruncationReason::CopyTooSmall => "try: --call-graph dwarf,65528",
+        TruncationReason::NoUnwindData if could_ask_jvm(options) => {
+            "the code is generated; try: --runtimes=jvm, which makes it keep frame pointers"
+        }
         TruncationReason::NoUnwindData => {
-            "the code is generated, or was built without unwind tables; try: --call-graph fp with frame pointers \
-             (java -XX:+PreserveFramePointer, gcc -fno-omit-frame-pointer)"
+            "the code is generated, or was built without unwind tables; try building it with \
+             -fasynchronous-unwind-tables"
         }
         TruncationReason::RecorderBehind => "try: a lower rate (-F), or --call-graph fp",
         TruncationReason::RuleFailed | TruncationReason::MappingUnknown => return None,
     })
 }
 
+/// Returns true if every copy had the largest size that there is.
+fn copies_are_largest(options: &Options) -> bool {
+    matches!(options.call_chain, CallChain::Stacks { size: Some(size), .. } if size >= MAX_STACK_COPY_BYTES)
+}
+
+/// Returns true if the command is a Java virtual machine that was not asked for anything.
+fn could_ask_jvm(options: &Options) -> bool {
+    let program = options.workload.as_ref().and_then(|workload| workload.words.first());
+    let name = program.and_then(|program| Path::new(program).file_name());
+    options.jvm_maps.is_none() && name.is_some_and(|name| name == "java")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use recorder::{Target, Workload};
+
+    #[test]
+    fn advice_is_given_where_it_can_help() {
+        let advice = |reason, options: &Options| remedy(reason, options).unwrap_or_default();
+        let options = |size| Options {
+            call_chain: CallChain::Stacks { size, keep: false },
+            ..Options::new(Target::Command)
+        };
+        let small = TruncationReason::CopyTooSmall;
+        assert_eq!(advice(small, &options(None)), "try: --call-graph dwarf,65528");
+        assert_eq!(advice(small, &options(Some(8192))), "try: --call-graph dwarf,65528");
+        assert_eq!(advice(small, &options(Some(65_528))), "", "nothing is larger");
+        let of = |word: &str| {
+            let workload =
+                Workload { words: vec![word.into()], environment: Vec::new(), output_to_stderr: false };
+            Options::of_command(workload)
+        };
+        let tables = TruncationReason::NoUnwindData;
+        assert!(advice(tables, &of("/usr/bin/java")).contains("--runtimes=jvm"));
+        assert!(!advice(tables, &of("valgrind")).contains("jvm"));
+        let asked = Options { jvm_maps: Some(recorder::JvmMapTiming::AtEnd), ..of("java") };
+        assert!(!advice(tables, &asked).contains("--runtimes"));
+    }
 
     #[test]
     fn a_share_is_not_rounded_up_to_all() {

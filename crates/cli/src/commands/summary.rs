@@ -36,14 +36,14 @@ pub fn print(
         stack_completeness::completeness(stacks, *copy_sizes),
         output.map(|(path, size)| format!(" → {} ({})", path.display(), bytes(size))).unwrap_or_default(),
     ));
-    stack_completeness::report_truncation(stacks, console);
+    stack_completeness::report_truncation(stacks, options, console);
     console
         .detail(&own_cpu_time(clock::cpu_time_of_this_process(), summary.cpu_time.map(|time| time.total())));
     let loss = &summary.loss;
     if loss.samples > 0 {
         let share = 100.0 * loss.samples as f64 / (loss.samples + summary.samples).max(1) as f64;
         let cause = if blocked_time.is_zero() {
-            "the rings were full; try a larger ring (-m 16M) or a lower rate (-F)".to_owned()
+            format!("the rings were full; try {}a lower rate (-F)", larger_ring(options.ring_size))
         } else {
             format!(
                 "the output was too slow, and its buffer of {} MiB was full for {:.1} s; try another disk (-o), -z, \
@@ -82,6 +82,18 @@ pub fn print(
         console.warn(&format!("{bytes} from the rings belong to no complete record"));
     }
     missing_samples::report(summary, options, console);
+}
+
+/// The size of a ring, in bytes, above which a larger one is not advised: it takes this memory on each CPU.
+const MAX_ADVISED_RING: u64 = 64 << 20;
+
+/// Returns the advice to record with larger rings; empty if they are large. By default they have up to 4 MiB.
+fn larger_ring(asked: Option<u64>) -> String {
+    let larger = asked.map_or(16 << 20, |asked| asked.saturating_mul(4).next_multiple_of(1 << 20));
+    if larger > MAX_ADVISED_RING {
+        return String::new();
+    }
+    format!("a larger ring (-m {}M) or ", larger >> 20)
 }
 
 /// Returns a sentence on the CPU time that recording took, also relative to the command.
@@ -128,6 +140,14 @@ mod tests {
         );
         assert_eq!(beside(Some(Duration::ZERO)), "own CPU time 92 ms");
         assert_eq!(beside(None), "own CPU time 92 ms");
+    }
+
+    #[test]
+    fn a_ring_is_advised_that_is_larger_than_the_one_that_was() {
+        assert_eq!(larger_ring(None), "a larger ring (-m 16M) or ");
+        assert_eq!(larger_ring(Some(64 << 10)), "a larger ring (-m 1M) or ");
+        assert_eq!(larger_ring(Some(16 << 20)), "a larger ring (-m 64M) or ");
+        assert_eq!(larger_ring(Some(64 << 20)), "");
     }
 
     #[test]
