@@ -76,7 +76,7 @@ mod tests {
     fn said(kernel: &[(&str, u64)]) -> Option<String> {
         let mut spaces = SpaceTable::default();
         let spaces = [
-            spaces.intern(Space::Kernel { build_id: None, text_address: None }),
+            spaces.intern(Space::Kernel { build_id: None, text: None }),
             spaces.intern(Space::Unmapped { pid: Pid(1), generation: 0 }),
         ];
         let entry = |offset: usize, in_kernel: bool| StackEntry {
