@@ -219,7 +219,7 @@ impl RecordLayout {
             // Written by `encode_sample`.
             Record::Sample(_) => return (kind::SAMPLE, 0),
             Record::Mmap(mmap) => {
-                let (kind, misc) = encode_mmap(mmap, w);
+                let (kind, misc) = self.encode_mmap(mmap, w);
                 (kind, misc, &mmap.sample_id)
             }
             Record::Lost(lost) => {
@@ -326,6 +326,43 @@ impl RecordLayout {
         (kind, misc)
     }
 
+    fn encode_mmap(&self, mmap: &Mmap<'_>, w: &mut Writer<'_>) -> (u32, u16) {
+        let mut bits = mode_bits(mmap.mode);
+        if mmap.data {
+            bits |= misc::MMAP_DATA;
+        }
+        if mmap.scan_cut_short {
+            bits |= misc::PROC_MAP_PARSE_TIMEOUT;
+        }
+        w.thread(Some((mmap.pid, mmap.tid)));
+        w.u64(mmap.start);
+        w.u64(mmap.len);
+        w.u64(mmap.page_offset);
+        if let Some(extended) = &mmap.extended {
+            match &extended.identity {
+                MmapIdentity::File(file) => {
+                    w.u32(file.major);
+                    w.u32(file.minor);
+                    w.u64(file.inode);
+                    w.u64(file.generation);
+                }
+                // Without the attr's bit, readers take the 24 bytes for a file, whatever the mark says.
+                MmapIdentity::BuildId(_) if !self.has_build_ids => w.zeros(24),
+                MmapIdentity::BuildId(id) => {
+                    bits |= misc::MMAP_BUILD_ID;
+                    let id = id.as_ref().map_or(&[][..], |id| id.as_bytes());
+                    w.bytes(&[id.len() as u8, 0, 0, 0]);
+                    w.bytes(id);
+                    w.zeros(20 - id.len());
+                }
+            }
+            w.u32(extended.protection);
+            w.u32(extended.flags);
+        }
+        w.string(mmap.path);
+        (if mmap.extended.is_some() { kind::MMAP2 } else { kind::MMAP }, bits)
+    }
+
     fn encode_trailer(&self, id: &SampleId, w: &mut Writer<'_>) {
         if !self.writes_trailer() {
             return;
@@ -361,41 +398,6 @@ fn mode_bits(mode: CpuMode) -> u16 {
         CpuMode::GuestKernel => 4,
         CpuMode::GuestUser => 5,
     }
-}
-
-fn encode_mmap(mmap: &Mmap<'_>, w: &mut Writer<'_>) -> (u32, u16) {
-    let mut bits = mode_bits(mmap.mode);
-    if mmap.data {
-        bits |= misc::MMAP_DATA;
-    }
-    if mmap.scan_cut_short {
-        bits |= misc::PROC_MAP_PARSE_TIMEOUT;
-    }
-    w.thread(Some((mmap.pid, mmap.tid)));
-    w.u64(mmap.start);
-    w.u64(mmap.len);
-    w.u64(mmap.page_offset);
-    if let Some(extended) = &mmap.extended {
-        match &extended.identity {
-            MmapIdentity::File(file) => {
-                w.u32(file.major);
-                w.u32(file.minor);
-                w.u64(file.inode);
-                w.u64(file.generation);
-            }
-            MmapIdentity::BuildId(id) => {
-                bits |= misc::MMAP_BUILD_ID;
-                let id = id.as_ref().map_or(&[][..], |id| id.as_bytes());
-                w.bytes(&[id.len() as u8, 0, 0, 0]);
-                w.bytes(id);
-                w.zeros(20 - id.len());
-            }
-        }
-        w.u32(extended.protection);
-        w.u32(extended.flags);
-    }
-    w.string(mmap.path);
-    (if mmap.extended.is_some() { kind::MMAP2 } else { kind::MMAP }, bits)
 }
 
 struct Writer<'a> {

@@ -24,6 +24,8 @@ pub struct RecordLayout {
     pub(crate) regs_user: u64,
     pub(crate) regs_intr: u64,
     pub(crate) refusal: Option<DecodeError>,
+    /// True if MMAP2 records may hold a build id in the place of an inode.
+    pub(crate) has_build_ids: bool,
     // Bytes of the trailer of records other than SAMPLE.
     trailer_len: usize,
     // Offsets in the body of a SAMPLE.
@@ -80,12 +82,18 @@ impl RecordLayout {
             regs_user: attr.sample_regs_user,
             regs_intr: attr.sample_regs_intr,
             refusal: refusal(attr),
+            has_build_ids: attr.flags.contains(AttrFlags::BUILD_ID),
             trailer_len,
             sample_time: in_sample(SampleFormat::TIME),
             sample_id: in_sample(SampleFormat::IDENTIFIER).or_else(|| in_sample(SampleFormat::ID)),
             trailer_time: in_trailer(SampleFormat::TIME),
             trailer_id: in_trailer(SampleFormat::IDENTIFIER).or_else(|| in_trailer(SampleFormat::ID)),
         }
+    }
+
+    /// The same layout for records in whose MMAP2 a build id may stand, as in those of an attr with `build_id`.
+    pub fn with_build_ids(self) -> Self {
+        Self { has_build_ids: true, ..self }
     }
 
     /// The byte order of the records.

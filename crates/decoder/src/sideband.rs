@@ -40,7 +40,7 @@ pub(crate) fn decode<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<R
     let sample_id = layout.take_trailer(raw, cursor)?;
     Ok(match raw.kind {
         kind::MMAP | kind::MMAP2 => {
-            let mut mmap = mmap(raw, cursor)?;
+            let mut mmap = mmap(layout, raw, cursor)?;
             mmap.sample_id = sample_id;
             Record::Mmap(mmap)
         }
@@ -147,12 +147,16 @@ pub(crate) fn decode<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<R
     })
 }
 
-fn mmap<'a>(raw: &RawRecord<'a>, cursor: &mut Cursor<'a>) -> Result<Mmap<'a>, DecodeError> {
+fn mmap<'a>(
+    layout: &RecordLayout,
+    raw: &RawRecord<'a>,
+    cursor: &mut Cursor<'a>,
+) -> Result<Mmap<'a>, DecodeError> {
     let (pid, tid) = thread(cursor)?;
     let start = cursor.u64("addr")?;
     let len = cursor.u64("len")?;
     let page_offset = cursor.u64("pgoff")?;
-    let extended = if raw.kind == kind::MMAP2 { Some(mmap_extended(raw, cursor)?) } else { None };
+    let extended = if raw.kind == kind::MMAP2 { Some(mmap_extended(layout, raw, cursor)?) } else { None };
     Ok(Mmap {
         pid,
         tid,
@@ -168,8 +172,12 @@ fn mmap<'a>(raw: &RawRecord<'a>, cursor: &mut Cursor<'a>) -> Result<Mmap<'a>, De
     })
 }
 
-fn mmap_extended(raw: &RawRecord<'_>, cursor: &mut Cursor<'_>) -> Result<MmapExtended, DecodeError> {
-    let identity = match recorded_build_id(raw, cursor) {
+fn mmap_extended(
+    layout: &RecordLayout,
+    raw: &RawRecord<'_>,
+    cursor: &mut Cursor<'_>,
+) -> Result<MmapExtended, DecodeError> {
+    let identity = match recorded_build_id(layout, raw, cursor) {
         Some(build_id) => {
             cursor.array::<24>("build_id")?;
             MmapIdentity::BuildId(build_id)
@@ -186,11 +194,15 @@ fn mmap_extended(raw: &RawRecord<'_>, cursor: &mut Cursor<'_>) -> Result<MmapExt
 
 /// The build id of an MMAP2 record, if that is what its 24 bytes hold: size, three zeros, and the id padded with zeros.
 ///
-/// The flag alone does not tell. Where two recordings run at once and one of them asks for build ids, the kernel leaves
-/// the flag in the record that it then writes for the other, with device and inode in it: `perf_event_mmap_output()` in
-/// kernel/events/core.c restores size and type of the header between its readers, but not `misc`.
-fn recorded_build_id(raw: &RawRecord<'_>, cursor: &Cursor<'_>) -> Option<Option<BuildId>> {
-    if !raw.has(misc::MMAP_BUILD_ID) {
+/// The mark alone does not tell. Once one event on the machine asks for build ids, the kernel leaves the mark in the records that it
+/// then writes for others, with device and inode in them: `perf_event_mmap_output()` in kernel/events/core.c restores size and type
+/// of the header between its readers, but not `misc`. So the mark counts only where the attr asks.
+fn recorded_build_id(
+    layout: &RecordLayout,
+    raw: &RawRecord<'_>,
+    cursor: &Cursor<'_>,
+) -> Option<Option<BuildId>> {
+    if !layout.has_build_ids || !raw.has(misc::MMAP_BUILD_ID) {
         return None;
     }
     let [len, 0, 0, 0, bytes @ ..] = cursor.clone().array::<24>("build_id").ok()? else { return None };

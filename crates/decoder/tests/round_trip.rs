@@ -200,7 +200,11 @@ impl Pool {
         let n = self.numbers;
         let (pid, tid) = (Pid(n[0] as i32), Tid(n[1] as i32));
         let file = FileIdentity { major: 8, minor: n[5] as u32, inode: n[6], generation: n[7] };
-        let build_id = BuildId::from_bytes(self.bytes(self.counts[2] + 1));
+        // Only an attr that asks for build ids has records with one.
+        let identity = match attr.flags.contains(AttrFlags::BUILD_ID) {
+            true => MmapIdentity::BuildId(BuildId::from_bytes(self.bytes(self.counts[2] + 1))),
+            false => MmapIdentity::File(file),
+        };
         let mmap = |identity: Option<MmapIdentity>| {
             Record::Mmap(Mmap {
                 pid,
@@ -234,7 +238,7 @@ impl Pool {
         vec![
             mmap(None),
             mmap(Some(MmapIdentity::File(file))),
-            mmap(Some(MmapIdentity::BuildId(build_id))),
+            mmap(Some(identity)),
             Record::Lost(Lost { id: n[0], lost: n[1], sample_id }),
             Record::Comm(Comm { pid, tid, comm: &self.name, exec: self.flags[2], sample_id }),
             Record::Exit(task),
@@ -420,15 +424,9 @@ fn unknown_sample_bits_refuse_samples_and_keep_sideband() {
 }
 
 #[test]
-fn a_build_id_flag_that_the_kernel_left_over_is_not_believed() {
-    // Device 254:0, inode 2, as one writes them where no build ids were asked for.
-    let file = MmapIdentity::File(FileIdentity { major: 254, minor: 0, inode: 2, generation: 3 });
-    // Device 8:1: its number would be the length of a build id.
-    let disk = MmapIdentity::File(FileIdentity { major: 8, minor: 1, inode: 2, generation: 3 });
-    let build_id = MmapIdentity::BuildId(BuildId::from_bytes(&[1; 8]));
-    for identity in [file, disk, build_id] {
-        let layout = RecordLayout::new(&Attr::default(), Endian::Little);
-        let record = Record::Mmap(Mmap {
+fn a_mark_of_a_build_id_is_believed_where_the_attr_asks() {
+    let mmap = |identity| {
+        Record::Mmap(Mmap {
             pid: Pid(1),
             tid: Tid(1),
             start: 0x1000,
@@ -440,12 +438,35 @@ fn a_build_id_flag_that_the_kernel_left_over_is_not_believed() {
             mode: CpuMode::User,
             scan_cut_short: false,
             sample_id: SampleId::default(),
-        });
+        })
+    };
+    let file = |major, inode| MmapIdentity::File(FileIdentity { major, minor: 0, inode, generation: 0 });
+    let build_id = MmapIdentity::BuildId(BuildId::from_bytes(&[1; 8]));
+    let silent = RecordLayout::new(&Attr::default(), Endian::Little);
+    let asking = RecordLayout::new(&Attr { flags: AttrFlags::BUILD_ID, ..Attr::default() }, Endian::Little);
+    let marked = |layout: &RecordLayout, identity| {
         let mut bytes = Vec::new();
-        layout.encode(&record, &mut bytes).unwrap();
-        // `PERF_RECORD_MISC_MMAP_BUILD_ID`, in the header's `misc`.
+        layout.encode(&mmap(identity), &mut bytes).unwrap();
+        // `PERF_RECORD_MISC_MMAP_BUILD_ID`, in the header's `misc`: another event asks for build ids.
         bytes[5] |= 0x40;
-        let (raw, _) = RawRecord::parse(&bytes, Endian::Little).unwrap();
-        assert_eq!(layout.decode(&raw), Ok(record));
+        bytes
+    };
+    let read = |layout: &RecordLayout, bytes: &[u8]| {
+        let Ok(Record::Mmap(mmap)) = layout.decode(&RawRecord::parse(bytes, Endian::Little).unwrap().0)
+        else {
+            panic!("no mapping")
+        };
+        mmap.extended.unwrap().identity
+    };
+    // Device 254:0; and device 8:0 with an inode that fits: its bytes are those of a build id of 8 bytes.
+    for identity in [file(254, 2), file(8, 2)] {
+        assert_eq!(read(&silent, &marked(&silent, identity)), identity);
     }
+    assert_eq!(read(&asking, &marked(&asking, build_id)), build_id);
+    // Device 254:0 is no length.
+    assert_eq!(read(&asking, &marked(&asking, file(254, 2))), file(254, 2));
+    // What the attr has no bit for is written without the mark, and says nothing of the file.
+    let mut bytes = Vec::new();
+    silent.encode(&mmap(build_id), &mut bytes).unwrap();
+    assert_eq!((bytes[5] & 0x40, read(&silent, &bytes)), (0, file(0, 0)));
 }

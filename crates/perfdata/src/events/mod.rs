@@ -64,7 +64,15 @@ impl EventTable {
             self.places.push(index);
         }
         self.mixed |= self.events.first().is_some_and(|first| first.attr.sample_format != attr.sample_format);
+        let has_build_ids = attr.flags.contains(AttrFlags::BUILD_ID);
         self.events.push(Event { attr, ids, name, layout });
+        // Mappings that a tool has synthesized belong to the first event, but have the form that it asked the kernel for.
+        if let Some(first) = self.events.first_mut()
+            && has_build_ids
+            && !first.attr.flags.contains(AttrFlags::MMAP2)
+        {
+            first.layout = first.layout.clone().with_build_ids();
+        }
     }
 
     pub(crate) fn rename(&mut self, id: u64, name: &[u8]) {
