@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use decoder::record::{Comm, CpuMode, Mmap, Record, Task};
+use decoder::record::{Comm, CpuMode, Mmap, MmapIdentity, Record, Task};
 use hashbrown::HashMap;
 use model::{
-    AddressKind, Avma, BuildId, Name, Pid, Reason, Space, SpaceId, SpaceTable, StackEntry, Tid,
-    TruncationReason,
+    AddressKind, Avma, BuildId, FileIdentity, Name, Pid, Reason, Space, SpaceId, SpaceTable, StackEntry, Tid,
+    Timestamp, TruncationReason,
 };
 
 use crate::callchain::{AddressSpace, ChainItem, chain_items};
@@ -63,6 +63,8 @@ pub struct Tracker {
     pub(crate) kernel: KernelMap,
     /// By path; `None` where the recording lists several for one path.
     build_ids: HashMap<Vec<u8>, Option<BuildId>>,
+    /// By the file of MMAP2 records, in the order of time.
+    files: HashMap<FileIdentity, Vec<(Timestamp, Option<BuildId>)>>,
     generations: u64,
     scans_cut_short: u64,
     /// Cgroups by the numbers that samples carry.
@@ -97,6 +99,28 @@ impl Tracker {
                 }
             })
             .or_insert(Some(build_id));
+    }
+
+    /// Adds the build id that a mapped file has from the time `since` on, or that it has none. It is used for mappings whose records
+    /// name the file. As soon as one file is known, build ids by path say nothing of mappings with an inode: another file may have had
+    /// the path.
+    pub fn add_file(&mut self, file: FileIdentity, since: Timestamp, build_id: Option<BuildId>) {
+        let states = self.files.entry(file).or_default();
+        let place = states.partition_point(|(earlier, _)| *earlier < since);
+        match states.get_mut(place).filter(|(known, _)| *known == since) {
+            Some(known) => known.1 = build_id,
+            None => states.insert(place, (since, build_id)),
+        }
+    }
+
+    /// Returns the number of files that were added.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Forgets all files that were added. What they are mapped as stays.
+    pub fn forget_files(&mut self) {
+        self.files = HashMap::new();
     }
 
     /// Applies the next record in time order. Records that do not concern threads, mappings or cgroups are ignored.
@@ -349,7 +373,7 @@ impl Tracker {
 
     fn mmap(&mut self, record: &Mmap<'_>) {
         self.scans_cut_short = self.scans_cut_short.saturating_add(u64::from(record.scan_cut_short));
-        let known = self.listed_build_id(record);
+        let known = self.known_build_id(record);
         match record.mode {
             CpuMode::Hypervisor | CpuMode::GuestKernel | CpuMode::GuestUser => return,
             CpuMode::Kernel => return self.kernel.map(record, known, &mut self.spaces),
@@ -377,7 +401,17 @@ impl Tracker {
         self.renew(record.pid);
     }
 
-    fn listed_build_id(&self, record: &Mmap<'_>) -> Option<BuildId> {
+    /// Returns the build id that the recording lists for the file of a record, or else for its path.
+    fn known_build_id(&self, record: &Mmap<'_>) -> Option<BuildId> {
+        if let Some(MmapIdentity::File(file)) = record.extended.map(|extended| extended.identity)
+            && file.inode != 0
+            && !self.files.is_empty()
+        {
+            let time = record.sample_id.time.unwrap_or(Timestamp(u64::MAX));
+            let states = self.files.get(&file)?;
+            let place = states.partition_point(|(since, _)| *since <= time).max(1);
+            return states.get(place - 1)?.1;
+        }
         // The kernel image's record names its reference symbol, too: `[kernel.kallsyms]_text`.
         let kernel: &[u8] = b"[kernel.kallsyms]";
         let path = if record.path.starts_with(kernel) { kernel } else { record.path };

@@ -11,6 +11,7 @@
 //! t=10 mmap pid=2 0x1000+0x2000 /bin/a       mmap2 with prot=, build-id= or ino=; kernel, data or shared as flags; pgoff=
 //! t=10 ksymbol 0xffffffffc0000000+0x100 bpf_prog_x      ksymbol-gone
 //! t=10 build-id=abcd /bin/a                  the recording's BUILD_ID section
+//! t=10 file ino=7 since=10 build-id=abcd     what the recorder read of a file; no build-id= where it has none
 //! t=10 sample pid=2 mode=user ip=0x1000      and chain=kernel,0x1,user,0x2,deferred,7
 //! t=10 deferred pid=2 cookie=7 chain=0x1,0x2
 //! round                                      every ring has been emptied
@@ -123,6 +124,10 @@ impl<'a> Line<'a> {
         BuildId::from_hex(self.fields.get("build-id")?)
     }
 
+    fn file(&self) -> FileIdentity {
+        FileIdentity { major: 8, minor: 1, inode: self.number_of("ino").unwrap_or(0), generation: 0 }
+    }
+
     fn record(&self) -> Option<Record<'a>> {
         let sample_id = SampleId::default();
         let (pid, tid) = (self.pid(), self.tid());
@@ -146,15 +151,9 @@ impl<'a> Line<'a> {
             "ksymbol-gone" => symbol(true),
             "mmap" | "mmap2" => {
                 let kernel = self.flags.contains(&"kernel");
-                let file = FileIdentity {
-                    major: 8,
-                    minor: 1,
-                    inode: self.number_of("ino").unwrap_or(0),
-                    generation: 0,
-                };
                 let identity = match self.build_id() {
                     Some(build_id) => MmapIdentity::BuildId(Some(build_id)),
-                    None => MmapIdentity::File(file),
+                    None => MmapIdentity::File(self.file()),
                 };
                 let protection = self.number_of("prot").unwrap_or(5) as u32;
                 Record::Mmap(Mmap {
@@ -172,7 +171,7 @@ impl<'a> Line<'a> {
                     data: self.flags.contains(&"data"),
                     mode: if kernel { CpuMode::Kernel } else { CpuMode::User },
                     scan_cut_short: false,
-                    sample_id,
+                    sample_id: SampleId { time: Some(Timestamp(self.time)), ..sample_id },
                 })
             }
             _ => return None,
@@ -232,6 +231,10 @@ impl State {
         let (pid, tid) = (line.pid(), line.tid());
         match line.kind {
             "" => self.tracker.add_build_id(line.rest.as_bytes(), line.build_id().unwrap()),
+            "file" => {
+                let since = Timestamp(line.number_of("since").unwrap_or(0));
+                self.tracker.add_file(line.file(), since, line.build_id());
+            }
             "sample" => {
                 let mode = match line.fields.get("mode").copied() {
                     Some("kernel") => CpuMode::Kernel,

@@ -1,23 +1,33 @@
-//! The build ids of a recording's BUILD_ID section, which a tracker needs for mappings whose records carry none.
+//! The build ids that a recording lists beside its records, which a tracker needs for mappings whose records carry none: by path in
+//! its BUILD_ID section, by file in a section of ours.
 
 use model::Pid;
 use perfdata::Description;
+use perfdata::sections::mapped_files;
 use tracker::Tracker;
 
-/// Counts the listed build ids that a tracker has. In pipe form, build ids may be listed between other records, so the tracker is
-/// given new ones as they come.
+/// Counts the listed build ids and the sections of ours that a tracker has. In pipe form, and where the recorder was killed, they
+/// stand between other records, so the tracker is given new ones as they come.
 #[derive(Default)]
-pub(crate) struct ListedBuildIds(usize);
+pub(crate) struct ListedBuildIds {
+    paths: usize,
+    sections: usize,
+}
 
 impl ListedBuildIds {
     /// Adds the build ids to `tracker` that the recording has listed since the last call.
     pub(crate) fn add_new_to(&mut self, recording: &Description, tracker: &mut Tracker) {
-        let listed = &recording.features().build_ids;
-        for entry in listed.get(self.0..).unwrap_or_default() {
+        let features = recording.features();
+        for entry in features.build_ids.get(self.paths..).unwrap_or_default() {
             if entry.pid == Pid::NONE {
                 tracker.add_build_id(entry.path.as_bytes(), entry.build_id);
             }
         }
-        self.0 = self.0.max(listed.len());
+        self.paths = self.paths.max(features.build_ids.len());
+        let sections = features.sections.get(self.sections..).unwrap_or_default();
+        for file in mapped_files::in_sections(sections, recording.endian()) {
+            tracker.add_file(file.file, file.since, file.build_id);
+        }
+        self.sections = self.sections.max(features.sections.len());
     }
 }

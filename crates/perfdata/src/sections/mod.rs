@@ -17,6 +17,7 @@ use crate::bytes::Bytes;
 use crate::error::Error;
 
 pub mod containers;
+pub mod mapped_files;
 pub mod processes;
 mod switch_sampling;
 mod watched_time;
@@ -43,6 +44,9 @@ pub mod id {
     pub const SWITCH_SAMPLING: u32 = 7;
     /// The addresses and times of the sampled functions of jitdumps, packed with zlib: present where there were such dumps.
     pub const GENERATED_CODE: u32 = 8;
+    /// The build ids, sizes and times of mapped files, by what MMAP2 records say of a file. A recording may have more than one
+    /// such section: each adds to those before it.
+    pub const MAPPED_FILES: u32 = 9;
     /// The number of counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }
