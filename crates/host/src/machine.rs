@@ -88,6 +88,13 @@ pub struct KernelModule {
     pub build_id: Option<BuildId>,
 }
 
+impl KernelModule {
+    /// Returns the name that recordings have for it: `[ext4]`.
+    pub fn recorded_name(&self) -> String {
+        format!("[{}]", self.name)
+    }
+}
+
 /// Lists the loaded modules whose addresses are visible to us.
 pub fn kernel_modules() -> Vec<KernelModule> {
     let text = fs::read_to_string("/proc/modules").unwrap_or_default();
@@ -102,6 +109,30 @@ fn module(line: &str) -> Option<KernelModule> {
     let notes = fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).ok();
     let build_id = notes.and_then(|notes| build_id_of_notes(&notes));
     Some(KernelModule { start, length: words.get(1)?.parse().ok()?, build_id, name })
+}
+
+/// The code of the running kernel.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct KernelObjects {
+    /// The image; `None` if its addresses are hidden.
+    pub image: Option<KernelImage>,
+    /// The modules whose addresses are visible.
+    pub modules: Vec<KernelModule>,
+}
+
+impl KernelObjects {
+    /// Reads image and modules of the running kernel.
+    pub fn read() -> Self {
+        Self { image: kernel_image(), modules: kernel_modules() }
+    }
+
+    /// Returns the names by which recordings list their build ids (`[kernel.kallsyms]`, `[ext4]`), with these.
+    pub fn build_ids(&self) -> impl Iterator<Item = (String, BuildId)> {
+        let image =
+            self.image.iter().filter_map(|image| Some(("[kernel.kallsyms]".to_owned(), image.build_id?)));
+        let modules = self.modules.iter();
+        image.chain(modules.filter_map(|module| Some((module.recorded_name(), module.build_id?))))
+    }
 }
 
 /// A family of Linux distributions, in which packages have the same names.

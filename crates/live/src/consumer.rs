@@ -36,7 +36,13 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
             return Ok(());
         };
         self.advance_to(time);
-        let Self { samples, dumps, events, window, time: threads, seen_in, .. } = self;
+        let Self { samples, dumps, events, window, time: threads, seen_in, recording, .. } = self;
+        if record.raw.kind == kind::MMAP2
+            && let (Some(recording), Some(layout)) = (recording, events.layout(Some(event)))
+            && let Ok(mapping) = layout.decode(&record.raw)
+        {
+            recording.files.add_to(&mut samples.tracker, &mapping);
+        }
         let mut counter = SampleCounter { window, time: threads.as_mut(), seen_in, mapped_dump: None };
         let Ok(()) =
             samples.read(&*events, OrderedRecord { event: Some(event), ..record }, None, &mut counter);
@@ -82,6 +88,9 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.cpus = recording.cpus.len() as u32;
         self.recording = Some(recording.clone().into());
+        for (path, build_id) in recording.kernel.build_ids() {
+            self.samples.tracker.add_build_id(path.as_bytes(), build_id);
+        }
         let samples_kernel =
             |event: &RecordedEvent| !event.sideband && !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
         if recording.events.iter().any(samples_kernel) {

@@ -76,6 +76,8 @@ impl Script {
             cpus: vec![CpuId(0), CpuId(1)],
             ring_size: 1 << 20,
             copy_sizes: recorder::unwind::PerArrival::default(),
+            kernel: std::sync::Arc::default(),
+            files: recorder::MappedFiles::default(),
         };
         let mut script = Self { recording, layouts, chunks: Vec::new(), time: 1_000_000 };
         for pid in [100, 200] {

@@ -80,6 +80,8 @@ impl Live {
             cpus: vec![CpuId(0)],
             ring_size: 1 << 20,
             copy_sizes: recorder::unwind::PerArrival::default(),
+            kernel: std::sync::Arc::default(),
+            files: recorder::MappedFiles::default(),
         };
         let (orders, ordered) = unbounded();
         let (news, snapshots) = unbounded();

@@ -17,6 +17,7 @@
 //! | `open`, `ring`, `members` | opening events with what the kernel and the user's rights allow; draining rings; dropping records of other processes |
 //! | `session`, `control` | the loop of a recording; signals, commands, conditions and messages that reach it |
 //! | `consumer`, `records` | the traits and types between a recording and its consumers; walking over raw records |
+//! | `mapped_files` | build ids, sizes and times of mapped files, read by a worker |
 //! | `unwind`, `waits`, `processes` | stacks from copies; where threads wait; what `/proc` tells of recorded processes |
 //! | `output`, `window`, `summary` | perf.data files; files of the newest records, and series of files; totals and losses at the end |
 //! | `counting` | `prof stat`: events that are read rather than sampled |
@@ -28,6 +29,7 @@ mod control;
 pub mod counting;
 mod error;
 pub mod event;
+mod mapped_files;
 mod members;
 mod notice;
 mod open;
@@ -49,6 +51,7 @@ pub use consumer::{
 pub use control::{CommandSources, Control, DUMP_SIGNAL_THREAD, ends_with_command, signals_of_recordings};
 pub use error::{Errno, Error};
 pub use event::{ThisMachine, this_machine};
+pub use mapped_files::MappedFiles;
 pub use notice::{Importance, Notice};
 pub use open::{
     EventSupport, SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, event_support,

@@ -77,7 +77,8 @@ fn recording_of_scope(recording: &Recording, scope: &Scope) -> Option<Recording>
     let attr = Attr {
         sample_format: parts.fold(SampleFormat::empty(), |all, part| all | part),
         read_format: ReadFormat::empty(),
-        flags: event.attr.flags.difference(AttrFlags::USE_CLOCKID),
+        // The mappings that we write have build ids; nobody opens this event.
+        flags: event.attr.flags.difference(AttrFlags::USE_CLOCKID) | AttrFlags::BUILD_ID,
         clockid: 0,
         sample_regs_user: 0,
         sample_stack_user: 0,

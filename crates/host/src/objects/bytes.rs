@@ -103,11 +103,6 @@ pub fn open(path: &Path) -> Result<HostObject, Reason> {
     open_as(path, &())
 }
 
-/// Reads the build id of a file.
-pub(super) fn build_id(path: &Path) -> Option<BuildId> {
-    build_id_of_file(&open_regular(path).ok()?)
-}
-
 /// Reads the build id of an open file.
 pub(super) fn build_id_of_file(file: &File) -> Option<BuildId> {
     let (file, size) = (file.try_clone().ok()?, file.metadata().ok()?.len());

@@ -1,40 +1,176 @@
-//! Build ids of files that a running process has mapped.
+//! Reads what identifies the files that running processes have mapped: build id, size, and times.
 
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use model::{BuildId, Pid};
 
-use super::bytes;
-use crate::procfs::MapEntry;
+use super::bytes::build_id_of_file;
+use super::retained_files::{MappingLocation, nanoseconds, open_mapped, without_deleted_suffix};
+use crate::procfs::{self, PathView};
+use crate::sys::perf_event::own_pid;
 
-/// Reads the build id of a mapped file, in the mount namespace of its process; `None` if the path refers to another file by now,
-/// or the file cannot be read.
-pub fn build_id_of_mapping(pid: Pid, map: &MapEntry) -> Option<BuildId> {
-    let path = Path::new(std::ffi::OsStr::from_bytes(&map.path));
-    let path = Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").ok()?);
-    // Devices are not compared, because overlay and btrfs show different ones in maps and in stat(2).
-    let same = fs::metadata(&path).is_ok_and(|file| file.ino() == map.inode);
-    if same { bytes::build_id(&path) } else { None }
+/// Maximum number of root folders that are kept open.
+const MAX_ROOTS: usize = 16;
+
+/// A mapping of a file, as a record describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct FileMapping<'a> {
+    /// The process.
+    pub pid: Pid,
+    /// The first address (Avma).
+    pub start: u64,
+    /// The address after the last byte (Avma).
+    pub end: u64,
+    /// The offset in the file, in bytes.
+    pub page_offset: u64,
+    /// The inode.
+    pub inode: u64,
+    /// The path in the mount namespace of the process; empty if it is not known.
+    pub path: &'a [u8],
+}
+
+/// What identifies the contents of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileState {
+    /// The build id; `None` if the file has none.
+    pub build_id: Option<BuildId>,
+    /// The size in bytes.
+    pub size: u64,
+    /// The time of the last modification, in nanoseconds since 1970.
+    pub modified: i64,
+    /// The time of the last change of contents, name or rights, in nanoseconds since 1970.
+    pub changed: i64,
+}
+
+/// Reads mapped files. It keeps the root folders of some processes open, by which the files of a container are found after its
+/// processes have ended.
+#[derive(Default, Debug)]
+pub struct MappedFileReader {
+    own_view: Option<PathView>,
+    /// The most recently used last.
+    roots: Vec<(PathView, File)>,
+}
+
+impl MappedFileReader {
+    /// Opens the file of a mapping through its process or, if that has ended, by its path, and reads what identifies it. `known` is
+    /// the result of an earlier call for the same file, which holds while size and times are the same. `None` if the file with this
+    /// inode is not found or cannot be read.
+    ///
+    /// May block as long as a file system does not answer, except for FUSE, which is not asked.
+    pub fn read(&mut self, mapping: &FileMapping<'_>, known: Option<&FileState>) -> Option<FileState> {
+        let view = self.learn_root(mapping.pid);
+        let file = self.open(mapping, view.as_ref())?;
+        let metadata = file.metadata().ok()?;
+        let state = FileState {
+            build_id: None,
+            size: metadata.len(),
+            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        };
+        let is_same = |known: &&FileState| FileState { build_id: None, ..**known } == state;
+        match known.filter(is_same) {
+            Some(known) => Some(*known),
+            None => Some(FileState { build_id: build_id_of_file(&file), ..state }),
+        }
+    }
+
+    fn open(&self, mapping: &FileMapping<'_>, view: Option<&PathView>) -> Option<File> {
+        // Devices are not compared, because overlay and btrfs show different ones in records and in stat(2).
+        let is_it = |file: &File| {
+            let metadata = file.metadata();
+            metadata.is_ok_and(|file| file.ino() == mapping.inode && file.len() > mapping.page_offset)
+        };
+        let at = |root| MappingLocation { pid: mapping.pid, start: mapping.start, end: mapping.end, root };
+        let path = without_deleted_suffix(mapping.path);
+        let root_of =
+            |view: &PathView| self.roots.iter().find(|(known, _)| known == view).map(|(_, root)| root);
+        let found = open_mapped(&at(view.and_then(root_of)), path, &is_it);
+        // The process has ended: its root may be that of an earlier one.
+        found.or_else(|| {
+            let roots = self.roots.iter().rev().filter(|_| view.is_none());
+            roots.map(|(_, root)| root).find_map(|root| open_mapped(&at(Some(root)), path, &is_it))
+        })
+    }
+
+    /// Opens the root folder of a process, if its view of paths is another than ours, and returns that view; `None` if it is ours,
+    /// or the process has ended.
+    fn learn_root(&mut self, pid: Pid) -> Option<PathView> {
+        let view = procfs::path_view(pid).ok()?;
+        if self.own_view.is_none() {
+            self.own_view = procfs::path_view(own_pid()).ok();
+        }
+        if self.own_view.as_ref() == Some(&view) {
+            return Some(view);
+        }
+        let known = self.roots.iter().position(|(known, _)| *known == view);
+        let entry = match known {
+            Some(place) => self.roots.remove(place),
+            None => (view.clone(), procfs::root_folder(pid).ok()?),
+        };
+        if self.roots.len() >= MAX_ROOTS {
+            self.roots.remove(0);
+        }
+        self.roots.push(entry);
+        Some(view)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::procfs::executable_maps;
-    use crate::sys::perf_event::own_pid;
+    use crate::procfs::{MapEntry, executable_maps};
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
     use std::time::Duration;
+
+    fn mapping(map: &MapEntry) -> FileMapping<'_> {
+        FileMapping {
+            pid: own_pid(),
+            start: map.start,
+            end: map.end,
+            page_offset: map.page_offset,
+            inode: map.inode,
+            path: &map.path,
+        }
+    }
+
+    /// Nobody maps anything there.
+    fn by_path(path: &Path, inode: u64) -> FileMapping<'_> {
+        let path = path.as_os_str().as_bytes();
+        FileMapping { pid: Pid(i32::MAX), start: 0, end: 0x1000, page_offset: 0, inode, path }
+    }
 
     #[test]
     fn the_c_library_is_found_through_our_own_mappings() {
         let (maps, _) = executable_maps(own_pid(), false, Duration::from_secs(5)).unwrap();
         let library = maps.iter().find(|map| map.path.ends_with(b"/libc.so.6")).unwrap();
-        assert!(build_id_of_mapping(own_pid(), library).is_some());
+        let mut reader = MappedFileReader::default();
+        let state = reader.read(&mapping(library), None).unwrap();
+        assert!(state.build_id.is_some() && state.size > 4096);
         let other = MapEntry { inode: library.inode ^ 1, ..library.clone() };
-        assert_eq!(build_id_of_mapping(own_pid(), &other), None);
+        assert_eq!(reader.read(&mapping(&other), None), None);
         let vdso = maps.iter().find(|map| map.path == b"[vdso]").unwrap();
-        assert_eq!(build_id_of_mapping(own_pid(), vdso), None);
+        assert_eq!(reader.read(&mapping(vdso), None), None);
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_was_written_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        let mut reader = MappedFileReader::default();
+        let first = reader.read(&by_path(&path, inode), None).unwrap();
+        assert!(first.build_id.is_some());
+        // A state with another id shows whether the file is read.
+        let known = FileState { build_id: BuildId::from_bytes(&[1]), ..first };
+        assert_eq!(reader.read(&by_path(&path, inode), Some(&known)), Some(known));
+        fs::write(&path, "no object").unwrap();
+        let second = reader.read(&by_path(&path, inode), Some(&known)).unwrap();
+        assert_eq!((second.build_id, second.size), (None, 9));
+        let beyond = FileMapping { page_offset: 4096, ..by_path(&path, inode) };
+        assert_eq!(reader.read(&beyond, None), None, "nothing of this file was mapped there");
     }
 }

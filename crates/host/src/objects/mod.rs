@@ -22,7 +22,7 @@ pub(crate) use bytes::open_opened;
 pub use bytes::{FileBytes, HostObject, ObjectBytes, open as open_file};
 pub use debug_files::DebugFiles;
 pub use image::{own_vdso, own_vdso_bytes};
-pub use mapped::build_id_of_mapping;
+pub use mapped::{FileMapping, FileState, MappedFileReader};
 pub use retained_files::{MappingLocation, RetainedFiles};
 pub use search::SearchPaths;
 pub use store::{ObjectLimits, ObjectStore};

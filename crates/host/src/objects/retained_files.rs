@@ -35,6 +35,8 @@ pub(super) const DELETED_SUFFIX: &[u8] = b" (deleted)";
 #[derive(Clone, Default, Debug)]
 pub struct RetainedFiles {
     files: HashMap<ObjectIdentity, RetainedFile>,
+    /// The identities of retained files by the identities that they have once their build ids are known.
+    by_build_id: HashMap<ObjectIdentity, ObjectIdentity>,
     /// The number of attempts to open each file.
     attempts: HashMap<ObjectIdentity, u8>,
     /// True if the least recently mapped file makes room for a new one. Otherwise new files are not retained when there is no room.
@@ -50,7 +52,7 @@ struct RetainedFile {
     file: Arc<File>,
     size: u64,
     /// The time of the last modification, in nanoseconds since 1970.
-    modified: i128,
+    modified: i64,
     /// The number of mappings when this file was mapped last.
     mapped: u64,
 }
@@ -101,18 +103,7 @@ impl RetainedFiles {
             return;
         }
         *attempts += 1;
-        let mounts = Mounts::of_process(at.pid);
-        let found = links(at).into_iter().filter_map(|link| open_path(&link)).find_map(|found| {
-            let file = open_to_read(&found, &mounts)?;
-            is_same_file(&file, identity).then_some(file)
-        });
-        let found = found.or_else(|| {
-            let root = at.root.map_or_else(|| open_path("/"), |root| root.try_clone().ok())?;
-            let found =
-                in_root::open(&root, path_in_process(identity), &|file| !mounts.is_fuse(file)).ok()?;
-            let file = open_to_read(&found, &mounts)?;
-            is_same_file(&file, identity).then_some(file)
-        });
+        let found = open_mapped(at, path_in_process(identity), &|file| is_same_file(file, identity));
         if let Some(file) = found
             && let Ok(metadata) = file.metadata()
         {
@@ -120,7 +111,14 @@ impl RetainedFiles {
                 let oldest = self.files.iter().min_by_key(|(_, retained)| retained.mapped);
                 if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
                     self.files.remove(&oldest);
+                    self.by_build_id.retain(|_, retained| *retained != oldest);
                 }
+            }
+            if identity.build_id.is_none()
+                && let Some(build_id) = build_id_of_file(&file)
+            {
+                let with_id = ObjectIdentity { build_id: Some(build_id), file: None, ..identity.clone() };
+                self.by_build_id.insert(with_id, identity.clone());
             }
             self.files.insert(identity.clone(), RetainedFile::new(file, &metadata, self.mappings));
         }
@@ -206,7 +204,8 @@ impl RetainedFiles {
             }
             (None, None) => None,
         };
-        self.files.get(identity).or_else(handed_over)
+        let with_id = || self.files.get(self.by_build_id.get(identity)?);
+        self.files.get(identity).or_else(with_id).or_else(handed_over)
     }
 }
 
@@ -214,6 +213,23 @@ impl RetainedFile {
     fn new(file: File, metadata: &Metadata, mapped: u64) -> Self {
         Self { file: Arc::new(file), size: metadata.len(), modified: modified(metadata), mapped }
     }
+}
+
+/// Opens the file of a mapping for reading: through the process or, if that has ended or may not be read, by its `path` below the
+/// root. Opens only regular files that `is_it` accepts, and none on FUSE, which may block.
+pub(super) fn open_mapped(
+    at: &MappingLocation<'_>,
+    path: &Path,
+    is_it: &dyn Fn(&File) -> bool,
+) -> Option<File> {
+    let mounts = Mounts::of_process(at.pid);
+    let open = |found: &File| open_to_read(found, &mounts).filter(|file| is_it(file));
+    let by_link = links(at).into_iter().filter_map(|link| open_path(&link)).find_map(|found| open(&found));
+    by_link.or_else(|| {
+        let root = at.root.map_or_else(|| open_path("/"), |root| root.try_clone().ok())?;
+        let found = in_root::open(&root, path, &|file| !mounts.is_fuse(file)).ok()?;
+        open(&found)
+    })
 }
 
 /// Returns links to a mapped file that work without its path: that of the mapping, which needs privileges, and that of the program.
@@ -249,7 +265,11 @@ fn is_same_file(file: &File, identity: &ObjectIdentity) -> bool {
 
 /// Returns the path in the view of the process, without the suffix of deleted files.
 pub(super) fn path_in_process(identity: &ObjectIdentity) -> &Path {
-    let path = identity.path.as_bytes();
+    without_deleted_suffix(identity.path.as_bytes())
+}
+
+/// Returns a path without the suffix of deleted files.
+pub(super) fn without_deleted_suffix(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path.strip_suffix(DELETED_SUFFIX).unwrap_or(path)))
 }
 
@@ -259,8 +279,13 @@ fn file_name(path: &[u8]) -> Option<&OsStr> {
     path.rsplit(|&byte| byte == b'/').next().map(OsStr::from_bytes)
 }
 
-fn modified(metadata: &Metadata) -> i128 {
-    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+fn modified(metadata: &Metadata) -> i64 {
+    nanoseconds(metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// Returns a time of a file in nanoseconds since 1970; the nearest one that fits, for times before 1678 and after 2262.
+pub(super) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
 #[cfg(test)]

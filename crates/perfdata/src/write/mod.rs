@@ -9,10 +9,11 @@ mod tool_records;
 
 use std::io;
 
-use decoder::Attr;
 use decoder::attr::SIZE_VER7;
+use decoder::{Attr, Endian};
 
 use crate::features::Features;
+use crate::sections;
 
 pub use compress::Compressor;
 pub use file::FileWriter;
@@ -27,6 +28,16 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 fn attr_size(attr: &Attr) -> u32 {
     const SIZE_VER8: u32 = 136;
     if attr.config3 == 0 { SIZE_VER7 } else { SIZE_VER8 }
+}
+
+/// Returns records that carry a section of ours between others, as in a stream: where the recorder may be killed before it writes the
+/// sections at the end of a file.
+pub fn section_records(id: u32, section: &[u8]) -> Vec<u8> {
+    let pieces = sections::pieces(id, section, Endian::NATIVE);
+    // A piece is smaller than the largest record.
+    let records =
+        pieces.iter().filter_map(|piece| tool_records::record(tool_records::HEADER_EVENT_TYPE, piece));
+    records.flatten().collect()
 }
 
 /// A recording that is being written: records first, in the order of their coming; what describes them at the end.

@@ -4,9 +4,8 @@ use std::io::{self, BufWriter, Write};
 
 use decoder::{Attr, Endian};
 
-use super::{MAGIC, RecordWriter, attr_size, tool_records};
+use super::{MAGIC, RecordWriter, attr_size, section_records, tool_records};
 use crate::features::{EventDescription, Features, bit};
-use crate::sections;
 
 /// Writes a recording as a stream (`perf script -i -`, `prof flame -i -`).
 #[derive(Debug)]
@@ -29,6 +28,7 @@ impl<W: Write> PipeWriter<W> {
             writer.append_if_fits(tool_records::header_attr(&attr, &event.ids))?;
         }
         writer.features(features)?;
+        writer.build_ids(features)?;
         for event in events {
             if let Some(&id) = event.ids.first() {
                 writer.append_if_fits(tool_records::event_name(id, event.name.as_bytes()))?;
@@ -52,6 +52,26 @@ impl<W: Write> PipeWriter<W> {
                     feature.extend_from_slice(&body);
                     self.append_if_fits(tool_records::record(tool_records::HEADER_FEATURE, &feature))?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn build_ids(&mut self, features: &Features) -> io::Result<()> {
+        let ids = Features { build_ids: features.build_ids.clone(), ..Features::default() };
+        for (_, body) in ids.to_sections(Endian::NATIVE) {
+            // The section is a sequence of records already, but for their type.
+            let mut rest = body.as_slice();
+            while let Some((header, _)) = rest.split_first_chunk::<8>() {
+                let size = usize::from(Endian::NATIVE.u16([header[6], header[7]]));
+                let (Some(body), Some(after)) = (rest.get(8..size), rest.get(size..)) else { break };
+                let misc = Endian::NATIVE.u16([header[4], header[5]]);
+                self.append_if_fits(tool_records::record_with_misc(
+                    tool_records::HEADER_BUILD_ID,
+                    misc,
+                    body,
+                ))?;
+                rest = after;
             }
         }
         Ok(())
@@ -89,26 +109,9 @@ impl<W: Write> RecordWriter for PipeWriter<W> {
     }
 
     fn finish(&mut self, features: &Features) -> io::Result<u64> {
-        let ids = Features { build_ids: features.build_ids.clone(), ..Features::default() };
-        for (_, body) in ids.to_sections(Endian::NATIVE) {
-            // The section is a sequence of records already, but for their type.
-            let mut rest = body.as_slice();
-            while let Some((header, _)) = rest.split_first_chunk::<8>() {
-                let size = usize::from(Endian::NATIVE.u16([header[6], header[7]]));
-                let (Some(body), Some(after)) = (rest.get(8..size), rest.get(size..)) else { break };
-                let misc = Endian::NATIVE.u16([header[4], header[5]]);
-                self.append_if_fits(tool_records::record_with_misc(
-                    tool_records::HEADER_BUILD_ID,
-                    misc,
-                    body,
-                ))?;
-                rest = after;
-            }
-        }
+        self.build_ids(features)?;
         for (id, section) in &features.sections {
-            for piece in sections::pieces(*id, section, Endian::NATIVE) {
-                self.append_if_fits(tool_records::record(tool_records::HEADER_EVENT_TYPE, &piece))?;
-            }
+            self.append(&section_records(*id, section))?;
         }
         self.stream.flush()?;
         Ok(self.written)

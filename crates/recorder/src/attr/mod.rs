@@ -176,7 +176,6 @@ pub(crate) fn size_with(event: &Attr) -> u32 {
 pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Attr {
     let mut flags = AttrFlags::MMAP
         | AttrFlags::MMAP2
-        | AttrFlags::BUILD_ID
         | AttrFlags::COMM
         | AttrFlags::COMM_EXEC
         | AttrFlags::TASK

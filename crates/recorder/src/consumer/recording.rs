@@ -1,8 +1,12 @@
 //! The events and rings of a recording, which a consumer learns before the first record.
 
+use std::sync::Arc;
+
 use decoder::{Attr, RecordLayout};
+use host::machine::KernelObjects;
 use model::CpuId;
 
+use crate::mapped_files::MappedFiles;
 use crate::unwind::{CopySizes, PerArrival};
 
 /// An event as it was opened.
@@ -33,6 +37,10 @@ pub struct Recording {
     pub ring_size: u64,
     /// The sizes that stack copies can have.
     pub copy_sizes: PerArrival<CopySizes>,
+    /// The code of the running kernel.
+    pub kernel: Arc<KernelObjects>,
+    /// What is read of mapped files while it runs.
+    pub files: MappedFiles,
 }
 
 impl Recording {

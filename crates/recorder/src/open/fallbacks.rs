@@ -61,9 +61,8 @@ enum AttrPart {
 
 /// The parts of an attr that only newer kernels know, newest first: they are left out one after the other until an older kernel
 /// accepts the attr.
-const NEWEST: [(AttrPart, &str); 15] = [
+const NEWEST: [(AttrPart, &str); 14] = [
     (AttrPart::Read(ReadFormat::LOST), "PERF_FORMAT_LOST (6.0)"),
-    (AttrPart::Flag(AttrFlags::BUILD_ID), "build ids in MMAP2 (5.12)"),
     (AttrPart::Sample(SampleFormat::DATA_PAGE_SIZE), "the page sizes of data (5.11)"),
     (AttrPart::Sample(SampleFormat::CODE_PAGE_SIZE), "the page sizes of code (5.11)"),
     (AttrPart::Branch(BranchSampleFormat::HW_INDEX), "the index of the newest branch (5.7)"),

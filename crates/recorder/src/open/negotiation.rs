@@ -105,7 +105,12 @@ impl Negotiation<'_> {
     /// Negotiates the event that writes records of mappings, names and threads, beside these samplers.
     fn sideband(&mut self, samplers: &[OpenEvent]) -> Result<OpenEvent, Error> {
         let attrs: Vec<Attr> = samplers.iter().map(|event| event.attr.clone()).collect();
-        let wakeup = u32::try_from(SIDEBAND_SIZE / 4).unwrap_or(1 << 14);
+        // Each record wakes its reader, because the files of short-lived programs are read while these live. Not with records of
+        // switches: the reader's own switch would wake it again.
+        let wakeup = match self.options.extras.switches {
+            true => u32::try_from(SIDEBAND_SIZE / 4).unwrap_or(1 << 14),
+            false => 1,
+        };
         let attr = attr::sideband(&attrs, self.options, wakeup);
         let (attr, fallbacks) = self.negotiate("dummy", &attr, None, None)?;
         for fallback in fallbacks {

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use decoder::attr::SIZE_VER7;
+use host::machine::KernelObjects;
 use host::sys::perf_event::PerfEvent;
 
 use super::opened::{OpenEvent, Opened};
@@ -11,6 +12,7 @@ use super::task_clock::TaskClocks;
 use crate::consumer::{RecordedEvent, Recording};
 use crate::counting::{self, Reading, Uncounted};
 use crate::error::Error;
+use crate::mapped_files::MappedFiles;
 use crate::unwind::Arrival;
 
 impl Opened {
@@ -186,7 +188,15 @@ impl Opened {
             tracepoint: None,
         }));
         let copy_sizes = self.copy_sizes.clone();
-        Ok(Recording { events, cpus: self.cpus.clone(), ring_size: self.ring_size, copy_sizes })
+        let kernel = Arc::new(KernelObjects::read());
+        Ok(Recording {
+            events,
+            cpus: self.cpus.clone(),
+            ring_size: self.ring_size,
+            copy_sizes,
+            kernel,
+            files: MappedFiles::default(),
+        })
     }
 }
 

@@ -199,6 +199,7 @@ impl RecordingSink for FileConsumer {
             PendingOutput::Unnamed(file) => description.create_file(file)?,
             PendingOutput::Stream(stream) => description.create_stream(stream)?,
         }));
+        self.build_ids = description.build_ids.clone();
         self.description = Some(description);
         self.are_sideband = recording.events.iter().map(|event| event.sideband).collect();
         Ok(())
@@ -228,7 +229,8 @@ impl RecordingSink for FileConsumer {
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        let mut records = Vec::new();
+        self.build_ids.finish();
+        let mut records = self.build_ids.take_new_records();
         let Some(description) = &self.description else { return Err(io::ErrorKind::NotFound.into()) };
         if let Some(layout) = &description.layout {
             let lost = ending.lost.clone().unwrap_or_else(|| lost_of_rings(&self.are_sideband, self.lost));
@@ -280,7 +282,10 @@ impl Consumer for FileConsumer {
             RingKind::Sideband | RingKind::TaskTimes => self.apply_sideband(&chunk.bytes),
             RingKind::Samples => self.apply_samples(&chunk.bytes),
         }
-        self.writer()?.append(&chunk.bytes)?;
+        let new = self.build_ids.take_new_records();
+        let writer = self.writer()?;
+        writer.append(&new)?;
+        writer.append(&chunk.bytes)?;
         Ok(Some(chunk.bytes))
     }
 }

@@ -1,24 +1,17 @@
 //! The header that all files of a recording have in common, and the beginning of such a file.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 
-use decoder::record::MmapIdentity;
-use decoder::{
-    Attr, AttrFlags, BranchSampleFormat, RawRecord, Record, RecordLayout, SampleFormat, kind, misc,
-};
+use decoder::{Attr, AttrFlags, BranchSampleFormat, RecordLayout, SampleFormat};
 use host::files::NewFile;
 use host::sys::clock;
-use model::{BuildId, Name, Pid, TextSymbol};
-use perfdata::features::{
-    BuildIdEntry, ClockData, Compression, EventDescription, Features, GroupDescription,
-};
+use model::Name;
+use perfdata::features::{ClockData, Compression, EventDescription, Features, GroupDescription};
 use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 
-use super::{Output, machine_features, tracing_data};
+use super::{BuildIds, Output, machine_features, tracing_data};
 use crate::consumer::Recording;
-use crate::records::raw_records;
 
 /// The mode of recordings: only the user who recorded may read what their programs do.
 pub(crate) const FILE_MODE: u32 = 0o600;
@@ -32,6 +25,8 @@ pub(crate) struct Description {
     pub(crate) events: Vec<EventDescription>,
     /// The layout of sideband records.
     pub(crate) layout: Option<RecordLayout>,
+    /// The build ids of the kernel, for each file of the recording to add those of what it maps.
+    pub(crate) build_ids: BuildIds,
     groups: Vec<GroupDescription>,
     clock: Option<Clock>,
     tracing_data: Option<Vec<u8>>,
@@ -62,6 +57,7 @@ impl Description {
         Ok(Self {
             events: recording.events.iter().map(describe).collect(),
             layout: recording.layout(recording.events.len().saturating_sub(1)),
+            build_ids: BuildIds::new(recording),
             groups: groups(recording),
             clock: first.filter(|_| has_clock).and_then(|event| Clock::read(event.attr.clockid)),
             tracing_data: match tracepoints.is_empty() {
@@ -104,7 +100,7 @@ impl Description {
             ratio: 1,
             mmap_len: self.ring_size,
         });
-        let features = Features { compression, ..self.features(&BuildIds::default(), None) };
+        let features = Features { compression, ..self.features(&self.build_ids, None) };
         let writer = PipeWriter::create(stream, &self.events, &features)?;
         Ok(match self.compression {
             Some(level) => {
@@ -125,57 +121,10 @@ impl Description {
             tracing_data: self.tracing_data.clone(),
             events: self.events.clone(),
             sample_time,
+            sections: vec![build_ids.section()],
             branch_stack: self.events.iter().any(|event| records_branches(&event.attr)),
             ..machine_features::of_this_machine()
         }
-    }
-}
-
-/// Collects the build ids of mapped objects for the header.
-#[derive(Clone, Default)]
-pub(crate) struct BuildIds {
-    known: HashSet<BuildId>,
-    found: Vec<(BuildId, Vec<u8>, u16)>,
-}
-
-impl BuildIds {
-    /// Adds the build id of a record, if it is a mapping with one.
-    pub(crate) fn add_record(&mut self, raw: &RawRecord<'_>, layout: &RecordLayout) {
-        if raw.kind != kind::MMAP2 || raw.misc & misc::MMAP_BUILD_ID == 0 {
-            return;
-        }
-        let Ok(Record::Mmap(map)) = layout.decode(raw) else { return };
-        if let Some(MmapIdentity::BuildId(Some(id))) = map.extended.map(|extended| extended.identity)
-            && self.known.insert(id)
-        {
-            let is_kernel = map.path.starts_with(b"[kernel");
-            let path = if is_kernel { TextSymbol::split_path(map.path).0 } else { map.path };
-            let mode = raw.misc & misc::CPUMODE_MASK;
-            self.found.push((id, path.to_vec(), mode));
-        }
-    }
-
-    /// Adds the build ids of all records in `records`.
-    pub(crate) fn add_all(&mut self, records: &[u8], layout: &RecordLayout) {
-        for raw in raw_records(records) {
-            self.add_record(&raw, layout);
-        }
-    }
-
-    /// Adds the build ids of `others`.
-    pub(crate) fn add(&mut self, others: &Self) {
-        let new = others.found.iter().filter(|(id, _, _)| self.known.insert(*id));
-        self.found.extend(new.cloned());
-    }
-
-    fn entries(&self) -> Vec<BuildIdEntry> {
-        let entry = |(build_id, path, mode): &(BuildId, Vec<u8>, u16)| BuildIdEntry {
-            pid: Pid(-1),
-            misc: *mode,
-            build_id: *build_id,
-            path: Name::from(path.as_slice()),
-        };
-        self.found.iter().map(entry).collect()
     }
 }
 

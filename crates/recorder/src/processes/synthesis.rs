@@ -1,18 +1,19 @@
 //! Synthesizes records that the kernel does not write: of what existed before the recording (the kernel, its modules, processes,
 //! threads, mappings), with time 0, which sorts them before all others; and of mappings that are found in `/proc` later.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use decoder::record::{Cgroup, Comm, Mmap, MmapExtended, MmapIdentity, Namespaces};
 use decoder::values::U64s;
 use decoder::{CpuMode, Endian, Record, RecordLayout, SampleId};
+use host::machine::KernelObjects;
+use host::objects::MappedFileReader;
 use host::procfs::{self, MapEntry};
 use host::sys::perf_event::own_pid;
 use host::sys::spawn::exec_address;
-use host::{machine, objects};
-use model::{BuildId, FileIdentity, KernelText, Pid, Tid, Timestamp};
+use model::{FileIdentity, KernelText, Pid, Tid, Timestamp};
 
+use crate::mapped_files::MappedFiles;
 use crate::options::Extras;
 
 /// Maximum time for reading the mappings of one process. The last record says if some are missing.
@@ -28,18 +29,21 @@ pub(crate) struct Synthesis<'a> {
     extras: Extras,
     time: Timestamp,
     records: Vec<u8>,
-    build_ids: HashMap<(u32, u32, u64), Option<BuildId>>,
+    files: &'a MappedFiles,
+    /// Reads mapped files before their records are used; without it, the worker of `files` does, sooner or later.
+    reader: Option<MappedFileReader>,
 }
 
 impl<'a> Synthesis<'a> {
-    /// Starts records of what existed before the recording, in the layout of one of its events.
-    pub(crate) fn new(layout: &'a RecordLayout, extras: Extras) -> Self {
-        Self { layout, extras, time: Timestamp(0), records: Vec::new(), build_ids: HashMap::new() }
+    /// Starts records of what existed before the recording, in the layout of one of its events. Reads the files of its mappings.
+    pub(crate) fn new(layout: &'a RecordLayout, extras: Extras, files: &'a MappedFiles) -> Self {
+        let reader = Some(MappedFileReader::default());
+        Self { layout, extras, time: Timestamp(0), records: Vec::new(), files, reader }
     }
 
-    /// Starts records of what existed at `time`.
-    pub(crate) fn at(layout: &'a RecordLayout, time: Timestamp) -> Self {
-        Self { time, ..Self::new(layout, Extras::default()) }
+    /// Starts records of what existed at `time`. Has the files of its mappings read.
+    pub(crate) fn at(layout: &'a RecordLayout, time: Timestamp, files: &'a MappedFiles) -> Self {
+        Self { time, reader: None, ..Self::new(layout, Extras::default(), files) }
     }
 
     /// Returns the records.
@@ -48,24 +52,18 @@ impl<'a> Synthesis<'a> {
     }
 
     /// Adds the kernel's image and modules, if their addresses are visible to us.
-    pub(crate) fn kernel(&mut self) {
-        if let Some(kernel) = machine::kernel_image() {
-            let KernelText { symbol, address } = kernel.text;
+    pub(crate) fn kernel(&mut self, kernel: &KernelObjects) {
+        if let Some(image) = &kernel.image {
+            let KernelText { symbol, address } = image.text;
             let path = format!("[kernel.kallsyms]{}", symbol.name());
-            self.kernel_map(address, kernel.length, address, path.as_bytes(), kernel.build_id);
+            self.kernel_map(address, image.length, address, path.as_bytes());
         }
-        for module in machine::kernel_modules() {
-            let path = format!("[{}]", module.name);
-            self.kernel_map(module.start, module.length, 0, path.as_bytes(), module.build_id);
+        for module in &kernel.modules {
+            self.kernel_map(module.start, module.length, 0, module.recorded_name().as_bytes());
         }
     }
 
-    fn kernel_map(&mut self, start: u64, len: u64, page_offset: u64, path: &[u8], build_id: Option<BuildId>) {
-        let extended = build_id.map(|id| MmapExtended {
-            identity: MmapIdentity::BuildId(Some(id)),
-            protection: 5, // PROT_READ | PROT_EXEC
-            flags: 0,
-        });
+    fn kernel_map(&mut self, start: u64, len: u64, page_offset: u64, path: &[u8]) {
         self.push(&Record::Mmap(Mmap {
             pid: Pid(-1),
             tid: Tid(0),
@@ -73,7 +71,7 @@ impl<'a> Synthesis<'a> {
             len,
             page_offset,
             path,
-            extended,
+            extended: None,
             data: false,
             mode: CpuMode::Kernel,
             scan_cut_short: false,
@@ -139,17 +137,10 @@ impl<'a> Synthesis<'a> {
 
     /// Adds one mapping of a process.
     pub(crate) fn mapping(&mut self, pid: Pid, map: &MapEntry, scan_cut_short: bool) {
-        let identity = match self.build_id(pid, map) {
-            Some(id) => MmapIdentity::BuildId(Some(id)),
-            None => MmapIdentity::File(FileIdentity {
-                major: map.device.0,
-                minor: map.device.1,
-                inode: map.inode,
-                generation: 0,
-            }),
-        };
+        let (major, minor) = map.device;
+        let identity = MmapIdentity::File(FileIdentity { major, minor, inode: map.inode, generation: 0 });
         let sharing = if map.shared { MAP_SHARED } else { MAP_PRIVATE };
-        self.push(&Record::Mmap(Mmap {
+        let record = Mmap {
             pid,
             tid: Tid(pid.0),
             start: map.start,
@@ -162,16 +153,12 @@ impl<'a> Synthesis<'a> {
             mode: CpuMode::User,
             scan_cut_short,
             sample_id: SampleId { time: Some(self.time), ..trailer(pid, Tid(pid.0)) },
-        }));
-    }
-
-    /// Returns the build id of a mapped file. Each file is read once, in the mount namespace of the process.
-    fn build_id(&mut self, pid: Pid, map: &MapEntry) -> Option<BuildId> {
-        if map.inode == 0 || map.path.first() != Some(&b'/') {
-            return None;
+        };
+        match &mut self.reader {
+            Some(reader) => self.files.read_now(&record, reader),
+            None => self.files.request(&record),
         }
-        let file = (map.device.0, map.device.1, map.inode);
-        *self.build_ids.entry(file).or_insert_with(|| objects::build_id_of_mapping(pid, map))
+        self.push(&Record::Mmap(record));
     }
 
     fn push(&mut self, record: &Record<'_>) {

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use host::sys::poll::{PollSet, Waker};
 use host::sys::schedule::{self, RealtimeGuard};
@@ -18,6 +19,11 @@ use crate::error::Error;
 /// Maximum number of bytes that the writer copies out of rings itself in a round. To wake another thread for so few would cost more,
 /// and they would then be in the cache of another core.
 const MAX_WRITER_BYTES: u64 = 4 << 20;
+
+/// Time from the wake-up by a sideband ring until its mappings are looked at. A program maps its libraries one after the other: the time
+/// lets a reader see several at once, and bounds the wake-ups to 2,000 a second where threads start and end all the time. A program of
+/// a millisecond still lives then.
+const OBSERVATION_DELAY: Duration = Duration::from_micros(500);
 
 /// Maximum number of buffers for chunks.
 const MAX_BUFFERS: usize = 2048;
@@ -203,6 +209,7 @@ impl Reader {
         let mut poll = PollSet::default();
         let waker = poll.add(self.shared.waker.as_fd());
         let events = self.shared.rings.events();
+        let are_sideband = self.shared.rings.are_sideband();
         // Per ring, the index of the event that is polled, and its place in the set.
         let mut polled: Vec<(usize, usize)> =
             events.iter().filter_map(|events| Some((0, poll.add(events.first()?.as_fd())))).collect();
@@ -220,6 +227,11 @@ impl Reader {
             let is_last = self.rounds.is_last.load(Ordering::Acquire);
             let threshold = f64::from_bits(self.rounds.reader_threshold.load(Ordering::Relaxed));
             let is_due = is_last || asked > self.answered || self.shared.rings.max_fill() > threshold;
+            let mut sideband = polled.iter().zip(&are_sideband).filter(|(_, is_sideband)| **is_sideband);
+            if !is_due && sideband.any(|((_, place), _)| poll.ready(*place).readable) {
+                std::thread::sleep(OBSERVATION_DELAY);
+                self.shared.rings.observe_mappings();
+            }
             let emptied =
                 if is_due { self.shared.rings.empty(&self.buffers, &self.messages) } else { Ok(false) };
             let Ok(was_any) = emptied else { return };

@@ -1,8 +1,9 @@
 //! The rings of one CPU, which its reader and the writer empty in turns.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use decoder::StackCopyLocator;
+use decoder::{Endian, HEADER_SIZE, RawRecord, RecordHeader, StackCopyLocator};
 use host::sys::perf_event::PerfEvent;
 use host::sys::ring::RingMapping;
 
@@ -11,6 +12,7 @@ use super::excluded_processes::ExcludedProcesses;
 use super::protocol::{Shrink, drain, keep_sample};
 use crate::consumer::{Chunk, RingKind};
 use crate::control::messages::{Closed, Message, Outbox};
+use crate::mapped_files::MappingObserver;
 
 /// A ring with the events that write into it; the first maps it.
 pub(crate) struct RingSource {
@@ -19,6 +21,8 @@ pub(crate) struct RingSource {
     pub(crate) events: Vec<Arc<PerfEvent>>,
     /// The kernel's head at the last call of [`RingSource::take_written`].
     head: u64,
+    /// The position up to which an observer has seen the records.
+    observed: u64,
     /// True if the ring may have had no room for a record when it was emptied last. The LOST record that would say so comes with
     /// the next record.
     was_full: bool,
@@ -30,13 +34,33 @@ const ROOM_FOR_ANY_RECORD_BYTES: u64 = decoder::MAX_RECORD_BYTES as u64 + 8;
 
 impl RingSource {
     pub(crate) fn new(kind: RingKind, mapping: RingMapping, events: Vec<Arc<PerfEvent>>) -> Self {
-        Self { kind, mapping, events, head: 0, was_full: false }
+        Self { kind, mapping, events, head: 0, observed: 0, was_full: false }
     }
 
     /// Returns the number of bytes that the kernel has written since the last call.
     fn take_written(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.head, self.mapping.head());
         self.head.wrapping_sub(before)
+    }
+
+    /// Tells `observer` of the records in the ring that it has not seen, except for one across the ring's end.
+    fn observe(&mut self, observer: &MappingObserver) {
+        let Range { start, end } = self.mapping.refresh_unread();
+        // What was emptied since needs no observer any more.
+        let is_unread = self.observed.wrapping_sub(start) <= end.wrapping_sub(start);
+        let mut at = if is_unread { self.observed } else { start };
+        self.observed = end;
+        while at != end {
+            let Some(header) = self.mapping.bytes(at, HEADER_SIZE).first_chunk() else { return };
+            let size = RecordHeader::from_bytes(*header, Endian::NATIVE).size;
+            if size < HEADER_SIZE || size as u64 > end.wrapping_sub(at) {
+                return;
+            }
+            if let Ok((raw, _)) = RawRecord::parse(self.mapping.bytes(at, size), Endian::NATIVE) {
+                observer.observe(&raw);
+            }
+            at = at.wrapping_add(size as u64);
+        }
     }
 
     /// Empties the ring into `bytes`, and leaves them as a message.
@@ -79,6 +103,8 @@ pub(crate) struct DrainOptions {
     pub(crate) stack_copies: Option<StackCopyLocator>,
     /// The processes whose samples are not copied. Has an effect only with `stack_copies`.
     pub(crate) excluded: Option<Arc<ExcludedProcesses>>,
+    /// Is told of mappings while their records are in the rings.
+    pub(crate) mappings: Option<MappingObserver>,
 }
 
 impl SharedRings {
@@ -110,6 +136,22 @@ impl SharedRings {
     fn max_share(&self, bytes: impl Fn(&mut RingSource) -> u64) -> f64 {
         let share = |ring: &mut RingSource| bytes(ring) as f64 / ring.mapping.data_size() as f64;
         self.lock().iter_mut().map(share).fold(0.0, f64::max)
+    }
+
+    /// Returns for each ring whether it is one for sideband records.
+    pub(super) fn are_sideband(&self) -> Vec<bool> {
+        self.lock().iter().map(|ring| ring.kind == RingKind::Sideband).collect()
+    }
+
+    /// Tells the observer of mappings of new records in the sideband rings. Does nothing while another thread empties them: what is
+    /// emptied is looked at by its receiver.
+    pub(super) fn observe_mappings(&self) {
+        let Some(observer) = &self.options.mappings else { return };
+        let Ok(mut rings) = self.rings.try_lock() else { return };
+        rings
+            .iter_mut()
+            .filter(|ring| ring.kind == RingKind::Sideband)
+            .for_each(|ring| ring.observe(observer));
     }
 
     /// Empties all rings, and returns true if there was anything in them. Waits for a buffer where all wait to be consumed; the

@@ -11,7 +11,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use decoder::{RecordLayout, StackCopyLocator};
+use decoder::{AttrFlags, RecordLayout, StackCopyLocator};
 use host::procfs;
 use host::sys::clock;
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
@@ -25,6 +25,7 @@ use crate::control::{
     Answers, CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
 };
 use crate::error::Error;
+use crate::mapped_files::{MappedFiles, MappingObserver};
 use crate::members::MemberFilter;
 use crate::notice::Notice;
 use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, open, processes};
@@ -137,7 +138,10 @@ fn prepare(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Prepared, Error> {
     let opened = open(options, child, notices)?;
-    let recording = opened.recording()?;
+    let mut recording = opened.recording()?;
+    let sideband = &opened.sideband.attr;
+    let has_clock = sideband.flags.contains(AttrFlags::USE_CLOCKID);
+    recording.files = MappedFiles::start(has_clock.then_some(sideband.clockid))?;
     let layout = recording
         .layout(recording.events.len() - 1)
         .ok_or(Error::NoPerfEvents("the layout of this kernel's records is not known"))?;
@@ -196,6 +200,7 @@ impl Prepared {
             notices,
             readers,
             messages,
+            mappings: self.observer(),
             event_ids: EventIdMap::default(),
             duplicates: None,
             removed: 0,
@@ -245,12 +250,17 @@ impl Prepared {
         session.finish(self, duration, lost, cpus, result)
     }
 
+    fn observer(&self) -> MappingObserver {
+        MappingObserver::new(self.recording.files.clone(), self.layout.clone())
+    }
+
     /// Starts a reader for each CPU, also if each ring belongs to a thread.
     fn start_readers(&mut self, cpus: usize, options: &Options, outbox: &Outbox) -> Result<Readers, Error> {
         let per_reader = self.opened.take_rings(cpus);
         let stack_copies = StackCopyLocator::new(self.opened.events.iter().map(|event| &event.attr));
         let waiting_bytes = if options.low_memory { LOW_MEMORY_WAITING_BYTES } else { MAX_WAITING_BYTES };
-        let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.clone() };
+        let mappings = Some(self.observer());
+        let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.clone(), mappings };
         Readers::start(per_reader, drain, waiting_bytes, outbox)
     }
 
@@ -312,6 +322,7 @@ struct Session<'a> {
     notices: &'a mut dyn FnMut(Notice),
     readers: Readers,
     messages: Inbox,
+    mappings: MappingObserver,
     event_ids: EventIdMap,
     duplicates: Option<DuplicateFilter>,
     removed: u64,
@@ -353,8 +364,9 @@ impl Session<'_> {
         }
         // Time before the end of a delay is not watched.
         self.begin_watching(prepared.watched.filter(|_| options.delay.is_none()));
-        let mut synthesis = Synthesis::new(&prepared.layout, options.extras);
-        synthesis.kernel();
+        let Recording { kernel, files, .. } = &prepared.recording;
+        let mut synthesis = Synthesis::new(&prepared.layout, options.extras, files);
+        synthesis.kernel(kernel);
         synthesis.cgroups();
         match (&options.target, &self.child) {
             (Target::Command, Some(child)) => synthesis.child(child.pid()),
@@ -498,6 +510,9 @@ impl Session<'_> {
         if chunk.drained.bad_bytes > 0 {
             self.consumer.add_loss(Loss { cut_bytes: chunk.drained.bad_bytes, ..Loss::default() });
         }
+        if chunk.ring == RingKind::Sideband {
+            self.mappings.observe_all(&mut chunk.bytes);
+        }
         self.event_ids.apply(&mut chunk.bytes);
         if let Some(duplicates) = &mut self.duplicates {
             let removed = duplicates.remove(&mut chunk.bytes);
@@ -544,6 +559,7 @@ impl Session<'_> {
             let switches =
                 self.switches.take().and_then(|switches| switches.finish(watched?.end, self.outside.iter()));
             let (lost, stacks) = (lost.clone(), None);
+            prepared.recording.files.finish();
             let ending = Ending { lost, full_rings, stacks, task_times, exit, watched, switches };
             self.failure = self.consumer.end(&ending).err();
         }

@@ -10,6 +10,7 @@ use super::ordered_consumer::OrderedConsumer;
 use crate::consumer::{
     Chunk, Consumer, DrainStats, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
 };
+use crate::mapped_files::MappedFiles;
 
 /// A chunk is forwarded when it has this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -26,6 +27,7 @@ pub struct ChunkEncoder<C> {
     /// The number of spaces from which on the tracker forgets some.
     max_spaces: usize,
     layouts: Vec<RecordLayout>,
+    files: MappedFiles,
     /// The records of the next chunk.
     bytes: Vec<u8>,
     kind: RingKind,
@@ -39,6 +41,7 @@ impl<C: Consumer> ChunkEncoder<C> {
             tracker: Tracker::new(),
             max_spaces: MIN_SPACES_TO_FORGET,
             layouts: Vec::new(),
+            files: MappedFiles::default(),
             bytes: Vec::new(),
             kind: RingKind::Sideband,
         }
@@ -80,6 +83,7 @@ impl<C: Consumer> OrderedConsumer for ChunkEncoder<C> {
             self.make_room(RingKind::Sideband)?;
             let layout = event.and_then(|event| self.layouts.get(event.0 as usize)).or(self.layouts.last());
             if let Some(Ok(record)) = layout.map(|layout| layout.decode(&raw)) {
+                self.files.add_to(&mut self.tracker, &record);
                 self.tracker.apply(&record);
             }
         }
@@ -116,6 +120,7 @@ impl<C: Consumer> RecordingSink for ChunkEncoder<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let layouts = recording.events.iter().map(|event| RecordLayout::new(&event.attr, Endian::NATIVE));
         self.layouts = layouts.collect();
+        self.files = recording.files.clone();
         self.consumer.begin(recording)
     }
 

@@ -9,6 +9,7 @@ use model::{Avma, Pid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
 
+use crate::mapped_files::MappedFiles;
 use crate::processes::{Synthesis, mappings};
 
 /// Minimum time between two readings of the mappings of any processes, on the clock of the recording.
@@ -47,6 +48,7 @@ impl FreshMaps {
         now: Timestamp,
         layout: &RecordLayout,
         tracker: &Tracker,
+        files: &MappedFiles,
     ) -> Option<Vec<u8>> {
         if !self.is_due(pid, now.0) {
             return None;
@@ -58,7 +60,7 @@ impl FreshMaps {
         if !found {
             return None;
         }
-        let mut synthesis = Synthesis::at(layout, now);
+        let mut synthesis = Synthesis::at(layout, now, files);
         for map in &maps {
             let known = tracker.recorded_mapping(pid, Avma(map.start)).is_some_and(|known| {
                 let whole = known.start.0 == map.start && known.last.0 == map.end.wrapping_sub(1);
@@ -128,15 +130,16 @@ mod tests {
             ..Attr::default()
         };
         let layout = RecordLayout::new(&attr, Endian::NATIVE);
+        let files = MappedFiles::default();
         let (mut maps, mut tracker) = (FreshMaps::default(), Tracker::new());
         let here = Pid(std::process::id() as i32);
         let function = Avma(a_mapping_without_a_record_is_found_in_the_live_process as fn() as usize as u64);
         let nowhere = (here, Avma(8));
-        assert_eq!(maps.reread(nowhere, Timestamp(1), &layout, &tracker), None);
+        assert_eq!(maps.reread(nowhere, Timestamp(1), &layout, &tracker, &files), None);
         let there = (here, function);
-        assert_eq!(maps.reread(there, Timestamp(2), &layout, &tracker), None, "too soon");
+        assert_eq!(maps.reread(there, Timestamp(2), &layout, &tracker, &files), None, "too soon");
         let later = Timestamp(1 + BACKOFF);
-        let records = maps.reread(there, later, &layout, &tracker).unwrap();
+        let records = maps.reread(there, later, &layout, &tracker, &files).unwrap();
         let mut rest = &records[..];
         while let Ok((raw, size)) = RawRecord::parse(rest, Endian::NATIVE) {
             assert_eq!(layout.time_of(&raw), Some(later));
@@ -146,6 +149,6 @@ mod tests {
         assert!(tracker.mapping(here, function).is_some_and(|mapping| mapping.executable));
         // The tracker knows all mappings now.
         let again = Timestamp(later.0 + 3 * BACKOFF);
-        assert_eq!(maps.reread(there, again, &layout, &tracker), Some(Vec::new()));
+        assert_eq!(maps.reread(there, again, &layout, &tracker, &files), Some(Vec::new()));
     }
 }

@@ -28,6 +28,7 @@ use super::ordered_consumer::OrderedConsumer;
 use super::stage::Layouts;
 use super::totals::StackTotals;
 use super::unwound_sample::{self, UnwoundWith};
+use crate::mapped_files::MappedFiles;
 use crate::processes::DeadProcessSweep;
 
 /// Number of stacks after a cut one, and at the beginning of a recording, whose frames are kept if they are complete: deeper
@@ -44,6 +45,7 @@ pub(super) struct SampleUnwinder {
     pub(super) mechanisms: Mechanisms,
     pub(super) exec_times: ExecTimes,
     fresh_maps: FreshMaps,
+    pub(super) files: MappedFiles,
     /// The number of stacks to come whose frames are kept if they are complete.
     stacks_to_keep: u32,
     /// The call chain of the sample at hand, and its bytes in the recorded byte order.
@@ -80,6 +82,7 @@ impl SampleUnwinder {
             mechanisms,
             exec_times: ExecTimes::default(),
             fresh_maps: FreshMaps::default(),
+            files: MappedFiles::default(),
             stacks_to_keep: KEPT_STACKS_AFTER_CUT,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
@@ -129,7 +132,8 @@ impl SampleUnwinder {
             && self.mechanisms.contains(Mechanisms::FRESH_MAPS)
         {
             let (address, layout) = ((pid, missing), &context.layouts.recorded);
-            if let Some(records) = self.fresh_maps.reread(address, now, layout, consumer.tracker()) {
+            let tracker = consumer.tracker();
+            if let Some(records) = self.fresh_maps.reread(address, now, layout, tracker, &self.files) {
                 forward_records(&records, now, consumer)?;
                 let maps = newer.get_or_init(|| self.maps_cache.get(consumer.tracker(), pid));
                 sampled = SampledStack { maps, ..sampled };

@@ -265,6 +265,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
 
 impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        self.unwinder.files = recording.files.clone();
         let copy_sizes = match self.unwinder.mechanisms.contains(Mechanisms::COPY_SIZES) {
             true => recording.copy_sizes.clone(),
             false => recording.copy_sizes.map(CopySizes::without_choice),
@@ -490,7 +491,8 @@ mod tests {
             tracepoint: None,
         };
         let (events, cpus, copy_sizes) = (vec![event], Vec::new(), PerArrival::default());
-        Recording { events, cpus, ring_size: 1 << 20, copy_sizes }
+        let (kernel, files) = (std::sync::Arc::default(), crate::MappedFiles::default());
+        Recording { events, cpus, ring_size: 1 << 20, copy_sizes, kernel, files }
     }
 
     fn sample(recording: &Recording, stack: &[u8]) -> Vec<u8> {

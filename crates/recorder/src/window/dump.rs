@@ -15,7 +15,7 @@ use super::blocks::Block;
 use super::state::SidebandState;
 use crate::consumer::{Dump, DumpFailure, DumpReport};
 use crate::error::{Errno, Error};
-use crate::output::{BuildIds, Description, FILE_MODE};
+use crate::output::{Description, FILE_MODE};
 use crate::unwind::StackTotals;
 
 /// After waiting this long for the end of writing, signals may end the process.
@@ -163,7 +163,7 @@ impl Snapshot {
         writer.finished_init()?;
         self.blocks.iter().try_for_each(|block| block.write_to(writer))?;
 
-        let mut build_ids = BuildIds::default();
+        let mut build_ids = description.build_ids.clone();
         if let Some(layout) = &description.layout {
             build_ids.add_all(&before, layout);
             let sideband = self.blocks.iter().flat_map(|block| block.sideband().flatten());

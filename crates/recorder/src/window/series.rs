@@ -101,9 +101,10 @@ struct Contents {
 }
 
 impl Contents {
-    fn new(stacks_before: StackTotals) -> Self {
+    fn new(stacks_before: StackTotals, description: &Description) -> Self {
         let (bytes, samples, sample_time) = (0, 0, None);
-        Self { begin: Instant::now(), bytes, samples, sample_time, build_ids: Arc::default(), stacks_before }
+        let build_ids = Arc::new(Mutex::new(description.build_ids.clone()));
+        Self { begin: Instant::now(), bytes, samples, sample_time, build_ids, stacks_before }
     }
 
     fn span(&self) -> Duration {
@@ -222,7 +223,7 @@ impl Running {
         series: &Arc<Mutex<FileSeries>>,
         completion: &Arc<Mutex<Box<dyn FileCompletion>>>,
     ) -> io::Result<()> {
-        let next = Contents::new(self.stacks.unwrap_or_default());
+        let next = Contents::new(self.stacks.unwrap_or_default(), &self.description);
         let (state, next_build_ids) = (self.state.clone(), Arc::clone(&next.build_ids));
         let contents = std::mem::replace(&mut self.contents, next);
         let (samples, span, sample_time) = (contents.samples, contents.span(), contents.sample_time);
@@ -263,6 +264,7 @@ impl Running {
                     return Ok(());
                 }
             };
+            lock(&build_ids).finish();
             let mut features = description.features(&lock(&build_ids), sample_time);
             features.sections.extend(sections);
             let mut finished = std::mem::replace(output, next);
@@ -323,12 +325,12 @@ impl RecordingSink for SeriesConsumer {
         let layout = description.layout.clone().ok_or(io::ErrorKind::Unsupported)?;
         let output = description.create_file(lock(&self.series).create(FILE_MODE)?)?;
         self.running = Some(Running {
+            contents: Contents::new(StackTotals::default(), &description),
             description,
             writer: Writer::Direct(output),
             state: SidebandState::new(layout),
             processes: ProcessTable::default(),
             processes_before: 0,
-            contents: Contents::new(StackTotals::default()),
             before: None,
             stacks: None,
             asked: Vec::new(),
@@ -389,7 +391,8 @@ impl RecordingSink for SeriesConsumer {
             running.busy = false;
             let before = running.before.take();
             if let (Err(_), Some(before)) = (&report.outcome, before) {
-                let since = std::mem::replace(&mut running.contents, Contents::new(StackTotals::default()));
+                let empty = Contents::new(StackTotals::default(), &running.description);
+                let since = std::mem::replace(&mut running.contents, empty);
                 running.contents = since.appended_to(before);
             }
         }
@@ -414,6 +417,7 @@ impl RecordingSink for SeriesConsumer {
             running.stacks = ending.stacks;
         }
         let contents = &running.contents;
+        lock(&contents.build_ids).finish();
         let mut features = running.description.features(&lock(&contents.build_ids), contents.sample_time);
         features.sections.extend(contents.sections(running.stacks, &running.processes));
         let size = running.writer()?.finish(&features)?;
@@ -433,7 +437,10 @@ impl Consumer for SeriesConsumer {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if let Some(running) = &mut self.running {
             running.apply_chunk(&chunk);
-            running.writer()?.append(&chunk.bytes)?;
+            let new = lock(&running.contents.build_ids).take_new_records();
+            let writer = running.writer()?;
+            writer.append(&new)?;
+            writer.append(&chunk.bytes)?;
         }
         Ok(Some(chunk.bytes))
     }

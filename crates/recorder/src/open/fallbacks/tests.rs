@@ -94,12 +94,13 @@ fn only_the_kernel_is_not_replaced_by_user_space() {
 
 #[test]
 fn an_older_kernel_gets_what_it_knows() {
-    // Linux 5.10: no lost counts, no build ids.
-    let options = Options::new(Target::Processes(vec![]));
+    // Linux 5.6: no lost counts, no records of cgroups.
+    let mut options = Options::new(Target::Processes(vec![]));
+    options.extras.cgroups = true;
     let sampler = crate::attr::sampler(&clock_event(), &options, 0, 4096);
     let attr = crate::attr::sideband(&[sampler], &options, 4096);
     let old = |attr: &Attr| {
-        let new = attr.flags.contains(AttrFlags::BUILD_ID) || attr.read_format.contains(ReadFormat::LOST);
+        let new = attr.flags.contains(AttrFlags::CGROUP) || attr.read_format.contains(ReadFormat::LOST);
         if new { Err(EINVAL) } else { Ok(()) }
     };
     let fake = Fake(old, Cell::new(0));
@@ -123,7 +124,6 @@ fn each_kernel_gets_all_that_it_knows() {
         let reads = format.contains(SampleFormat::READ) && flags.contains(AttrFlags::INHERIT);
         takes(reads, (6, 12));
         takes(attr.read_format.contains(ReadFormat::LOST), (6, 0));
-        takes(flags.contains(AttrFlags::BUILD_ID), (5, 12));
         takes(flags.contains(AttrFlags::CGROUP) || format.contains(SampleFormat::CGROUP), (5, 7));
         takes(flags.intersects(AttrFlags::KSYMBOL | AttrFlags::BPF_EVENT), (5, 1));
         takes(format.contains(SampleFormat::PHYS_ADDR), (4, 14));

@@ -1,0 +1,208 @@
+//! The build ids, sizes and times of mapped files. A worker reads each file once, and again after it was written in place.
+//!
+//! The kernel would put build ids into MMAP2 records itself, but once one event asks for that, it marks the records of everybody
+//! else's events, too, and their perf aborts (`perf_event_mmap_output()` in kernel/events/core.c). So we do not ask: records name
+//! device, inode and generation.
+//!
+//! ```text
+//! rings ─▶ readers (at once) ─┐
+//!          session (each chunk) ┴─▶ requests ─▶ worker ─▶ table ─▶ files and windows, tracker
+//! ```
+
+mod observer;
+mod table;
+mod worker;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, TrySendError, bounded};
+use decoder::Record;
+use decoder::record::{Mmap, MmapExtended, MmapIdentity};
+use host::objects::{FileMapping, FileState, MappedFileReader};
+use model::{FileIdentity, Pid, Timestamp};
+use perfdata::sections::mapped_files::MappedFile;
+use tracker::Tracker;
+
+use crate::error::Error;
+pub(crate) use observer::MappingObserver;
+use table::Table;
+
+/// Maximum number of files that wait to be read. A file beyond that is read when it is mapped again.
+const MAX_WAITING: usize = 1024;
+/// Longest time to wait, at the end of a recording, for files that are being read.
+const FINISH_TIME: Duration = Duration::from_secs(1);
+/// Maximum number of files that a tracker knows; then it forgets them all, and is told again of those that are mapped.
+const MAX_FILES_OF_TRACKER: usize = 1 << 16;
+
+/// What is known of mapped files. Clones share it.
+#[derive(Clone, Default, Debug)]
+pub struct MappedFiles {
+    table: Arc<Mutex<Table>>,
+    requests: Option<Sender<Order>>,
+}
+
+/// An order to the worker.
+#[derive(Debug)]
+enum Order {
+    /// Reads a file, unless it is known by then.
+    Read(Request),
+    /// Looks whether a known file was written.
+    ReadAgain(Request),
+    /// Answers when all orders before it are executed.
+    Answer(Sender<()>),
+}
+
+/// A mapping of a file that is to be read.
+#[derive(Clone, Debug)]
+struct Request {
+    file: FileIdentity,
+    pid: Pid,
+    start: u64,
+    end: u64,
+    page_offset: u64,
+    /// The time of the record.
+    time: Timestamp,
+    path: Vec<u8>,
+}
+
+impl Request {
+    fn mapping(&self) -> FileMapping<'_> {
+        let Self { file, pid, start, end, page_offset, path, .. } = self;
+        let (inode, path) = (file.inode, path.as_slice());
+        FileMapping { pid: *pid, start: *start, end: *end, page_offset: *page_offset, inode, path }
+    }
+}
+
+impl MappedFiles {
+    /// Starts the worker. `clock` is the clock of the records; `None` if it cannot be read.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub(crate) fn start(clock: Option<i32>) -> Result<Self, Error> {
+        let (requests, orders) = bounded(MAX_WAITING);
+        let table = Arc::<Mutex<Table>>::default();
+        let shared = Arc::clone(&table);
+        // The thread ends when the channel is closed. It is not waited for, because a file system may block for ever.
+        std::thread::Builder::new()
+            .name("build-ids".to_owned())
+            .spawn(move || worker::run(&orders, &shared, clock))
+            .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
+        Ok(Self { table, requests: Some(requests) })
+    }
+
+    /// Has the file of a mapping read, unless it is known. Makes no system call for a known file.
+    pub(crate) fn request(&self, map: &Mmap<'_>) {
+        let Some(file) = mapped_file(map) else { return };
+        if self.lock().needs_reading(&file, Instant::now()) {
+            self.send(request_of(file, map));
+        }
+    }
+
+    /// Notes that a known file was mapped again, so that [`MappedFiles::finish`] looks whether it was written since.
+    fn note_use(&self, file: FileIdentity, map: &Mmap<'_>) {
+        let time = map.sample_id.time.unwrap_or(Timestamp(0));
+        self.lock().note_use(&file, time, || request_of(file, map));
+    }
+
+    fn send(&self, request: Request) {
+        if let Some(requests) = &self.requests {
+            match requests.try_send(Order::Read(request)) {
+                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+            }
+        }
+    }
+
+    /// Reads the file of a mapping on the calling thread, unless it is known.
+    pub(crate) fn read_now(&self, map: &Mmap<'_>, reader: &mut MappedFileReader) {
+        let Some(file) = mapped_file(map) else { return };
+        if !self.lock().is_known(&file) {
+            let request = request_of(file, map);
+            let state = reader.read(&request.mapping(), None);
+            self.lock().insert(&request, state, Timestamp(0));
+        }
+    }
+
+    /// Waits until the files that were mapped so far are read, and looks whether those that were mapped again were written. Files on a
+    /// file system that does not answer in time stay unknown.
+    pub(crate) fn finish(&self) {
+        let Some(requests) = &self.requests else { return };
+        let until = Instant::now() + FINISH_TIME;
+        let (sender, answer) = bounded(1);
+        let again = self.lock().take_used();
+        let orders = again.into_iter().map(Order::ReadAgain).chain([Order::Answer(sender)]);
+        for order in orders {
+            if requests.send_deadline(order, until).is_err() {
+                return;
+            }
+        }
+        let _ = answer.recv_deadline(until);
+    }
+
+    /// Returns all states of a file, in the order of time; none if it is not known.
+    pub(crate) fn states(&self, file: &FileIdentity) -> Vec<MappedFile> {
+        self.lock().states(file).to_vec()
+    }
+
+    /// Returns the files that were read since the last call with the same `cursor`, which is 0 at first. Of very many, the oldest are
+    /// missing.
+    pub(crate) fn read_since(&self, cursor: &mut u64) -> Vec<FileIdentity> {
+        self.lock().read_since(cursor)
+    }
+
+    /// Tells a tracker what is known of the file of a record, before the record is applied.
+    pub fn add_to(&self, tracker: &mut Tracker, record: &Record<'_>) {
+        let Record::Mmap(map) = record else { return };
+        let Some(file) = mapped_file(map) else { return };
+        if tracker.files() >= MAX_FILES_OF_TRACKER {
+            tracker.forget_files();
+        }
+        for state in self.lock().states(&file) {
+            tracker.add_file(file, state.since, state.build_id);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    // No code panics while it holds the lock; if it did, the table would still be consistent.
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the file of a record that maps code of a file.
+pub(crate) fn mapped_file(map: &Mmap<'_>) -> Option<FileIdentity> {
+    match map.extended {
+        Some(MmapExtended { identity: MmapIdentity::File(file), .. })
+            if file.inode != 0 && map.pid.0 > 0 && !map.data =>
+        {
+            Some(file)
+        }
+        _ => None,
+    }
+}
+
+fn request_of(file: FileIdentity, map: &Mmap<'_>) -> Request {
+    Request {
+        file,
+        pid: map.pid,
+        start: map.start,
+        end: map.start.saturating_add(map.len),
+        page_offset: map.page_offset,
+        time: map.sample_id.time.unwrap_or(Timestamp(0)),
+        path: map.path.to_vec(),
+    }
+}
+
+/// Returns the time on the clock of the records at which a file was changed last.
+fn time_of_change(state: &FileState, clock: i32) -> Option<Timestamp> {
+    const CLOCK_REALTIME: i32 = 0;
+    let (now, wall_clock) = (host::sys::clock::now(clock).ok()?, host::sys::clock::now(CLOCK_REALTIME).ok()?);
+    let age = wall_clock.saturating_sub(u64::try_from(state.changed).ok()?);
+    Some(Timestamp(now.saturating_sub(age)))
+}
+
+#[cfg(test)]
+mod tests;
