@@ -11,6 +11,7 @@ mod archive;
 mod attaching;
 mod bad_input;
 mod browser;
+mod build_ids;
 mod byte_order;
 mod containers;
 mod counts;

@@ -43,7 +43,8 @@ fn stripped() -> Option<Stripped> {
     Some(Stripped { recording, program, folder })
 }
 
-fn build_id(program: &Path) -> String {
+/// Returns the build id of a program, as `readelf` has it.
+pub(crate) fn build_id(program: &Path) -> String {
     let out = Command::new("readelf").arg("-n").arg(program).output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     text.split("Build ID: ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()

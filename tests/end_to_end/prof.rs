@@ -43,8 +43,8 @@ pub(crate) fn prof<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Comman
     command
 }
 
-/// perf records alone ([`super::perf::record`]), we in company: where two record at once and one of them asks for build
-/// ids, as we do, the kernel marks the other's mappings as if they carried some, and perf 6.1 then dies of its own file.
+/// Recorders run in company, except in tests that measure a recording alone, or that record beside an event that asks for build ids:
+/// the kernel then marks the mappings of everybody's perf as if they carried some, and perf 6.1 dies of its own file.
 pub(crate) static RECORDERS: RwLock<()> = RwLock::new(());
 
 /// Runs a command without input to its end.

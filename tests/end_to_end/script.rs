@@ -143,13 +143,7 @@ fn recorded(flags: &[&str], scripts: &[&[&str]]) {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record
-        .args(["record", "-q", perf::BUILD_IDS, "-o"])
-        .arg(&file)
-        .args(flags)
-        .arg("--")
-        .arg(program)
-        .args(["2", "100"]);
+    record.args(["record", "-q", "-o"]).arg(&file).args(flags).arg("--").arg(program).args(["2", "100"]);
     assert_eq!(run(&mut record).code, 0, "{flags:?}");
     agrees(folder.path(), &file, &[]);
     scripts.iter().for_each(|flags| agrees(folder.path(), &file, flags));
@@ -228,9 +222,7 @@ fn a_recording_in_several_files() {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record
-        .args(["record", "-q", perf::BUILD_IDS, "-e", "cpu-clock", "-a", "--threads", "-g", "-o"])
-        .arg(&file);
+    record.args(["record", "-q", "-e", "cpu-clock", "-a", "--threads", "-g", "-o"]).arg(&file);
     assert_eq!(run(record.arg("--").arg(program).args(["2", "100"])).code, 0);
     agrees(folder.path(), &file, &[]);
 }
@@ -241,10 +233,7 @@ fn a_recording_through_a_pipe() {
     let folder = folder();
     let file = folder.path().join("pipe.data");
     let mut record = perf::perf(folder.path());
-    record
-        .args(["record", "-q", perf::BUILD_IDS, "-e", "cpu-clock", "-g", "-o", "-", "--"])
-        .arg(program)
-        .args(["2", "100"]);
+    record.args(["record", "-q", "-e", "cpu-clock", "-g", "-o", "-", "--"]).arg(program).args(["2", "100"]);
     let piped = run(&mut record).ok();
     std::fs::write(&file, &piped.stdout).unwrap();
     agrees(folder.path(), &file, &[]);
@@ -268,10 +257,7 @@ fn samples_with_stack_copies() {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record
-        .args(["record", "-q", perf::BUILD_IDS, "-e", "cpu-clock", "--call-graph", "dwarf", "-o"])
-        .arg(&file)
-        .arg("--");
+    record.args(["record", "-q", "-e", "cpu-clock", "--call-graph", "dwarf", "-o"]).arg(&file).arg("--");
     assert_eq!(run(record.arg(program).args(["2", "100"])).code, 0);
     agrees(folder.path(), &file, &["-F", "comm,tid,time,period,event"]);
 }
@@ -304,17 +290,7 @@ fn every_record_is_dumped_once() {
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
     record
-        .args([
-            "record",
-            "-q",
-            perf::BUILD_IDS,
-            "-e",
-            "cpu-clock,page-faults",
-            "-g",
-            "-a",
-            "--switch-events",
-            "-o",
-        ])
+        .args(["record", "-q", "-e", "cpu-clock,page-faults", "-g", "-a", "--switch-events", "-o"])
         .arg(&file);
     assert_eq!(run(record.arg("--").arg(program).args(["2", "100"])).code, 0);
     let dump = run(prof(["script", "-D", "-i"]).arg(&file)).ok();
