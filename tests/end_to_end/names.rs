@@ -85,6 +85,30 @@ fn another_root_stands_for_the_recorded_one() {
 }
 
 /// The addresses of a program's functions, as `nm` prints them.
+#[test]
+fn a_missing_file_with_split_debug_information_is_said() {
+    let folder = folder();
+    if !programs::has("gcc") || !may_record() {
+        return;
+    }
+    let source = programs::repository().join("fixtures/programs/shares.c");
+    let program = folder.path().join("shares");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-g", "-gsplit-dwarf", "-pthread", "-o"]).args([&program, &source]).current_dir(&folder);
+    assert!(gcc.status().unwrap().success());
+    let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+    let split =
+        files.into_iter().find(|file| file.extension().is_some_and(|ending| ending == "dwo")).unwrap();
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("200")];
+    let name = split.file_name().unwrap().to_str().unwrap().to_owned();
+    let (recording, run) = record(folder.path(), &["--no-names"], &command);
+    run.ok();
+    assert!(!folded(&recording, &[]).ok().stderr.contains(&name), "it is there");
+    std::fs::remove_file(&split).unwrap();
+    let run = folded(&recording, &[]).ok();
+    assert!(run.stderr.contains(&name) && run.stderr.contains("is missing"), "{}", run.stderr);
+}
+
 fn addresses(program: &Path) -> Vec<(String, u64)> {
     let out = Command::new("nm").arg(program).output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();

@@ -87,6 +87,37 @@ fn code_that_a_child_inherits_has_the_names_of_its_parents_map() {
     assert!(has_name(&run), "{}{}", run.text(), run.stderr);
 }
 
+/// A perf map has no times: which of the two functions ran, nobody can tell.
+#[test]
+fn code_at_an_address_that_is_used_again_has_both_names() {
+    for options in [&["--no-names"][..], &[]] {
+        let Some(recorded) = Recorded::with(options, &["200", "again"]) else { return };
+        let run = recorded.after(|_| {});
+        let folded = Folded::parse(run.text());
+        let both = folded.with("spin_again (or spin_generated)");
+        assert!(both > 0 && folded.with("spin_generated") == 0, "{}", run.text());
+        if !options.is_empty() {
+            assert!(
+                run.stderr.contains("several functions at addresses that were used again"),
+                "{}",
+                run.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn code_of_a_program_after_exec_has_no_name_of_the_one_before() {
+    for options in [&["--no-names"][..], &[]] {
+        let Some(recorded) = Recorded::with(options, &["200", "exec"]) else { return };
+        let run = recorded.after(|_| {});
+        let folded = Folded::parse(run.text());
+        let (named, nameless) = (folded.with("spin_generated"), folded.with("[anon]"));
+        assert!(named > 0 && nameless > 0 && named < 2 * nameless && nameless < 2 * named, "{}", run.text());
+        assert!(run.stderr.contains("another program that the process ran wrote it"), "{}", run.stderr);
+    }
+}
+
 #[test]
 fn a_link_is_not_followed() {
     let Some(recorded) = Recorded::new(&["100"]) else { return };
