@@ -286,10 +286,12 @@ impl ThreadTimes {
         }
         let mut states: Vec<(State, Count)> =
             states.into_iter().filter(|(key, _)| self.weight.has(key.activity)).collect();
+        let whole = self.profile.span.or(self.last.map(|last| (last, last))).unwrap_or_default();
+        let whole = (whole.0.0, whole.1.0);
         match &mut self.pieces {
             Some(pieces) => {
                 states.sort_unstable_by_key(|(key, _)| *key);
-                intervals.place_states(&states, &readings, pieces);
+                intervals.place_states(&states, &readings, whole, pieces);
             }
             None => {
                 states.into_iter().for_each(|(key, count)| add(self.states.entry(key).or_default(), count))
@@ -304,7 +306,7 @@ impl ThreadTimes {
         }
         for (thread, ran) in ran.into_iter().filter(|(_, ran)| *ran > 0) {
             match &mut self.pieces {
-                Some(pieces) => intervals.place_running(thread, ran, pieces),
+                Some(pieces) => intervals.place_running(thread, ran, whole, pieces),
                 None => self.share_running(thread, ran, by_name.remove(&thread).unwrap_or_default()),
             }
         }

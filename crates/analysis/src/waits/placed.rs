@@ -67,8 +67,15 @@ impl Intervals {
         self.samples.push(sample);
     }
 
-    /// Puts the time that the thread ran under one of its names onto its samples, by their periods.
-    pub(super) fn place_running(&self, thread: ThreadId, ran: u64, pieces: &mut Vec<Piece>) {
+    /// Puts the time that the thread ran under one of its names onto its samples, by their periods. Without any it lies in an
+    /// interval of the thread, or else in `whole`, the time of the recording.
+    pub(super) fn place_running(
+        &self,
+        thread: ThreadId,
+        ran: u64,
+        whole: (u64, u64),
+        pieces: &mut Vec<Piece>,
+    ) {
         let samples = || self.samples.iter().filter(|sample| sample.thread == thread);
         let all: u128 = samples().map(|sample| u128::from(sample.period)).sum();
         let mut parts = Parts::new(ran, all);
@@ -81,7 +88,10 @@ impl Intervals {
             cpu: sample.cpu,
         }));
         if all == 0 {
-            let (start, end) = self.first_run.get(&thread).copied().unwrap_or_default();
+            // The kernel counts time in which switches were not recorded, too.
+            let own = self.first_run.get(&thread).or_else(|| self.first_run.values().next()).copied();
+            let off = || self.off.first().map(|&(_, start, end)| (start, end));
+            let (start, end) = own.or_else(off).unwrap_or(whole);
             let content = Content::In(Activity::Running, Wait::default());
             pieces.push(Piece { thread, content, start, end, weight: ran, cpu: None });
         }
@@ -89,8 +99,15 @@ impl Intervals {
 
     /// Puts the final sums of states onto the intervals in which the thread was in them. What a sum has beyond these lies in the
     /// intervals of which no state is left: those in which switches were not recorded, or no stack was seen. Of the latter, each has the
-    /// stacks that stand for its length, as far as their sums go.
-    pub(super) fn place_states(&self, sums: &[(State, Count)], readings: &Readings, pieces: &mut Vec<Piece>) {
+    /// stacks that stand for its length, as far as their sums go. Without any interval they lie in `whole`, the time of the
+    /// recording.
+    pub(super) fn place_states(
+        &self,
+        sums: &[(State, Count)],
+        readings: &Readings,
+        whole: (u64, u64),
+        pieces: &mut Vec<Piece>,
+    ) {
         let mut lengths: HashMap<State, u64, FxBuildHasher> = HashMap::default();
         for &(state, start, end) in &self.off {
             let length = lengths.entry(state).or_default();
@@ -120,6 +137,9 @@ impl Intervals {
         if free.is_empty() {
             free.extend(self.first_run.values().take(1));
         }
+        if free.is_empty() {
+            free.push(whole);
+        }
         spread(&rest, &free, readings, pieces);
     }
 }
@@ -128,6 +148,14 @@ impl Piece {
     fn of(state: State, (start, end): (u64, u64), weight: u64) -> Self {
         let State { thread, activity, wait } = state;
         Self { thread, content: Content::In(activity, wait), start, end, weight, cpu: None }
+    }
+
+    /// Returns the wait that it is a part of, with its thread.
+    pub(super) fn wait(&self) -> Option<(ThreadId, Wait)> {
+        match self.content {
+            Content::In(_, wait) => Some((self.thread, wait)),
+            Content::Ran(_) => None,
+        }
     }
 
     /// Splits a piece that is longer than `most` nanoseconds. Returns times in the middle of the parts, with their weights.
@@ -233,6 +261,9 @@ mod tests {
     use super::*;
     use crate::waits::state::CauseId;
 
+    /// The time of the recording.
+    const WHOLE: (u64, u64) = (1000, 2000);
+
     fn state(activity: Activity, cause: Option<u32>) -> State {
         let wait = Wait { cause: cause.map(CauseId), ..Wait::default() };
         State { thread: ThreadId::default(), activity, wait }
@@ -250,7 +281,7 @@ mod tests {
         let mut intervals = Intervals::default();
         off.iter().for_each(|&(state, start, end)| intervals.push(state, (start, end)));
         let mut pieces = Vec::new();
-        intervals.place_states(sums, readings, &mut pieces);
+        intervals.place_states(sums, readings, WHOLE, &mut pieces);
         for (state, count) in sums {
             let is_its = |piece: &&Piece| piece.content == Content::In(state.activity, state.wait);
             let sum: u64 = pieces.iter().filter(is_its).map(|piece| piece.weight).sum();
@@ -309,7 +340,7 @@ mod tests {
         let thread = ThreadId::default();
         intervals.push(state(Activity::Running, None), (5, 9));
         let mut pieces = Vec::new();
-        intervals.place_running(thread, 4, &mut pieces);
+        intervals.place_running(thread, 4, WHOLE, &mut pieces);
         assert_eq!((pieces[0].start, pieces[0].end, pieces[0].weight), (5, 9, 4));
         for (time, period) in [(10, 1), (20, 2)] {
             let tid = model::Tid(1);
@@ -317,9 +348,22 @@ mod tests {
             intervals.push_sample(RunningSample { tid, thread, stack, time, period, cpu: None });
         }
         pieces.clear();
-        intervals.place_running(thread, 10, &mut pieces);
+        intervals.place_running(thread, 10, WHOLE, &mut pieces);
         let found: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.weight)).collect();
         assert_eq!(found, [(10, 3), (20, 7)]);
+    }
+
+    #[test]
+    fn time_without_an_interval_lies_within_the_recording() {
+        let mut pieces = Vec::new();
+        let (thread, blocked) = (ThreadId::default(), state(Activity::Blocked, None));
+        Intervals::default().place_running(thread, 4, WHOLE, &mut pieces);
+        Intervals::default().place_states(&[(blocked, time(7))], &Readings::default(), WHOLE, &mut pieces);
+        let mut slept = Intervals::default();
+        slept.push(blocked, (1200, 1300));
+        slept.place_running(thread, 5, WHOLE, &mut pieces);
+        let placed: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.end, piece.weight)).collect();
+        assert_eq!(placed, [(1000, 2000, 4), (1000, 2000, 7), (1200, 1300, 5)]);
     }
 
     #[test]
