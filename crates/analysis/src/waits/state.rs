@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use model::{Blocked, Name, Waker};
 use profile::{StackId, ThreadId};
+use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
 /// The stack of a wait, and what is known of its cause.
@@ -101,6 +102,9 @@ const EVENTS: [(&str, &str); 8] = [
     ("pause", "signal"),
 ];
 
+/// The only object of the waits with each stack of a thread; `None` where there are several.
+pub(super) struct OnlyObjects(HashMap<(ThreadId, StackId), Option<CauseId>, FxBuildHasher>);
+
 impl Causes {
     /// The number of what a sample says; `None` where it says nothing.
     pub(super) fn intern(&mut self, said: &[u8]) -> Option<CauseId> {
@@ -161,6 +165,28 @@ impl Causes {
         merged.collect()
     }
 
+    /// Finds the object (file or address) of the waits with each stack of a thread, where all that were read with their object
+    /// have the same.
+    pub(super) fn only_objects(&self, waits: impl Iterator<Item = (ThreadId, Wait)>) -> OnlyObjects {
+        let mut objects: HashMap<_, Option<CauseId>, FxBuildHasher> = HashMap::default();
+        for (thread, wait) in waits {
+            let Some(cause) = wait.cause.filter(|&cause| self.call(cause) != cause) else { continue };
+            let known = objects.entry((thread, wait.stack)).or_insert(Some(cause));
+            *known = known.filter(|&known| known == cause);
+        }
+        OnlyObjects(objects)
+    }
+
+    /// Adds the object to a wait of which the call alone is known, or only the stack, if there is but one.
+    pub(super) fn with_only_object(&self, objects: &OnlyObjects, thread: ThreadId, wait: Wait) -> Wait {
+        let only = objects.0.get(&(thread, wait.stack)).copied().flatten();
+        let is_its = |only: &CauseId| wait.cause.is_none_or(|cause| cause == self.call(*only));
+        match only.filter(|only| wait.stack != StackId::EMPTY && is_its(only)) {
+            Some(only) => Wait { cause: Some(only), ..wait },
+            None => wait,
+        }
+    }
+
     /// Returns the cause of the wait.
     pub(super) fn of(&self, cause: CauseId) -> Option<Blocked> {
         self.causes.get(cause.0 as usize).cloned()
@@ -183,6 +209,30 @@ mod tests {
         assert!(matches!(said(b"read fd 5 \x1b[31m"), Some(Blocked::For(text)) if !text.contains('\u{1b}')));
         assert_eq!(said(b"\0\0"), None);
         assert_eq!(causes.intern(b"epoll_wait"), causes.intern(b"epoll_wait\0"));
+    }
+
+    #[test]
+    fn a_wait_that_was_not_read_has_the_only_object_of_its_stack() {
+        let mut causes = Causes::default();
+        let [lock, other, call] =
+            [&b"futex 0x10"[..], b"futex 0x20", b"futex"].map(|said| causes.intern(said));
+        let mut profile = profile::Profile::new(profile::Detail::default());
+        let entry = |offset| model::StackEntry {
+            offset,
+            space: model::SpaceId(0),
+            kind: model::AddressKind::InstructionPointer,
+            in_kernel: false,
+        };
+        let [one, two] = [1, 2].map(|offset| profile.stacks.intern(&[entry(offset)]));
+        let (thread, wait) = (ThreadId::default(), |stack, cause| Wait { stack, cause, waker: None });
+        let read =
+            [wait(one, lock), wait(one, None), wait(two, lock), wait(two, other), wait(StackId::EMPTY, lock)];
+        let objects = causes.only_objects(read.into_iter().map(|wait| (thread, wait)));
+        let completed = |stack, cause| causes.with_only_object(&objects, thread, wait(stack, cause)).cause;
+        assert_eq!([None, call, lock].map(|cause| completed(one, cause)), [lock; 3]);
+        assert_eq!(completed(one, other), other);
+        assert_eq!([None, call, other].map(|cause| completed(two, cause)), [None, call, other]);
+        assert_eq!(completed(StackId::EMPTY, None), None, "nothing says that it is the same wait");
     }
 
     #[test]

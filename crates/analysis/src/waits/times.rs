@@ -40,6 +40,18 @@ impl Times {
         let Self { mut profile, states, pieces, causes, wakers } = self;
         let mut states: Vec<_> = states.into_iter().collect();
         states.sort_unstable_by_key(|(key, _)| *key);
+        let mut pieces = pieces.unwrap_or_default();
+        // A wait that nobody read has a stack alone: with one that was read it is one row.
+        let waits = states.iter().map(|(state, _)| (state.thread, state.wait));
+        let objects = causes.only_objects(waits.chain(pieces.iter().filter_map(Piece::wait)));
+        for (state, _) in &mut states {
+            state.wait = causes.with_only_object(&objects, state.thread, state.wait);
+        }
+        for piece in &mut pieces {
+            if let Content::In(_, wait) = &mut piece.content {
+                *wait = causes.with_only_object(&objects, piece.thread, *wait);
+            }
+        }
         let mut leaves: HashMap<(Wait, Activity), StackId, FxBuildHasher> = HashMap::default();
         let mut leaf_of = |profile: &mut Profile, activity: Activity, wait: Wait| {
             *leaves.entry((wait, activity)).or_insert_with(|| {
@@ -63,7 +75,6 @@ impl Times {
             let count = Count { samples: count.samples.max(1), ..count };
             profile.add_counts(thread, stack, count);
         }
-        let pieces = pieces.unwrap_or_default();
         let longest = longest_sample(&pieces);
         let mut samples: Vec<Sample> = Vec::with_capacity(pieces.len());
         for piece in pieces {
