@@ -16,6 +16,7 @@ use super::tree::StackTree;
 pub(crate) struct Lane {
     pub(crate) pid: Pid,
     pub(crate) tid: Tid,
+    /// The name of its process at the time of that one's last sample.
     pub(crate) process: Name,
     pub(crate) name: Name,
     /// The name of its thread pool; empty if it belongs to none.
@@ -52,6 +53,8 @@ struct Leaf {
 pub(crate) struct Samples {
     pub(crate) lanes: Vec<Lane>,
     lane_numbers: HashMap<(Pid, Tid), u32, FxBuildHasher>,
+    /// The time of the last sample of each process, in microseconds, and its name then: a process may execute other programs.
+    process_names: HashMap<Pid, (u64, Name), FxBuildHasher>,
     /// Where stacks end.
     leaves: Vec<Leaf>,
     leaf_numbers: HashMap<Leaf, u32, FxBuildHasher>,
@@ -136,6 +139,7 @@ impl Samples {
             .collect();
         let leaves = self.leaves(view, tree, &numbers, &lines, &stacks, &numbers_of_stacks);
         let mut named = vec![0_u64; profile.threads().len()];
+        let mut last = vec![None; profile.threads().len()];
         self.rows.reserve(profile.samples().len());
         for (sample, number) in profile.samples().iter().zip(of_samples) {
             let thread = sample.thread.index();
@@ -144,16 +148,19 @@ impl Samples {
             self.is_timed &= sample.time.is_some();
             self.has_cpus &= cpu.is_some();
             named[thread] += 1;
+            let time = sample.time.map_or(0, |time| time.0 / 1000);
+            last[thread] = last[thread].max(Some(time));
             self.rows.push(Row {
                 event,
                 lane: lanes[thread],
                 leaf,
                 cpu: cpu.unwrap_or(0),
-                time: sample.time.map_or(0, |time| time.0 / 1000),
+                time,
                 period: sample.period,
             });
         }
         self.name_lanes(profile.threads(), &pools, &lanes, &named);
+        self.name_processes(profile.threads(), &last);
     }
 
     /// Adds stacks to the tree, and returns the leaf of each; `None` if the view omits it. `stacks` are stacks of a root with
@@ -212,23 +219,27 @@ impl Samples {
     fn lane(&mut self, thread: &Thread) -> u32 {
         let (pid, tid) = thread.ids.unwrap_or((Pid::NONE, Tid(-1)));
         let lanes = &mut self.lanes;
-        let number = *self.lane_numbers.entry((pid, tid)).or_insert_with(|| {
-            let process = thread.comm.clone();
-            let lane = Lane {
-                pid,
-                tid,
-                process,
-                name: thread.comm.clone(),
-                pool: String::new(),
-                samples_under_name: 0,
-            };
-            lanes.push(lane);
+        *self.lane_numbers.entry((pid, tid)).or_insert_with(|| {
+            let (process, name, pool) = (thread.comm.clone(), thread.comm.clone(), String::new());
+            lanes.push(Lane { pid, tid, process, name, pool, samples_under_name: 0 });
             (lanes.len() - 1) as u32
-        });
-        if let Some((_, name)) = &thread.process {
-            lanes[number as usize].process = name.clone();
+        })
+    }
+
+    /// Names the processes of threads whose last samples were taken at these times.
+    fn name_processes(&mut self, threads: &[Thread], last: &[Option<u64>]) {
+        for (thread, last) in threads.iter().zip(last) {
+            let (Some((pid, name)), Some(last)) = (&thread.process, *last) else { continue };
+            let known = self.process_names.entry(*pid).or_insert_with(|| (last, name.clone()));
+            if known.0 < last {
+                *known = (last, name.clone());
+            }
         }
-        number
+        for lane in &mut self.lanes {
+            if let Some((_, name)) = self.process_names.get(&lane.pid) {
+                lane.process = name.clone();
+            }
+        }
     }
 
     /// Returns the number of a thread's lane; `None` if the thread has no samples.
@@ -338,6 +349,25 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_the_name_of_its_last_sample() {
+        let detail = profile::Detail { threads: true, processes: true, ..profile::Detail::default() };
+        let mut profile = profile::Profile::new(detail);
+        for name in ["sh", "app"] {
+            profile.thread(&Name::from(name), Pid(1), Tid(1), || Name::from(name));
+        }
+        let mut samples = Samples::default();
+        for thread in profile.threads() {
+            samples.lane(thread);
+        }
+        let mut named = |last: [Option<u64>; 2]| {
+            samples.name_processes(profile.threads(), &last);
+            samples.lanes[0].process.to_string()
+        };
+        assert_eq!(named([Some(9), Some(5)]), "sh", "the second program executed the first again");
+        assert_eq!(named([None, Some(10)]), "app");
+    }
 
     #[test]
     fn long_and_large_recordings_have_coarser_times() {
