@@ -108,11 +108,17 @@ fn chains_of_only_calls_go_straight_down() {
     assert_eq!(text, format!("{HEADING}{rows}"));
     let callers = Query::Callers(Pattern::parse("serve").unwrap());
     let text = report(&STACKS, &options(callers, Format::Text { width: None }));
-    let rows = "   total    self  function (module)
-  99.00%   0.00%  serve (app)
-  99.00%  99.00%  main (app)
+    let rows = "   total  function (module)
+  99.00%  serve (app)
+  99.00%  main (app)
 ";
     assert_eq!(text, format!("{HEADING}{rows}"), "the recursive call is no further caller");
+    let csv = |query| report(&STACKS, &options(query, Format::Csv));
+    assert!(
+        !csv(Query::FromLeaves).contains("self"),
+        "a call on the way to a function has no samples of its own"
+    );
+    assert!(csv(Query::FromRoots).contains("self"));
 }
 
 #[test]

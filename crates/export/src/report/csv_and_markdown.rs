@@ -159,6 +159,7 @@ fn tables(events: &[EventReport<'_>], body: &ReportBody, options: &Options) -> V
 struct Figures {
     /// The prefix of each event's headings.
     prefixes: Vec<String>,
+    self_weights: bool,
     totals: bool,
     ratios: Vec<Ratio>,
 }
@@ -170,14 +171,15 @@ impl Figures {
             if several { format!("{} ", event.summary.event) } else { String::new() }
         };
         let prefixes = events.iter().map(prefix).collect();
-        Self { prefixes, totals: options.totals, ratios: ratios(events) }
+        let self_weights = options.query.has_self_weights();
+        Self { prefixes, self_weights, totals: options.totals || !self_weights, ratios: ratios(events) }
     }
 
     fn headings(&self) -> impl Iterator<Item = String> {
         let of_event = |prefix: &String| {
-            let all = ["self", "self_percent", "total", "total_percent"];
-            let shown = if self.totals { &all[..] } else { &all[..2] };
-            shown.iter().map(|heading| format!("{prefix}{heading}")).collect::<Vec<_>>()
+            let own = ["self", "self_percent"].into_iter().filter(|_| self.self_weights);
+            let all = own.chain(["total", "total_percent"].into_iter().filter(|_| self.totals));
+            all.map(|heading| format!("{prefix}{heading}")).collect::<Vec<_>>()
         };
         let ratios = self.ratios.iter().map(|ratio| ratio.name.clone());
         self.prefixes.iter().flat_map(of_event).chain(ratios).collect::<Vec<_>>().into_iter()
@@ -190,13 +192,17 @@ impl Figures {
                 cells.push(weight.to_string());
                 cells.push(format!("{:.3}", share(weight, whole) * 100.0));
             };
-            push(weights.self_weight);
+            if self.self_weights {
+                push(weights.self_weight);
+            }
             if self.totals {
                 push(weights.total);
             }
         }
         for ratio in &self.ratios {
-            let value = ratio.value(|column| weights.get(column).map_or(0, |weights| weights.self_weight));
+            let weight =
+                |weights: &Weights| if self.self_weights { weights.self_weight } else { weights.total };
+            let value = ratio.value(|column| weights.get(column).map_or(0, weight));
             cells.push(value.map_or_else(String::new, |value| format!("{value:.3}")));
         }
         cells

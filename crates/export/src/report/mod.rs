@@ -60,6 +60,14 @@ pub enum Query {
     Totals,
 }
 
+impl Query {
+    /// Returns true if rows have a weight of their own. In a tree of callers, a row is a call on the way to the functions at
+    /// its top, and no sample is its own.
+    fn has_self_weights(&self) -> bool {
+        !matches!(self, Self::FromLeaves | Self::Callers(_))
+    }
+}
+
 /// The weight that rows are sorted by, the heaviest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {

@@ -67,10 +67,33 @@ fn of_event(event: &EventReport<'_>) -> String {
     if event.unit() == event.summary.event { String::new() } else { format!(" of {}", event.summary.event) }
 }
 
+/// A column of figures.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
+    SelfWeight,
+    Total,
+}
+
+impl Column {
+    fn heading(self) -> &'static str {
+        match self {
+            Self::SelfWeight => "self",
+            Self::Total => "total",
+        }
+    }
+
+    fn of(self, weights: &Weights) -> u64 {
+        match self {
+            Self::SelfWeight => weights.self_weight,
+            Self::Total => weights.total,
+        }
+    }
+}
+
 /// The columns of figures.
 struct Figures {
-    totals: bool,
-    self_first: bool,
+    /// Of each event.
+    columns: &'static [Column],
     ratios: Vec<Ratio>,
 }
 
@@ -78,11 +101,17 @@ impl Figures {
     fn new(events: &[EventReport<'_>], options: &Options) -> Self {
         let self_first =
             options.order == super::Order::SelfWeight && matches!(options.query, Query::Table(_));
-        Self { totals: options.totals, self_first, ratios: ratios(events) }
+        let columns: &[Column] = match (options.query.has_self_weights(), options.totals) {
+            (false, _) => &[Column::Total],
+            (true, false) => &[Column::SelfWeight],
+            (true, true) if self_first => &[Column::SelfWeight, Column::Total],
+            (true, true) => &[Column::Total, Column::SelfWeight],
+        };
+        Self { columns, ratios: ratios(events) }
     }
 
     fn columns_of_event(&self) -> usize {
-        if self.totals { 2 } else { 1 }
+        self.columns.len()
     }
 
     fn width(&self, events: usize) -> usize {
@@ -91,29 +120,20 @@ impl Figures {
     }
 
     fn headings(&self) -> String {
-        let (own, total) = (format!("{:>FIGURE_COLUMNS$}", "self"), format!("{:>FIGURE_COLUMNS$}", "total"));
-        match (self.totals, self.self_first) {
-            (false, _) => own,
-            (true, true) => own + &total,
-            (true, false) => total + &own,
-        }
+        self.columns.iter().map(|column| format!("{:>FIGURE_COLUMNS$}", column.heading())).collect()
     }
 
     fn row(&self, weights: &[Weights], wholes: &[u64]) -> String {
         let mut text = String::new();
         for (weights, &whole) in weights.iter().zip(wholes) {
-            let figure = |weight: u64| format!("{:>FIGURE_COLUMNS$}", percent(share(weight, whole)));
-            let (own, total) = (figure(weights.self_weight), figure(weights.total));
-            text += &match (self.totals, self.self_first) {
-                (false, _) => own,
-                (true, true) => own + &total,
-                (true, false) => total + &own,
-            };
+            for column in self.columns {
+                text += &format!("{:>FIGURE_COLUMNS$}", percent(share(column.of(weights), whole)));
+            }
         }
         for ratio in &self.ratios {
-            let weight = |column: usize| {
-                let weights = weights.get(column).copied().unwrap_or_default();
-                if self.self_first || !self.totals { weights.self_weight } else { weights.total }
+            let weight = |event: usize| {
+                let weights = weights.get(event).copied().unwrap_or_default();
+                self.columns.first().map_or(0, |column| column.of(&weights))
             };
             let value = ratio.value(weight).map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
             text += &format!("{value:>width$}", width = ratio_width(ratio));
