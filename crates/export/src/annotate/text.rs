@@ -106,7 +106,7 @@ fn rows_of_range<E>(
     if let Some(missing) = &range.missing {
         each(plain(format!("  without code: {}", printable(missing))))?;
     }
-    if range.elsewhere > 0 {
+    if range.elsewhere > 0 && range.missing.is_none() {
         let share = percent(range.elsewhere, range.weight);
         each(plain(format!("  {share:.1} % of it at no instruction of the file: was it replaced since?")))?;
     }
