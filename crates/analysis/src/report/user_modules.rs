@@ -8,9 +8,6 @@ use profile::module_of;
 /// Folders of what a distribution installs.
 const SYSTEM_FOLDERS: [&[u8]; 8] =
     [b"/usr/", b"/lib/", b"/lib64/", b"/bin/", b"/sbin/", b"/nix/store/", b"/gnu/store/", b"/snap/"];
-/// Those of them in which programs lie, not libraries.
-const SYSTEM_PROGRAM_FOLDERS: [&[u8]; 5] =
-    [b"/usr/bin/", b"/usr/sbin/", b"/usr/local/bin/", b"/bin/", b"/sbin/"];
 
 /// The modules of a recording that are the user's own code.
 #[derive(Debug)]
@@ -18,13 +15,11 @@ pub struct UserModules(HashSet<String>);
 
 impl UserModules {
     /// Finds them among the spaces of a recording: generated code, and objects outside of the system's folders. Where all lie in
-    /// the system's (`/usr/bin/python3` was profiled), its programs.
+    /// the system's (`/usr/bin/python3` or `/usr/lib/gcc/…/cc1plus` was profiled), its programs.
     pub fn new(spaces: &SpaceTable) -> Self {
         let own = modules(spaces, |path| !SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder)));
         if own.is_empty() {
-            return Self(modules(spaces, |path| {
-                SYSTEM_PROGRAM_FOLDERS.iter().any(|folder| path.starts_with(folder))
-            }));
+            return Self(modules(spaces, |path| !is_library(path)));
         }
         Self(own)
     }
@@ -33,6 +28,12 @@ impl UserModules {
     pub fn contains(&self, module: &str) -> bool {
         self.0.contains(module)
     }
+}
+
+/// Returns true for the name of a shared library: `libc.so.6`, `_json.cpython-312-x86_64-linux-gnu.so`.
+fn is_library(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    name.ends_with(b".so") || name.windows(4).any(|part| part == b".so.")
 }
 
 fn modules(spaces: &SpaceTable, is_own: impl Fn(&[u8]) -> bool) -> HashSet<String> {
@@ -71,5 +72,8 @@ mod tests {
     fn a_program_of_the_system_is_own_where_nothing_else_is() {
         let own = UserModules::new(&spaces(&["/usr/bin/python3.11", "/usr/lib/libc.so.6"]));
         assert!(own.contains("python3.11") && !own.contains("libc.so.6"));
+        let compiler = "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus";
+        let own = UserModules::new(&spaces(&["/usr/bin/g++", compiler, "/usr/lib/liblto_plugin.so"]));
+        assert!(own.contains("g++") && own.contains("cc1plus") && !own.contains("liblto_plugin.so"));
     }
 }
