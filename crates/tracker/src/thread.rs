@@ -12,7 +12,8 @@ use rustc_hash::FxBuildHasher;
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) pid: Pid,
-    /// The name, once a record gave one; `:TID` until then, as perf has it.
+    /// The name, once a record gave one; `:TID` until then, as perf has it, and `[exiting]` for a thread that the kernel
+    /// numbers no more (-1) while it takes it down.
     pub(crate) comm: Name,
     /// True if `comm` came from a record (or a parent that had it from one).
     pub(crate) named: bool,
@@ -104,9 +105,27 @@ impl Threads {
 
 impl Thread {
     fn new(pid: Pid, tid: Tid) -> Self {
-        // The idle task has no COMM record, but a name.
-        let idle = tid == Tid(0);
-        let comm = if idle { Name::from("swapper") } else { Name::from(format!(":{tid}").as_str()) };
-        Self { pid, comm, named: idle, alive: true }
+        // Neither has a COMM record.
+        let special = match tid {
+            Tid(0) => Some("swapper"),
+            Tid(-1) => Some("[exiting]"),
+            _ => None,
+        };
+        let comm = special.map_or_else(|| Name::from(format!(":{tid}").as_str()), Name::from);
+        Self { pid, comm, named: special.is_some(), alive: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn threads_without_a_record_are_called_by_their_number_or_what_it_says() {
+        let mut threads = Threads::default();
+        let mut name = |tid| threads.find(Pid(5), Tid(tid)).0.comm.to_string();
+        assert_eq!([7, 0, -1].map(&mut name), [":7", "swapper", "[exiting]"]);
     }
 }
