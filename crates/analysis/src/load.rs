@@ -91,6 +91,7 @@ impl Analysis {
         let paths = &request.symbols.paths;
         let symbolizing = Symbolizing::new(request.symbols)
             .with_names_of(&input.reader, notices)
+            .with_writing_time(input.written)
             .with_lifetimes(&input.lifetimes)
             .with_dumps(&input.dumps)
             .with_held(&input.held);

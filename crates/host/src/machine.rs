@@ -1,10 +1,16 @@
 //! Facts about this machine that are stored in a recording.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
 
-use model::{BuildId, KernelText, TextSymbol};
+use model::{BuildId, FileIdentity, KernelText, ObjectIdentity, TextSymbol};
 
+use crate::sys::clock;
 pub use crate::sys::system::{SystemName, configured_cpus};
 
 /// The running kernel's image.
@@ -16,6 +22,35 @@ pub struct KernelImage {
     pub length: u64,
     /// The kernel's build id.
     pub build_id: Option<BuildId>,
+}
+
+/// Maximum number of files that are compared by [`is_of_running_system`].
+const MAX_COMPARED_FILES: usize = 16;
+
+/// Returns true if a recording that names no host was made by the running system: it was `written` since the machine was started,
+/// and a file that it mapped from the system's folders has the same device and inode here.
+pub fn is_of_running_system<'o>(
+    written: SystemTime,
+    objects: impl IntoIterator<Item = &'o ObjectIdentity>,
+) -> bool {
+    let since_start = || {
+        let started =
+            clock::now(libc::CLOCK_REALTIME).ok()?.checked_sub(clock::now(libc::CLOCK_BOOTTIME).ok()?)?;
+        let written = written.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(written.as_nanos() >= u128::from(started))
+    };
+    // Of other folders, a file system may not answer.
+    let is_system = |path: &[u8]| path.starts_with(b"/usr/") || path.starts_with(b"/lib");
+    let is_here = |(path, recorded): (&[u8], FileIdentity)| {
+        fs::metadata(Path::new(OsStr::from_bytes(path))).is_ok_and(|file| {
+            file.ino() == recorded.inode
+                && libc::major(file.dev()) == recorded.major
+                && libc::minor(file.dev()) == recorded.minor
+        })
+    };
+    let files = objects.into_iter().filter_map(|object| Some((object.path.as_bytes(), object.file?)));
+    since_start() == Some(true)
+        && files.filter(|(path, _)| is_system(path)).take(MAX_COMPARED_FILES).any(is_here)
 }
 
 /// Returns the code range of the running kernel; `None` if its addresses are hidden (`kernel.kptr_restrict`).

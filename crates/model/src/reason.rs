@@ -93,6 +93,8 @@ pub enum Reason {
     KernelAddressesHidden,
     /// The recording is of another kernel than the names at hand.
     OtherKernel,
+    /// The recording does not say which kernel it is of, and nothing else tells.
+    UnknownKernel,
     /// Generated code, and its runtime wrote no `/tmp/perf-PID.map` or jitdump.
     NoJitMap,
     /// Generated code, and the runtime's map does not cover the address.
@@ -128,6 +130,7 @@ impl fmt::Display for Reason {
             Self::NoSegmentCovers => f.write_str("no program header covers the offset"),
             Self::KernelAddressesHidden => f.write_str("kernel addresses are hidden"),
             Self::OtherKernel => f.write_str("recorded on another kernel"),
+            Self::UnknownKernel => f.write_str("the recording does not say of which kernel it is"),
             Self::NoJitMap => f.write_str("generated code without a perf map or jitdump"),
             Self::NotInJitMap => f.write_str("generated code that its perf map does not cover"),
             Self::JitMapRefused(why) => write!(f, "generated code whose perf map is not used: {why}"),

@@ -91,6 +91,7 @@ impl Advisor {
                 _ => "`--symfs DIR` with the recorded files below it".to_owned(),
             },
             Reason::FileChanged => "recording again".to_owned(),
+            Reason::UnknownKernel => "recording again, to the end".to_owned(),
             Reason::FileUnreadable(_) => "`sudo`, which may read it".to_owned(),
             Reason::KernelAddressesHidden => self.here?.names_of_the_kernel(),
             Reason::OtherKernel => "`--debug-dir DIR` with that kernel's `vmlinux` below it".to_owned(),

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
 
 use host::kallsyms;
 use host::machine;
@@ -46,6 +47,8 @@ pub(super) struct KernelNames {
     running: Arc<RunningKernel>,
     /// The kernel that the recording is of: modules belong to it.
     recorded: (Option<BuildId>, Option<KernelText>),
+    /// True if the running kernel may be the recorded one though the recording does not say which that is.
+    is_running_system: bool,
     /// True if its modules were loaded from the folder of another release than that of the running kernel.
     other_release: bool,
     table: OnceLock<Result<Table, Reason>>,
@@ -61,7 +64,13 @@ struct Table {
 }
 
 impl KernelNames {
-    pub(super) fn new(paths: &SearchPaths, running: Arc<RunningKernel>, spaces: &SpaceTable) -> Self {
+    /// `written` is the time at which the file of the recording was written last.
+    pub(super) fn new(
+        paths: &SearchPaths,
+        running: Arc<RunningKernel>,
+        spaces: &SpaceTable,
+        written: Option<SystemTime>,
+    ) -> Self {
         let kernels = spaces.iter().filter_map(|(_, space)| match space {
             Space::Kernel { build_id, text } => Some((*build_id, *text)),
             _ => None,
@@ -75,7 +84,22 @@ impl KernelNames {
             _ => None,
         });
         let other_release = releases.any(|of_module| of_module != release.as_bytes());
-        Self { paths: paths.clone(), running, recorded, other_release, table: OnceLock::new() }
+        let objects = spaces.iter().filter_map(|(_, space)| match space {
+            Space::Object(identity) => Some(identity),
+            _ => None,
+        });
+        // A file that was never finished names no host.
+        let is_running_system = paths.own_images
+            || recorded.0.is_none()
+                && written.is_some_and(|written| machine::is_of_running_system(written, objects));
+        Self {
+            paths: paths.clone(),
+            running,
+            recorded,
+            is_running_system,
+            other_release,
+            table: OnceLock::new(),
+        }
     }
 
     /// The function at an address of the kernel image.
@@ -115,8 +139,11 @@ impl KernelNames {
         let (build_id, text) = self.recorded;
         // Without a build id only the place of the text can say that it is this kernel, and that is the same for all kernels
         // that do not move theirs.
-        if build_id.is_none() && (!self.paths.own_images || self.other_release) {
+        if build_id.is_none() && self.other_release {
             return Err(Reason::OtherKernel);
+        }
+        if build_id.is_none() && !self.is_running_system {
+            return Err(Reason::UnknownKernel);
         }
         let cached = || {
             let build_id = build_id?;
@@ -180,7 +207,21 @@ fn module_name(recorded: &Name) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    use model::{FileIdentity, ObjectIdentity};
+
     use super::*;
+
+    // makedev(3).
+    fn major(device: u64) -> u32 {
+        (device >> 8 & 0xfff | device >> 32 & !0xfff) as u32
+    }
+
+    fn minor(device: u64) -> u32 {
+        (device & 0xff | device >> 12 & !0xff) as u32
+    }
 
     #[test]
     fn a_kernel_whose_modules_are_of_another_release_is_not_the_running_one() {
@@ -196,12 +237,37 @@ mod tests {
             let name = Name::from(format!("/lib/modules/{release}/kernel/a.ko").as_str());
             spaces.intern(Space::KernelModule { name, build_id: None, start: 0 });
             spaces.intern(Space::Kernel { build_id: None, text: None });
-            let names = KernelNames::new(&paths, Arc::default(), &spaces);
+            let names = KernelNames::new(&paths, Arc::default(), &spaces, None);
             assert_eq!(names.other_release, is_other, "{release}");
             if is_other {
                 assert_eq!(names.table().as_ref().err(), Some(&Reason::OtherKernel));
             }
         }
+    }
+
+    #[test]
+    fn a_recording_that_names_no_host_is_of_this_system_where_its_files_are_the_same() {
+        let library = Path::new("/usr/bin/env");
+        let metadata = std::fs::metadata(library).unwrap();
+        let paths =
+            SearchPaths { own_images: false, ..SearchPaths::from_environment(None, Vec::new(), true) };
+        let is_own = |inode: u64, written: Option<SystemTime>| {
+            let (major, minor) = (major(metadata.dev()), minor(metadata.dev()));
+            let file = Some(FileIdentity { major, minor, inode, generation: 0 });
+            let path = Name::from(library.to_str().unwrap_or_default());
+            let mut spaces = SpaceTable::default();
+            spaces.intern(Space::Object(ObjectIdentity { path, build_id: None, file }));
+            spaces.intern(Space::Kernel { build_id: None, text: None });
+            KernelNames::new(&paths, Arc::default(), &spaces, written).is_running_system
+        };
+        let now = SystemTime::now();
+        assert!(is_own(metadata.ino(), Some(now)));
+        assert!(!is_own(metadata.ino() + 1, Some(now)), "another file");
+        assert!(!is_own(metadata.ino(), Some(SystemTime::UNIX_EPOCH)), "before this system started");
+        assert!(!is_own(metadata.ino(), None));
+        let spaces = SpaceTable::default();
+        let names = KernelNames::new(&paths, Arc::default(), &spaces, Some(now));
+        assert_eq!(names.table().as_ref().err(), Some(&Reason::UnknownKernel));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod remarks;
 mod threads;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use elf::UnpackBudget;
 use host::objects::{ObjectLimits, ObjectStore, RetainedFiles, SearchPaths};
@@ -99,6 +100,8 @@ fn is_kernel(space: &Space) -> bool {
 pub struct Symbolizing {
     store: ObjectStore,
     running_kernel: Arc<RunningKernel>,
+    /// The time at which the file of the recording was written last.
+    written: Option<SystemTime>,
     /// Made for the first place in the kernel: the recording has said by then which kernel that is.
     kernel: OnceLock<KernelNames>,
     perf_maps: PerfMaps,
@@ -117,6 +120,7 @@ impl Symbolizing {
         Self {
             store: ObjectStore::new(settings.paths.clone()),
             running_kernel: Arc::default(),
+            written: None,
             kernel: OnceLock::new(),
             perf_maps: PerfMaps::new(settings.paths.this_host, None),
             dumps: Arc::default(),
@@ -143,6 +147,13 @@ impl Symbolizing {
             notices.warn(&format!("names in the recording: {damage}"));
         }
         Self { store, recorded, archived, ..self }
+    }
+
+    /// Sets when the file of the recording was written last. A recording that names no kernel may then be found to be of the
+    /// running system.
+    #[must_use]
+    pub fn with_writing_time(self, written: Option<SystemTime>) -> Self {
+        Self { written, ..self }
     }
 
     /// Judges perf maps by when the processes of a recording lived, instead of by those that run now.
@@ -294,7 +305,8 @@ impl Symbolizing {
         };
         let kernel = || {
             self.kernel.get_or_init(|| {
-                KernelNames::new(self.store.paths(), Arc::clone(&self.running_kernel), spaces)
+                let running = Arc::clone(&self.running_kernel);
+                KernelNames::new(self.store.paths(), running, spaces, self.written)
             })
         };
         match job.space {
