@@ -10,7 +10,7 @@ use analysis::{Notices, Request};
 use anyhow::bail;
 use clap::Args;
 use decoder::{Attr, SampleFormat};
-use export::report::{self, EventReport, Format, Key, Options, Order, Query};
+use export::report::{self, EventReport, Format, Key, Options, Order, Query, ReportError};
 use profile::{Detail, Pattern, Show, Weight};
 
 use crate::arguments::numbers::percent;
@@ -204,8 +204,11 @@ fn write(
         }
     }
     let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));
-    report::write(&reports, &arguments.options(keys, title, width), output)?;
-    Ok(())
+    report::write(&reports, &arguments.options(keys, title, width), output).map_err(|error| match error {
+        // As it is, so that a reader who has left is noticed.
+        ReportError::Write(error) => error.into(),
+        error => error.into(),
+    })
 }
 
 impl ReportArguments {
