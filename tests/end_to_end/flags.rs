@@ -247,6 +247,8 @@ fn rates_and_losses() {
     assert!(figure(&lossy.stderr, "lost") > 0, "{}", lossy.stderr);
     let strict = record(&[&small[..], &["--strict"]].concat(), &UNREAD);
     assert_eq!(strict.code, 1, "{}", strict.stderr);
+    let quiet = record(&[&small[..], &["--strict", "-q"]].concat(), &UNREAD);
+    assert!(quiet.code == 1 && quiet.stderr.contains(" lost"), "{}", quiet.stderr);
     let all = record(&["--strict"], &[]).ok();
     assert_eq!(figure(&all.stderr, "lost"), 0, "{}", all.stderr);
 }

@@ -24,6 +24,22 @@ fn no_picture_on_a_terminal() {
 }
 
 #[test]
+fn no_recording_on_a_terminal() {
+    if !may_record() || !programs::has("script") {
+        return;
+    }
+    let folder = folder();
+    for output in ["-", "/dev/stdout"] {
+        let command = format!("{} record -o {output} -- true", env!("CARGO_BIN_EXE_prof"));
+        let run_ =
+            run(Command::new("script").args(["-qec", &command, "/dev/null"]).current_dir(folder.path()));
+        let said = String::from_utf8_lossy(&run_.stdout).into_owned();
+        assert_eq!(run_.code, 1, "{said}");
+        assert!(!said.contains("PERFILE2") && said.contains("prof record -o FILE"), "{said}");
+    }
+}
+
+#[test]
 fn a_closed_pipe_is_no_error() {
     let Some(program) = programs::c("paths") else { return };
     if !may_record() {
@@ -32,8 +48,9 @@ fn a_closed_pipe_is_no_error() {
     let folder = folder();
     let (_, run_) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("2"), OsStr::new("400")]);
     run_.ok();
-    for flags in ["", "--folded"] {
-        let script = format!("set -o pipefail; '{}' flame {flags} | head -c 100", env!("CARGO_BIN_EXE_prof"));
+    // A pipe holds 64 KiB: the tables are long.
+    for command in ["flame", "flame --folded", "report --tree --min 0", "report --json --min 0"] {
+        let script = format!("set -o pipefail; '{}' {command} | head -c 100", env!("CARGO_BIN_EXE_prof"));
         let run_ = run(Command::new("bash").args(["-c", &script]).current_dir(folder.path()));
         assert_eq!(run_.code, 0, "{}", run_.stderr);
         assert_eq!(run_.stdout.len(), 100);

@@ -1,13 +1,13 @@
 //! `prof record`: records a command, processes or the whole system into a perf.data file.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use analysis::Notices;
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use host::files::{Destination, DestinationKind};
 use host::sys::memory;
@@ -109,6 +109,9 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     } else {
         output::find(&arguments.output, console)?
     };
+    if destination.is_standard_output() && io::stdout().is_terminal() {
+        bail!("a recording is binary and cannot go to a terminal; try: prof record -o FILE");
+    }
     if let Some(workload) = &mut options.workload {
         workload.output_to_stderr = destination.is_standard_output();
     }
@@ -202,7 +205,12 @@ pub fn record_into(
             let code = exit_code(summary.command.as_ref(), &control);
             let Loss { samples, unread, undecodable, .. } = summary.loss;
             let is_whole = samples == 0 && unread == 0 && undecodable == 0;
-            let code = if strict && !is_whole && code == 0 { 1 } else { code };
+            if strict && !is_whole && code == 0 {
+                let losses = export::summary::losses(&summary.loss);
+                let error = anyhow!("missing in this recording (--strict): {losses}");
+                console.error(&error);
+                return Ok(Outcome::Recorded(ExitCode::FAILURE, sources));
+            }
             Ok(Outcome::Recorded(code.into(), sources))
         }
         Err(error) => handle_error(error, output, console),
@@ -230,7 +238,7 @@ fn handle_error(error: Error, output: Option<&Path>, console: &Console) -> anyho
             let rest = if kept { "; what was written before can be read" } else { "" };
             let advice = retry_advice(errno.kind(), output);
             let name = output.map_or_else(temporary_file, |output| output.display().to_string());
-            anyhow::bail!("cannot write {name}: {}{rest}{advice}", Errno(errno));
+            bail!("cannot write {name}: {}{rest}{advice}", Errno(errno));
         }
         _ => exec_failure_code(&error),
     };
