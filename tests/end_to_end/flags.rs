@@ -527,7 +527,7 @@ fn too_few_descriptors_are_counted_before() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    assert!(refused.stderr.contains("try: ulimit -n"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("try: sudo prlimit --pid $$ --nofile="), "{}", refused.stderr);
     assert!(refused_left_nothing);
     if nix::unistd::Uid::effective().is_root() {
         assert!(whole.stderr.contains("sampling whole CPUs"), "{}", whole.stderr);

@@ -115,7 +115,7 @@ pub enum Error {
     },
     /// More file descriptors are needed than the limit allows.
     #[error(
-        "{needed} file descriptors are needed ({detail}) and {limit} are allowed; try: ulimit -n {needed}, or fewer events"
+        "{needed} file descriptors are needed ({detail}) and {limit} are allowed; try: sudo prlimit --pid $$ --nofile={needed}, or fewer events"
     )]
     Descriptors {
         /// The number of file descriptors that are needed.
@@ -157,9 +157,13 @@ pub enum Error {
     },
 }
 
+/// The advice where no file descriptor is left. We have raised our limit as far as we may, so `ulimit -n` cannot; this is as far as the
+/// kernel lets anybody (`fs.nr_open`, by default).
+pub(crate) const MORE_DESCRIPTORS: &str = "try: sudo prlimit --pid $$ --nofile=1048576";
+
 /// Returns what to type where no file descriptor is left; else nothing.
 fn more_descriptors(errno: &io::Error) -> &'static str {
-    if errno.raw_os_error() == Some(EMFILE) { "try: ulimit -n unlimited" } else { "" }
+    if errno.raw_os_error() == Some(EMFILE) { MORE_DESCRIPTORS } else { "" }
 }
 
 /// Says that a command does not exist. A name with a slash is not searched for in PATH (`execvp(3)`).
@@ -206,7 +210,7 @@ fn no_ring(errno: &io::Error, mlock_kb: u64) -> String {
         ),
         Some(ENOMEM) => "; the machine, or the cgroup of this process, has no more memory".to_owned(),
         Some(EMFILE) => {
-            "; all file descriptors are in use; try: ulimit -n unlimited, or fewer events".to_owned()
+            format!("; all file descriptors are in use; {MORE_DESCRIPTORS}, or fewer events")
         }
         Some(ENFILE) => {
             "; the machine has reached its limit of open files; try a larger sysctl fs.file-max".to_owned()

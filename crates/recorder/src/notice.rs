@@ -340,7 +340,7 @@ impl fmt::Display for Notice {
             Self::WholeCpus { needed, limit } => write!(
                 f,
                 "{needed} file descriptors are needed and {limit} are allowed: sampling whole CPUs and dropping samples of \
-                 other processes (whose lost samples are counted, too); try: ulimit -n {needed}"
+                 other processes (whose lost samples are counted, too); try: sudo prlimit --pid $$ --nofile={needed}"
             ),
             Self::WholeCpusForCommand => f.write_str(
                 "sampling whole CPUs and dropping samples of other processes, so that short-lived processes are sampled, too",

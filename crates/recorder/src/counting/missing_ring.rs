@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use crate::error::{EAGAIN, EMFILE, ENFILE, ENOMEM, EPERM, ESRCH, Errno};
+use crate::error::{EAGAIN, EMFILE, ENFILE, ENOMEM, EPERM, ESRCH, Errno, MORE_DESCRIPTORS};
 
 /// The reason why a thread has no ring for the reports of the tasks that it starts. Displays it, and what to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +34,10 @@ impl fmt::Display for MissingRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = io::Error::from_raw_os_error(self.errno);
         match (self.step, self.errno) {
-            (_, EMFILE) => {
-                f.write_str("no file descriptor is left for the ring of its reports (EMFILE); try: ulimit -n unlimited")
-            }
+            (_, EMFILE) => write!(
+                f,
+                "no file descriptor is left for the ring of its reports (EMFILE); {MORE_DESCRIPTORS}"
+            ),
             (_, ENFILE) => f.write_str(
                 "the machine has as many files open as it may (ENFILE), so there is no ring for its reports; try a larger \
                  sysctl fs.file-max",

@@ -195,7 +195,7 @@ mod tests {
             assert!(!sentences[..index].contains(sentence), "twice: {sentence}");
             assert_eq!(sentence.contains("locked memory"), index == 6, "{sentence}");
         }
-        assert!(sentences[0].contains("ulimit -n"), "{}", sentences[0]);
+        assert!(sentences[0].contains("try: sudo prlimit --pid $$ --nofile="), "{}", sentences[0]);
         assert!(sentences[3].ends_with("Operation not permitted (EPERM)"), "{}", sentences[3]);
     }
 }

@@ -14,7 +14,7 @@ use super::fallbacks::{Kernel, Opener};
 use super::opened::{OpenEvent, Opened};
 use crate::error::{
     E2BIG, EACCES, EBUSY, EINTR, EINVAL, EIO, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW,
-    EPERM, ESRCH, Error,
+    EPERM, ESRCH, Error, MORE_DESCRIPTORS,
 };
 use crate::options::{Options, Target};
 
@@ -83,7 +83,7 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
                 "--max-stack is above kernel.perf_event_max_stack{allowed}; try: sudo sysctl kernel.perf_event_max_stack={asked}"
             )
         }
-        Some(EMFILE) => "try: ulimit -n unlimited".to_owned(),
+        Some(EMFILE) => MORE_DESCRIPTORS.to_owned(),
         _ => String::new(),
     };
     Error::Open { event: event.to_owned(), errno, advice }

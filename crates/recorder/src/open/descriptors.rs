@@ -93,7 +93,7 @@ mod tests {
         let thread_of_many = Descriptors { siblings: 999, watched: 1, ..one };
         assert_eq!(thread_of_many.needed(), 4 * (3 + 999) + 1 + OTHER_DESCRIPTORS);
         let beyond = Descriptors { threads: usize::MAX, siblings: 0, ..one };
-        assert!(beyond.check().unwrap_err().to_string().contains("try: ulimit -n"));
+        assert!(beyond.check().unwrap_err().to_string().contains("try: sudo prlimit --pid $$ --nofile="));
     }
 
     #[test]
