@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use model::{Resolution, StackEntry};
 use profile::Profile;
 
-/// The functions of the kernel that turn interrupts on, or run right after: the end of a lock, of a switch, of an interrupt.
-const TURN_INTERRUPTS_ON: [&str; 14] = [
+/// The functions of the kernel that turn interrupts on: at the beginning of a call or a page fault, at the end of a lock, of a switch, of
+/// an interrupt.
+const TURN_INTERRUPTS_ON: [&str; 16] = [
     "_raw_read_unlock_irq",
     "_raw_read_unlock_irqrestore",
     "_raw_spin_unlock_irq",
@@ -18,6 +19,8 @@ const TURN_INTERRUPTS_ON: [&str; 14] = [
     "_raw_write_unlock_irqrestore",
     "__do_softirq",
     "do_syscall_64",
+    "do_user_addr_fault",
+    "exc_page_fault",
     "exit_to_user_mode_loop",
     "finish_task_switch",
     "handle_softirqs",
