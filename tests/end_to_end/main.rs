@@ -35,6 +35,7 @@ mod perf;
 mod perf_maps;
 mod perf_reads;
 mod perf_versions;
+mod privileged_execs;
 mod prof;
 mod programs;
 mod refusals;

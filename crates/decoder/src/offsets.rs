@@ -12,6 +12,8 @@ pub const MISC: usize = 4;
 pub const SIZE: usize = 6;
 /// The process in MMAP, MMAP2, COMM, FORK, EXIT and NAMESPACES, 32 bits (`perf_event_open(2)`).
 pub const PROCESS: usize = 8;
+/// The thread in MMAP, MMAP2, COMM and NAMESPACES, 32 bits.
+pub const THREAD: usize = 12;
 /// The process that runs next or ran before in SWITCH_CPU_WIDE, 32 bits.
 pub const OTHER_PROCESS: usize = 8;
 /// The parent process in FORK and EXIT, 32 bits.

@@ -203,6 +203,7 @@ fn other_loss(loss: &Loss) -> impl Iterator<Item = String> {
         unattributed,
         cut_bytes,
         out_of_order,
+        unfollowed,
     } = *loss;
     [
         (sideband, "mapping or name record lost", "mapping or name records lost"),
@@ -212,6 +213,11 @@ fn other_loss(loss: &Loss) -> impl Iterator<Item = String> {
         (unattributed, "record of an undescribed event", "records of undescribed events"),
         (cut_bytes, "byte cut off at the end", "bytes cut off at the end"),
         (out_of_order, "record out of order", "records out of order"),
+        (
+            unfollowed,
+            "process not recorded from its exec of a program with more rights on",
+            "processes not recorded from their execs of programs with more rights on",
+        ),
     ]
     .into_iter()
     .filter(|&(count, _, _)| count > 0)

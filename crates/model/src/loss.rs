@@ -24,6 +24,8 @@ pub struct Loss {
     pub cut_bytes: u64,
     /// Records that came later than the file promised: their order is not certain.
     pub out_of_order: u64,
+    /// Processes that executed a program with more rights (set-user-ID and the like), where the kernel ended their events.
+    pub unfollowed: u64,
 }
 
 impl Loss {
@@ -46,6 +48,7 @@ impl AddAssign for Loss {
             unattributed,
             cut_bytes,
             out_of_order,
+            unfollowed,
         } = other;
         self.samples = self.samples.saturating_add(samples);
         self.unread = self.unread.saturating_add(unread);
@@ -56,6 +59,7 @@ impl AddAssign for Loss {
         self.unattributed = self.unattributed.saturating_add(unattributed);
         self.cut_bytes = self.cut_bytes.saturating_add(cut_bytes);
         self.out_of_order = self.out_of_order.saturating_add(out_of_order);
+        self.unfollowed = self.unfollowed.saturating_add(unfollowed);
     }
 }
 

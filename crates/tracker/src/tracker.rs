@@ -172,6 +172,12 @@ impl Tracker {
         self.processes.get(pid).is_some_and(|process| process.threads > 0)
     }
 
+    /// Returns true if a process has executed a program that has mapped nothing yet.
+    pub(crate) fn is_executing(&self, pid: Pid) -> bool {
+        let has_no_mapping = |process: &Process| process.mappings.recorded.iter().next().is_none();
+        self.processes.get(pid).is_some_and(|process| process.former.is_some() && has_no_mapping(process))
+    }
+
     /// Names the mappings that the process sees at this moment.
     pub fn generation(&mut self, pid: Pid) -> Generation {
         if self.process(pid).generation == 0 {
@@ -382,6 +388,7 @@ impl Tracker {
         }
         let Some((start, last)) = mapping::range(record.start, record.len) else { return };
         self.see(record.pid, record.tid);
+        self.revive(record.pid, record.tid);
         let executable = mapping::is_executable(record);
         let process = self.processes.of(record.pid);
         if mapping::is_anonymous(record, mapping::build_id(record).or(known)) {
@@ -469,6 +476,16 @@ impl Tracker {
         process.threads = process.threads.saturating_sub(1);
         if process.threads == 0 {
             self.processes.end(record.pid);
+        }
+    }
+
+    /// Lets a thread live that maps memory after its EXIT record. The kernel writes that record, too, when a thread executes a program
+    /// with more rights (`begin_new_exec()` in fs/exec.c), and goes on with it. A thread that ends has no memory left to map into.
+    fn revive(&mut self, pid: Pid, tid: Tid) {
+        let thread = self.threads.find(pid, tid).0;
+        if !core::mem::replace(&mut thread.alive, true) {
+            let process = self.process(pid);
+            process.threads = process.threads.saturating_add(1);
         }
     }
 

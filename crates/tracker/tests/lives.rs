@@ -4,7 +4,7 @@
 
 use decoder::record::{Cgroup, Mmap, Record, Task};
 use decoder::{CpuMode, SampleId};
-use model::{Name, Pid, Tid, Timestamp};
+use model::{Avma, Name, Pid, Tid, Timestamp};
 use prof_tracker::Tracker;
 
 fn task(pid: i32, tid: i32, parent: i32, time: u64) -> Task {
@@ -52,6 +52,29 @@ fn a_process_lives_until_its_last_thread_has_ended() {
     }
     assert!(!tracker.knows(Pid(1)) && tracker.knows(Pid(9_999)));
     assert!(tracker.processes() < 9_000);
+}
+
+#[test]
+fn a_program_with_more_rights_lives_after_the_exit_record_of_its_exec() {
+    let mut tracker = Tracker::new();
+    let others = |tracker: &mut Tracker, first: i32| {
+        for pid in first..first + 9_000 {
+            tracker.apply(&Record::Fork(task(pid, pid, 9, 6)));
+            tracker.apply(&Record::Exit(task(pid, pid, 9, 7)));
+        }
+    };
+    tracker.apply(&Record::Fork(task(1, 1, 9, 1)));
+    tracker.apply(&Record::Exit(task(1, 1, 9, 3)));
+    assert!(!tracker.is_alive(Pid(1)));
+    tracker.apply(&Record::Mmap(mmap(1, 0x1000, b"/usr/bin/sudo")));
+    tracker.apply(&Record::Mmap(mmap(1, 0x2000, b"/usr/lib/libc.so.6")));
+    assert!(tracker.is_alive(Pid(1)));
+    others(&mut tracker, 100);
+    assert!(tracker.mapping(Pid(1), Avma(0x1800)).is_some(), "it is not forgotten among those that ended");
+    tracker.apply(&Record::Exit(task(1, 1, 9, 9)));
+    assert!(!tracker.is_alive(Pid(1)), "now it has ended");
+    others(&mut tracker, 10_000);
+    assert!(!tracker.knows(Pid(1)));
 }
 
 #[test]

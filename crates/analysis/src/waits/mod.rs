@@ -540,6 +540,7 @@ impl SampleSink for ThreadTimes {
                 self.timeline.exited(task.tid, task.time);
                 self.ended.push(task.tid);
             }
+            Record::Mmap(map) => self.timeline.revived(map.pid, map.tid),
             Record::Comm(comm) => {
                 let time = comm.sample_id.time.filter(|time| time.0 != 0);
                 match time {

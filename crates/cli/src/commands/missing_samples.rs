@@ -10,7 +10,7 @@ use host::sys::signals::SIGTRAP;
 use host::sys::spawn::ExitStatus;
 use host::sysctl;
 use model::Coverage;
-use recorder::{Command, Options, RecordedEvent, Summary, Target};
+use recorder::{Command, Options, PrivilegedExec, RecordedEvent, Summary, Target};
 
 use crate::console::Console;
 
@@ -34,8 +34,14 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
              (with perf, too); try again, or for code try: -e uprobe:PATH:FUNCTION",
         );
     }
+    for sentence in privileged_execs(&summary.privileged_execs, options) {
+        console.warn(&sentence);
+    }
     if summary.samples == 0 {
-        return console.warn(&no_samples(summary, options));
+        if summary.privileged_execs.is_empty() {
+            console.warn(&no_samples(summary, options));
+        }
+        return;
     }
     let sampled = summary.events.iter().filter(|event| !event.sideband);
     for (event, coverage) in sampled.zip(&summary.coverage) {
@@ -43,12 +49,45 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
             // The task clock measures CPU time only, no other event.
             let has_task_times = summary.has_task_times && event.attr.is_cpu_clock();
             let reason = match summary.loss.unread {
+                _ if !summary.privileged_execs.is_empty() => {
+                    "what programs with more rights did is among it".to_owned()
+                }
                 0 => too_short(event, coverage, max_sample_rate(), has_task_times),
                 _ => "lost samples are among them, and how many could not be read".to_owned(),
             };
             console.warn(&incomplete(event, coverage, missing, &reason));
         }
     }
+}
+
+/// Returns sentences on processes that executed programs with more rights: those that were not recorded from then on, and those whose
+/// events were opened again.
+fn privileged_execs(execs: &[PrivilegedExec], options: &Options) -> impl Iterator<Item = String> {
+    let (followed, unfollowed): (Vec<_>, Vec<_>) = execs.iter().partition(|exec| exec.gap.is_some());
+    let ended = |execs: &[&PrivilegedExec]| {
+        let first = execs.first()?;
+        let more = match execs.len() - 1 {
+            0 => String::new(),
+            more => format!(" and of {} more", grouped(more as u64)),
+        };
+        Some(format!(
+            "the kernel ended the events of {} ({}){more} at the exec of a program with more rights (set-user-ID, file \
+             capabilities, not readable)",
+            first.name, first.pid
+        ))
+    };
+    let advice = match options.target {
+        Target::System | Target::Cgroup(_) => String::new(),
+        _ => format!("; try: sudo {} -a", options.invocation),
+    };
+    let lost = ended(&unfollowed).map(|what| {
+        format!("{what}: what these processes and their children did from then on is not recorded{advice}")
+    });
+    let gap = followed.iter().filter_map(|exec| exec.gap).max().unwrap_or_default();
+    let reopened = ended(&followed).map(|what| {
+        format!("{what}: they were opened again, after {} ms of which nothing is recorded", gap.as_millis())
+    });
+    lost.into_iter().chain(reopened)
 }
 
 /// Returns true if breakpoints were recorded and SIGTRAP ended the command. This happened in 6 of 250 recordings of 400 hits each, by
@@ -241,6 +280,7 @@ mod tests {
             coverage: vec![coverage],
             has_task_times: false,
             unrecorded_children: 0,
+            privileged_execs: Vec::new(),
             command: None,
         }
     }

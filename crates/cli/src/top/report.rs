@@ -64,7 +64,7 @@ pub(crate) fn json(snapshot: &Snapshot, scope: &Scope) -> String {
 }
 
 fn loss(loss: &Loss) -> Value {
-    // Destructured so that the compiler reports a new field. The last two are only counted when a file is read.
+    // Destructured so that the compiler reports a new field. The last three are only counted when a file is read.
     let Loss {
         samples,
         unread,
@@ -75,6 +75,7 @@ fn loss(loss: &Loss) -> Value {
         cut_bytes,
         unknown_records: _,
         out_of_order: _,
+        unfollowed: _,
     } = *loss;
     json!({
         "samples": samples,

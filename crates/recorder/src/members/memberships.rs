@@ -39,6 +39,24 @@ struct Process {
     member: Option<bool>,
     /// The number of live threads; `None` for a process that lived before the recording.
     threads: Option<u32>,
+    /// The time of its newest EXIT record.
+    exit: u64,
+    /// The time of its newest record of a mapping.
+    mapping: u64,
+}
+
+impl Process {
+    fn new(since: u64, parent: u32, member: Option<bool>, threads: Option<u32>) -> Self {
+        Self { since, parent, member, threads, exit: 0, mapping: 0 }
+    }
+
+    /// Lets a process live that has mapped memory after its last EXIT: the kernel writes that record, too, when a thread executes a
+    /// program with more rights (`begin_new_exec()` in fs/exec.c). A thread that ends has no memory left to map into.
+    fn revive(&mut self) {
+        if self.threads == Some(0) && self.mapping > self.exit {
+            self.threads = Some(1);
+        }
+    }
 }
 
 /// A process whose last thread has ended.
@@ -58,7 +76,7 @@ impl Memberships {
         let excluded = Arc::new(ExcludedProcesses::except_events(kept_ids));
         let mut memberships = Self { excluded, ..Self::default() };
         let processes = |pids: &[Pid], member| {
-            let process = Process { since: 0, parent: 0, member, threads: None };
+            let process = Process::new(0, 0, member, None);
             pids.iter().map(move |pid| (pid.0.cast_unsigned(), vec![process])).collect::<Vec<_>>()
         };
         memberships.processes.extend(processes(all, Some(false)));
@@ -79,13 +97,14 @@ impl Memberships {
         self.excluded.set(pid, is_excluded);
     }
 
-    /// Applies a FORK, EXIT, COMM or LOST record; within a round the records may come in any order. With `inherit`, children of
+    /// Applies a FORK, EXIT, COMM, MMAP or LOST record; within a round the records may come in any order. With `inherit`, children of
     /// members are members.
     pub(super) fn apply(&mut self, record: &[u8], inherit: bool) {
         let kind = u32_at(record, offsets::KIND);
         match kind {
             Some(kind::LOST) => self.lost_records = true,
             Some(kind::COMM) => self.apply_exec(record),
+            Some(kind::MMAP | kind::MMAP2) => return self.apply_mapping(record),
             _ => {}
         }
         let (Some(pid), Some(parent), Some(time)) = (
@@ -101,7 +120,7 @@ impl Memberships {
                 let member = if inherit { None } else { Some(false) };
                 let processes = self.processes.entry(pid).or_default();
                 let index = processes.partition_point(|process| process.since <= time);
-                processes.insert(index, Process { since: time, parent, member, threads: Some(1) });
+                processes.insert(index, Process::new(time, parent, member, Some(1)));
                 if processes.len() > 2 {
                     processes.remove(0);
                 }
@@ -122,7 +141,18 @@ impl Memberships {
             && let Some(processes) = self.processes.get_mut(&pid)
             && let [Process { since: 0, member: None, .. }] = processes.as_slice()
         {
-            processes.push(Process { since, parent: 0, member: Some(true), threads: None });
+            processes.push(Process::new(since, 0, Some(true), None));
+        }
+    }
+
+    /// Notes that a process has mapped memory, and so lives.
+    fn apply_mapping(&mut self, record: &[u8]) {
+        let time = record.len().checked_sub(TIME_FROM_END).and_then(|at| u64_at(record, at));
+        if let (Some(pid), Some(time)) = (u32_at(record, offsets::PROCESS), time)
+            && let Some(process) = self.at(pid, time)
+        {
+            process.mapping = process.mapping.max(time);
+            process.revive();
         }
     }
 
@@ -130,9 +160,12 @@ impl Memberships {
         let round = self.round;
         let Some(process) = self.at(pid, time) else { return };
         let since = process.since;
-        let Some(threads) = &mut process.threads else { return };
-        *threads = threads.saturating_add_signed(change);
-        if *threads == 0 {
+        if change < 0 {
+            process.exit = process.exit.max(time);
+        }
+        process.threads = process.threads.map(|threads| threads.saturating_add_signed(change));
+        process.revive();
+        if process.threads == Some(0) {
             self.ended.push_back(EndedProcess { pid, since, round });
         }
     }
@@ -318,6 +351,35 @@ mod tests {
         assert!(memberships.is_member(7, 100) && !memberships.is_member(7, 99));
         memberships.apply(&fork(8, 7, 200), true);
         assert!(memberships.is_member(8, 200));
+    }
+
+    #[test]
+    fn an_exit_record_of_a_process_that_maps_memory_later_is_no_end() {
+        // As of a program with more rights: exec, EXIT, the mappings of the new program, and the end long after.
+        let map = |pid: u64, time: u64| {
+            let mut bytes = Vec::new();
+            bytes.extend(kind::MMAP2.to_ne_bytes());
+            bytes.extend([0_u8, 0]);
+            bytes.extend(48_u16.to_ne_bytes());
+            for word in [pid << 32 | pid, pid << 32 | pid, time, 0, 9] {
+                bytes.extend(word.to_ne_bytes());
+            }
+            bytes
+        };
+        let rounds = |memberships: &mut Memberships| {
+            (0..9).for_each(|_| drop(memberships.finish_round(Vec::new())));
+        };
+        // Within a round, the records of two CPUs come in any order.
+        for records in [[exit(8, 200), map(8, 210)], [map(8, 210), exit(8, 200)]] {
+            let mut memberships = memberships();
+            memberships.apply(&fork(8, 7, 100), true);
+            records.iter().for_each(|record| memberships.apply(record, true));
+            rounds(&mut memberships);
+            assert!(memberships.is_member(8, 900) && !memberships.excluded.contains(8));
+            memberships.apply(&exit(8, 950), true);
+            rounds(&mut memberships);
+            assert!(!memberships.is_member(8, 960), "now it has ended");
+        }
     }
 
     #[test]

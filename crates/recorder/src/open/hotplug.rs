@@ -186,7 +186,7 @@ impl Opened {
 
     /// Adds a new instance of the event at `index`, or of the sideband event. Its records get the id of the first instance, and it
     /// is enabled if the event runs.
-    fn add_instance(
+    pub(super) fn add_instance(
         &mut self,
         index: Option<usize>,
         instance: &Arc<PerfEvent>,

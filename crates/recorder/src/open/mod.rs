@@ -21,6 +21,7 @@ mod hotplug;
 mod lost_counts;
 mod negotiation;
 mod opened;
+mod reopen;
 mod rings;
 mod running;
 mod selected_events;

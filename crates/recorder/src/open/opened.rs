@@ -64,8 +64,8 @@ pub(crate) struct Opened {
     pub(super) later_ids: Vec<(u64, u64)>,
     /// CPUs on which the events are open that are open on all CPUs whatever the target is.
     everywhere_cpus: Vec<CpuId>,
-    /// True if sampling has been started.
-    pub(super) enabled: bool,
+    /// True if sampling has been started, or the command's exec starts it.
+    pub(crate) enabled: bool,
     /// True if sampling is paused ([`Opened::pause`]).
     pub(super) paused: bool,
     /// True if sampling has been paused.
@@ -324,7 +324,7 @@ impl Opened {
         self.add_samplers(samplers)
     }
 
-    fn sampled_cpus(&self, options: &Options) -> Vec<CpuId> {
+    pub(super) fn sampled_cpus(&self, options: &Options) -> Vec<CpuId> {
         let chosen = |cpu: &CpuId| options.cpus.as_ref().is_none_or(|chosen| chosen.contains(cpu));
         self.cpus.iter().copied().filter(chosen).collect()
     }

@@ -96,7 +96,8 @@ impl<'a> Synthesis<'a> {
 
     /// Adds a thread and its name.
     fn thread(&mut self, pid: Pid, tid: Tid, comm: &[u8]) {
-        self.push(&Record::Comm(Comm { pid, tid, comm, exec: false, sample_id: trailer(pid, tid) }));
+        let sample_id = SampleId { time: Some(self.time), ..trailer(pid, tid) };
+        self.push(&Record::Comm(Comm { pid, tid, comm, exec: false, sample_id }));
     }
 
     /// Adds a process: its threads and its executable mappings. If it ends meanwhile, the rest is missing.

@@ -3,6 +3,7 @@
 mod copy_sizes;
 mod outside;
 mod pace;
+mod privileged_execs;
 mod rounds;
 mod switches;
 mod upkeep;
@@ -37,6 +38,8 @@ use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, POLL_INTERVAL, SwitchSampler};
 use outside::Next;
 use pace::{MIN_INTERVAL, Pace};
+pub use privileged_execs::PrivilegedExec;
+use privileged_execs::PrivilegedExecs;
 use upkeep::Upkeep;
 
 /// Longest interval between rounds, in which all rings are drained.
@@ -195,6 +198,7 @@ impl Prepared {
         };
         let own = child.as_ref().map(Child::pid);
         let outside = OutsideReader::new(options, &self.opened, &self.recording, own);
+        let has_task_events = self.opened.whole_cpus.is_none();
         let mut session = Session {
             consumer,
             notices,
@@ -212,6 +216,7 @@ impl Prepared {
             lost_sideband: 0,
             tally: Tally::new(&self.recording.events),
             task_reports: self.opened.task_clocks.as_ref().map(TaskClocks::reports),
+            privileged_execs: has_task_events.then(|| PrivilegedExecs::new(self.layout.clone())),
             requests: DumpRequests::default(),
             answers,
             round: None,
@@ -269,6 +274,7 @@ impl Prepared {
         // The exec of a command that is the target enables its events, so that its first instruction is sampled. Events of whole CPUs
         // cannot be enabled by an exec: they are enabled here, while the child waits.
         let by_exec = options.target == Target::Command && self.opened.whole_cpus.is_none();
+        self.opened.enabled |= by_exec && options.delay.is_none();
         if !by_exec
             && options.delay.is_none()
             && let Err(error) = self.enable()
@@ -339,6 +345,8 @@ struct Session<'a> {
     lost_sideband: u64,
     tally: Tally,
     task_reports: Option<TaskReports>,
+    /// Finds processes whose events the kernel has ended, where these are of tasks.
+    privileged_execs: Option<PrivilegedExecs>,
     requests: DumpRequests,
     /// The way to answer commands, if there are any.
     answers: Option<Answers>,
@@ -437,6 +445,7 @@ impl Session<'_> {
                 last_round = now;
             }
             self.forward_reports();
+            self.follow_privileged_execs(opened, options);
             if now >= next_checkpoint {
                 let result = self.consumer.checkpoint();
                 self.keep_first_failure(result);
@@ -480,6 +489,7 @@ impl Session<'_> {
                     *left = left.saturating_sub(1);
                     if *left == 0 {
                         self.round = None;
+                        self.privileged_execs.iter_mut().for_each(PrivilegedExecs::finish_round);
                         let result = self.consumer.finished_round();
                         self.keep_first_failure(result);
                         self.requests.finished_round(self.consumer);
@@ -499,8 +509,9 @@ impl Session<'_> {
         self.counted.samples += chunk.drained.samples;
         self.counted.throttles += chunk.drained.throttles;
         self.counted.bad_bytes += chunk.drained.bad_bytes;
-        if let Some(outside) = self.outside.as_mut().filter(|_| chunk.ring == RingKind::Sideband) {
-            outside.learn(&chunk.bytes);
+        if chunk.ring == RingKind::Sideband {
+            self.outside.iter_mut().for_each(|outside| outside.learn(&chunk.bytes));
+            self.privileged_execs.iter_mut().for_each(|execs| execs.apply(&chunk.bytes));
         }
         let lost = match chunk.ring {
             RingKind::Samples => &mut self.counted.lost,
@@ -610,6 +621,7 @@ impl Session<'_> {
             cpu_time,
             has_task_times: self.task_reports.is_some(),
             unrecorded_children: prepared.opened.unrecorded_children,
+            privileged_execs: self.privileged_execs.map(PrivilegedExecs::finish).unwrap_or_default(),
             command,
         })
     }

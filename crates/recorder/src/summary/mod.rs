@@ -14,6 +14,7 @@ use model::{Coverage, Loss};
 
 use crate::consumer::RecordedEvent;
 use crate::control::Control;
+use crate::session::PrivilegedExec;
 
 pub(crate) use coverage::{Tally, coverage};
 pub(crate) use loss::lost_samples;
@@ -41,6 +42,8 @@ pub struct Summary {
     pub has_task_times: bool,
     /// Number of processes that are not recorded because the attached ones had started them before.
     pub unrecorded_children: usize,
+    /// Processes whose events the kernel ended because they executed a program with more rights; at most 1,000.
+    pub privileged_execs: Vec<PrivilegedExec>,
     /// The state of the command, if there is one.
     pub command: Option<Command>,
 }

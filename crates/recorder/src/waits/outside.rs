@@ -67,6 +67,8 @@ pub(crate) struct OutsideReader {
     /// True if the rings have records of other processes than the target's.
     sees_others: bool,
     threads: BTreeMap<i32, FollowedThread>,
+    /// Threads with an EXIT record since the last poll.
+    exited: BTreeMap<i32, FollowedThread>,
     /// The thread that was read last.
     last: i32,
     due: Instant,
@@ -141,6 +143,7 @@ impl OutsideReader {
             inherit: options.inherits(),
             sees_others: opened.whole_cpus.is_some(),
             threads: BTreeMap::new(),
+            exited: BTreeMap::new(),
             last: 0,
             due: Instant::now(),
             stacks_due: Instant::now(),
@@ -190,11 +193,16 @@ impl OutsideReader {
                 }
                 Some(kind::EXIT) => {
                     // Its times are still wanted at the end.
-                    if let Some(seen) = self.threads.get_mut(&tid)
+                    if let Some(seen) = self.threads.get(&tid)
                         && (seen.times.is_none() || self.low_memory)
                     {
-                        self.threads.remove(&tid);
+                        self.exited.extend(self.threads.remove_entry(&tid));
                     }
+                }
+                // It has executed a program with more rights, and not ended.
+                Some(kind::MMAP | kind::MMAP2) => {
+                    let tid = word(offsets::THREAD);
+                    self.threads.extend(tid.and_then(|tid| self.exited.remove_entry(&tid)));
                 }
                 _ => {}
             }
@@ -222,6 +230,7 @@ impl OutsideReader {
             return records;
         }
         self.due = now + self.poll_interval(now);
+        self.exited.clear();
         let reads_stacks = now >= self.stacks_due;
         if reads_stacks {
             self.stacks_due = now + POLL_INTERVAL;

@@ -30,6 +30,11 @@ struct Mapping {
 }
 
 impl Mappings {
+    /// Returns true if nothing is mapped.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_start.is_empty()
+    }
+
     /// Inserts a mapping, cutting away what it overlaps. `order` must grow from call to call.
     pub(super) fn insert(&mut self, start: u64, len: u64, order: u64, record: &Arc<[u8]>) {
         let Some(end) = start.checked_add(len).filter(|_| len > 0) else { return };

@@ -121,7 +121,12 @@ impl SidebandState {
             Record::Mmap(map) if map.pid.0 < 0 => self.kernel.insert(map.start, map.len, order, record),
             Record::Mmap(map) => {
                 let process = self.process(map.pid);
+                let is_first = process.mappings.is_empty();
                 Arc::make_mut(&mut process.mappings).insert(map.start, map.len, order, record);
+                if is_first {
+                    // The kernel writes an EXIT record, too, at an exec of a program with more rights, whose thread lives on.
+                    self.ended.retain(|(_, pid, tid, _)| (*pid, *tid) != (map.pid, map.tid));
+                }
             }
             Record::Comm(comm) => {
                 let process = self.process(comm.pid);
@@ -396,6 +401,18 @@ mod tests {
         (0..2).for_each(|_| state.finish_round());
         state.forget_before(Timestamp(30 + 2 * KEEP_AFTER_EXIT_NANOSECONDS));
         assert!(state.knows(Pid(8)));
+    }
+
+    #[test]
+    fn a_program_with_more_rights_lives_after_the_exit_record_of_its_exec() {
+        let mut state = SidebandState::new(layout());
+        push(&mut state, &Record::Fork(task(10, (8, 8), 7)));
+        push(&mut state, &comm(20, 8, 8, b"sudo", true));
+        push(&mut state, &Record::Exit(task(21, (8, 8), 7)));
+        push(&mut state, &map(22, 8, 0x1000, b"/usr/bin/sudo"));
+        (0..2).for_each(|_| state.finish_round());
+        state.forget_before(Timestamp(30 + KEEP_AFTER_EXIT_NANOSECONDS));
+        assert_eq!(words(&state), ["8/8 sudo", "8 1000 /usr/bin/sudo"]);
     }
 
     #[test]

@@ -12,7 +12,9 @@ use core::num::NonZeroU64;
 use decoder::record::Read;
 use decoder::values::U64s;
 use decoder::{Attr, AttrFlags, DecodeError, Endian, RawRecord, Record, RecordLayout, Sample, context, kind};
-use model::{EventIndex, Loss, Tid};
+use hashbrown::HashSet;
+use model::{EventIndex, Loss, Pid, Tid};
+use rustc_hash::FxBuildHasher;
 
 use self::counts::{Counting, Counts};
 use self::loss::LossAccount;
@@ -102,6 +104,8 @@ pub struct SampleReader {
     deferred: Deferred<KeptRecord>,
     account: LossAccount,
     counts: Counts,
+    /// Processes with an EXIT record at an exec, and no mapping since.
+    unfollowed: HashSet<Pid, FxBuildHasher>,
 }
 
 /// A record that outlives the memory it was read from.
@@ -129,7 +133,7 @@ impl KeptRecord {
 impl SampleReader {
     /// Returns the loss counted so far.
     pub fn loss(&self) -> Loss {
-        self.account.loss()
+        Loss { unfollowed: self.unfollowed.len() as u64, ..self.account.loss() }
     }
 
     /// Adds what went missing before it came here: records that another stage could not decode, or of no known event.
@@ -184,8 +188,16 @@ impl SampleReader {
                 sink.record(&Record::Read(read));
             }
             Ok(decoded) => {
-                if let Record::Exit(task) = &decoded {
-                    self.counts.forget(task.tid);
+                match &decoded {
+                    Record::Exit(task) => {
+                        self.counts.forget(task.tid);
+                        // The process lives: the kernel has ended its events, unless these are of whole CPUs.
+                        if self.tracker.is_executing(task.pid) {
+                            self.unfollowed.insert(task.pid);
+                        }
+                    }
+                    Record::Mmap(map) => drop(self.unfollowed.remove(&map.pid)),
+                    _ => {}
                 }
                 sink.before(&decoded);
                 sink.settle(&mut self.tracker);

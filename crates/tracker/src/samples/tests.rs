@@ -1,9 +1,9 @@
 use super::*;
 use alloc::vec;
-use decoder::record::{CallchainDeferred, Lost, Task};
+use decoder::record::{CallchainDeferred, Comm, Lost, Mmap, Task};
 use decoder::values::CounterValues;
 use decoder::{CpuMode, ReadFormat, SampleFormat, SampleId};
-use model::{Pid, Timestamp};
+use model::Timestamp;
 
 /// A group of two events with the ids 7 and 8, whose leader reads both; and a sideband event with the id 9.
 struct Group {
@@ -67,6 +67,28 @@ impl Group {
         };
         let task = Task { pid, parent_pid: pid, tid, parent_tid: tid, time, sample_id };
         self.record(2, &Record::Exit(task))
+    }
+
+    fn exec(&self) -> (EventIndex, Vec<u8>) {
+        let sample_id = SampleId { time: Some(Timestamp(1)), identifier: Some(9), ..SampleId::default() };
+        self.record(2, &Record::Comm(Comm { pid: Pid(1), tid: Tid(1), comm: b"sudo", exec: true, sample_id }))
+    }
+
+    fn map(&self) -> (EventIndex, Vec<u8>) {
+        let map = Mmap {
+            pid: Pid(1),
+            tid: Tid(1),
+            start: 0x1000,
+            len: 0x1000,
+            page_offset: 0,
+            path: b"/usr/bin/sudo",
+            extended: None,
+            data: false,
+            mode: CpuMode::User,
+            scan_cut_short: false,
+            sample_id: SampleId { time: Some(Timestamp(1)), identifier: Some(9), ..SampleId::default() },
+        };
+        self.record(2, &Record::Mmap(map))
     }
 
     fn user_part(&self, tid: i32, cookie: u64, ips: &[u64]) -> (EventIndex, Vec<u8>) {
@@ -160,6 +182,20 @@ fn counters_of_threads_that_inherited_the_group_are_kept_apart() {
     ];
     assert_eq!(came.samples, expected.concat());
     assert!(loss.is_none());
+}
+
+#[test]
+fn a_process_whose_events_end_at_an_exec_is_a_loss_unless_it_is_seen_again() {
+    let group = Group::new(true);
+    let unfollowed = |records: &[(EventIndex, Vec<u8>)]| read(&group, records).1.unfollowed;
+    assert_eq!(unfollowed(&[group.exec(), group.map(), group.exit(1)]), 0, "a program that ends");
+    assert_eq!(unfollowed(&[group.exec(), group.exit(1)]), 1);
+    assert_eq!(
+        unfollowed(&[group.map(), group.exec(), group.exit(1)]),
+        1,
+        "the mapping was the former program's"
+    );
+    assert_eq!(unfollowed(&[group.exec(), group.exit(1), group.map()]), 0, "events of whole CPUs go on");
 }
 
 #[test]

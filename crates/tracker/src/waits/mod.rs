@@ -450,6 +450,13 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
+    /// Lets a thread go on that runs in its process after its EXIT record: it has executed a program with more rights, not ended.
+    pub fn revived(&mut self, pid: Pid, tid: Tid) {
+        if let Some(since) = self.gone.remove(&tid) {
+            self.threads.insert(tid, Thread::new(pid, Some(since), State::Running, None));
+        }
+    }
+
     /// Ends all threads at `time`, with the recording.
     pub fn finish(&mut self, time: Timestamp) {
         let threads: Vec<Tid> = self.threads.keys().copied().collect();

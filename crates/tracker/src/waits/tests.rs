@@ -103,6 +103,25 @@ fn who_wakes_a_thread_first_marks_its_wait() {
 }
 
 #[test]
+fn a_thread_that_goes_on_after_its_exit_record_has_not_ended() {
+    let mut timeline = Timeline::default();
+    for (time, told) in [(10, Fork), (20, In), (30, Exit)] {
+        tell(&mut timeline, time, told, 0);
+    }
+    timeline.revived(Pid(7), THREAD);
+    tell(&mut timeline, 50, Leaves(Leaving::Blocked), 5);
+    tell(&mut timeline, 90, Exit, 0);
+    timeline.revived(Pid(7), Tid(8));
+    timeline.finish(Timestamp(95));
+    let ended = timeline.take_ended();
+    let did = |activity| {
+        let of = ended.iter().filter(move |interval| interval.activity == activity);
+        of.map(|interval| interval.end.0 - interval.start.0).sum::<u64>()
+    };
+    assert_eq!((did(Activity::Running), did(Activity::Blocked)), (30, 40), "{ended:?}");
+}
+
+#[test]
 fn what_happens_while_nobody_watches_is_told_by_what_comes_next() {
     let sums = |told: &[(u64, Told)]| {
         let mut timeline = Timeline::default();
