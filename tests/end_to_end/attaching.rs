@@ -54,6 +54,65 @@ fn cpu_time(pid: u32) -> f64 {
 }
 
 #[test]
+fn a_process_whose_main_thread_has_ended_has_names() {
+    let Some(program) = programs::c("main_ends") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut child = Command::new(&program).arg("60000").spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let pid = child.id().to_string();
+    let recorded =
+        run(prof(["record", "-F", "999", "-e", "cpu-clock:u", "-d", "0.5", "-p", &pid, "-o"]).arg(&file));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    recorded.ok();
+    let flame = folded(&file, &[]).ok();
+    let stacks = Folded::parse(flame.text());
+    let named = stacks.count(|stack| {
+        let place = |name| stack.iter().position(|frame| frame == name);
+        place("outer").is_some_and(|outer| place("inner").is_none_or(|inner| outer < inner))
+    });
+    assert!(named * 100 > stacks.total() * 95 && stacks.total() > 50, "{}", flame.text());
+}
+
+#[test]
+fn nothing_is_read_in_the_proc_of_another_pid_namespace() {
+    let Some(program) = programs::c("shares") else { return };
+    let apart = ["unshare", "--pid", "--fork"];
+    let may = Command::new(apart[0]).args(&apart[1..]).arg("true").stderr(Stdio::null()).status();
+    if !may_record() || !may.is_ok_and(|status| status.success()) {
+        return programs::skip("this user makes no pid namespaces");
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let record = ["record", "-e", "cpu-clock:u", "-F", "999", "-o"];
+    let inside = |args: &[&str]| {
+        let mut command = Command::new(apart[0]);
+        command.args(&apart[1..]).arg(env!("CARGO_BIN_EXE_prof")).args(record).arg(&file).args(args);
+        run(&mut command)
+    };
+    let program = program.to_str().unwrap();
+    for rights in [&[][..], &["--switch-events"]] {
+        let recorded = inside(&[rights, &["--", program, "alone", "200"]].concat()).ok();
+        assert!(recorded.stderr.contains("another pid namespace"), "{}", recorded.stderr);
+        let script = run(prof(["script", "--dump", "-i"]).arg(&file)).ok();
+        assert!(
+            !script.text().contains("kthreadd") && !script.text().contains("systemd"),
+            "{}",
+            script.text()
+        );
+        let flame = folded(&file, &[]).ok();
+        let stacks = Folded::parse(flame.text());
+        assert!(stacks.with("sixty") * 2 > stacks.total() && stacks.total() > 50, "{}", flame.text());
+    }
+    let refused = inside(&["-p", "1", "-d", "0.1"]);
+    assert!(refused.code == 1 && refused.stderr.contains("cannot tell which one 1 is"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_process_that_ends_ends_the_recording() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {

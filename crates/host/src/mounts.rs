@@ -4,8 +4,11 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
 use model::Pid;
+
+use crate::procfs;
 
 /// The FUSE mounts in the mount namespaces of a process and of ours.
 #[derive(Debug)]
@@ -17,11 +20,15 @@ pub(crate) struct Mounts {
 impl Mounts {
     /// Reads the mounts of a process, if we may, and ours. A process in a chroot does not list mounts above its root, but we may.
     pub(crate) fn of_process(pid: Pid) -> Self {
-        let lists = [format!("/proc/{pid}/mountinfo"), "/proc/self/mountinfo".to_owned()];
+        let lists = [procfs::shared_path(pid, "mountinfo").ok(), Some("/proc/self/mountinfo".into())];
         // Paths may be in any encoding.
         let text =
-            |path: &String| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let fuse = lists.iter().filter_map(text).flat_map(|list| fuse_mounts(&list).collect::<Vec<_>>());
+            |path: PathBuf| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let fuse = lists
+            .into_iter()
+            .flatten()
+            .filter_map(text)
+            .flat_map(|list| fuse_mounts(&list).collect::<Vec<_>>());
         Self { fuse: fuse.collect() }
     }
 

@@ -107,8 +107,8 @@ fn find_named(
     };
     // In a container the process has its own /tmp, and uses the pid of its own namespace.
     let below_its_root = || {
-        let root = format!("/proc/{pid}/root");
-        lives.then(|| look(Path::new(&root), life.own_number.unwrap_or(pid)))?
+        let root = procfs::shared_path(pid, "root").ok().filter(|_| lives)?;
+        look(&root, life.own_number.unwrap_or(pid))
     };
     match { below_its_root }().or_else(|| look(Path::new("/"), pid)) {
         Some(map) => Ok(Some(map)),

@@ -7,6 +7,9 @@ use thiserror::Error;
 
 use crate::event::EventError;
 
+/// What to type where `/proc` is that of another pid namespace.
+pub(crate) const MOUNT_PROC: &str = "try: unshare --pid --fork --mount-proc, or mount -t proc proc /proc";
+
 /// The reason why a recording or count could not be made. Each message says what failed, why, and what to type next.
 #[derive(Error, Debug)]
 pub enum Error {
@@ -41,6 +44,14 @@ pub enum Error {
     /// The process does not exist.
     #[error("process {pid} does not exist")]
     NoSuchProcess {
+        /// As typed.
+        pid: i32,
+    },
+    /// The number of a process cannot be looked up, because `/proc` is that of another pid namespace.
+    #[error(
+        "/proc shows the processes of another pid namespace, and cannot tell which one {pid} is; {MOUNT_PROC}"
+    )]
+    ForeignProc {
         /// As typed.
         pid: i32,
     },

@@ -5,7 +5,7 @@ use std::fmt;
 use decoder::Attr;
 
 use crate::counting::{MissingRing, Uncounted};
-use crate::error::{EINVAL, ENOMEM};
+use crate::error::{EINVAL, ENOMEM, MOUNT_PROC};
 use crate::open::mlock_kb_for;
 use model::{Name, Pid};
 
@@ -94,6 +94,8 @@ pub enum Notice {
         /// Its name.
         event: String,
     },
+    /// `/proc` is that of another pid namespace, so nothing is read of processes there.
+    ForeignProc,
     /// There are too many threads to open events on each: whole CPUs are sampled, and records of other processes dropped.
     WholeCpus {
         /// File descriptors that the threads would need.
@@ -332,6 +334,11 @@ impl fmt::Display for Notice {
             Self::MissingFeature { event, feature } => {
                 write!(f, "this kernel does not know {feature}: recording {event} without it")
             }
+            Self::ForeignProc => write!(
+                f,
+                "/proc shows the processes of another pid namespace: nothing is read there, and what ran before has no names; \
+                 {MOUNT_PROC}"
+            ),
             Self::NotInherited { event } => write!(
                 f,
                 "before Linux 6.12, groups that are read with each sample (:S) are not inherited: \

@@ -73,9 +73,9 @@ struct ProcessFiles {
 impl ProcessFiles {
     fn open_root(pid: Pid) -> io::Result<Self> {
         let root = procfs::root_folder(pid)?;
-        let top = std::fs::read_link(format!("/proc/{pid}/root"))?;
+        let top = std::fs::read_link(procfs::shared_path(pid, "root")?)?;
         // The link is a path in our view, or below the process's root if that is in another mount namespace.
-        let working = std::fs::read_link(format!("/proc/{pid}/cwd"))?;
+        let working = std::fs::read_link(procfs::shared_path(pid, "cwd")?)?;
         let working = working.strip_prefix(&top).map(Path::to_path_buf).unwrap_or(working);
         let current = Directory::root()
             .and_then(|root| root.enter(c"proc")?.enter(&number(pid))?.enter_following(c"cwd"));

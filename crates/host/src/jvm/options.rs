@@ -35,7 +35,7 @@ impl JavaOptions {
     pub(super) fn of_process(pid: Pid) -> io::Result<Self> {
         let read = |name: &str| -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
-            File::open(format!("/proc/{pid}/{name}"))?.take(MAX_BYTES).read_to_end(&mut bytes)?;
+            File::open(crate::procfs::shared_path(pid, name)?)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         Ok(Self::new(&read("cmdline")?, &read("environ")?))

@@ -7,7 +7,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::{BuildId, ObjectIdentity, Pid};
@@ -15,6 +15,7 @@ use model::{BuildId, ObjectIdentity, Pid};
 use super::bytes::{FileBytes, build_id_of_file};
 use crate::in_root;
 use crate::mounts::Mounts;
+use crate::procfs;
 use crate::sys::limits;
 use crate::sys::perf_event::own_pid;
 
@@ -224,7 +225,7 @@ pub(super) fn open_mapped(
 ) -> Option<File> {
     let mounts = Mounts::of_process(at.pid);
     let open = |found: &File| open_to_read(found, &mounts).filter(|file| is_it(file));
-    let by_link = links(at).into_iter().filter_map(|link| open_path(&link)).find_map(|found| open(&found));
+    let by_link = links(at).filter_map(|link| open_path(&link)).find_map(|found| open(&found));
     by_link.or_else(|| {
         let root = at.root.map_or_else(|| open_path("/"), |root| root.try_clone().ok())?;
         let found = in_root::open(&root, path, &|file| !mounts.is_fuse(file)).ok()?;
@@ -233,9 +234,10 @@ pub(super) fn open_mapped(
 }
 
 /// Returns links to a mapped file that work without its path: that of the mapping, which needs privileges, and that of the program.
-fn links(at: &MappingLocation<'_>) -> [String; 2] {
-    let MappingLocation { pid, start, end, .. } = at;
-    [format!("/proc/{pid}/map_files/{start:x}-{end:x}"), format!("/proc/{pid}/exe")]
+fn links(at: &MappingLocation<'_>) -> impl Iterator<Item = PathBuf> {
+    let &MappingLocation { pid, start, end, .. } = at;
+    let names = [format!("map_files/{start:x}-{end:x}"), "exe".to_owned()];
+    names.into_iter().filter_map(move |name| procfs::shared_path(pid, &name).ok())
 }
 
 fn open_path(path: &(impl AsRef<Path> + ?Sized)) -> Option<File> {

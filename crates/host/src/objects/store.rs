@@ -204,7 +204,8 @@ impl<S: FileBytes> ObjectStore<S> {
         let by_path = path.is_absolute().then(|| {
             let below_roots = living
                 .clone()
-                .map(|pid| super::search::join_below(&PathBuf::from(format!("/proc/{pid}/root")), path));
+                .filter_map(|&pid| procfs::shared_path(pid, "root").ok())
+                .map(|root| super::search::join_below(&root, path));
             let mapped = living.filter_map(move |&pid| map_files_link(pid, bytes));
             below_roots.chain(std::iter::once_with(|| self.paths.in_symfs(path))).chain(mapped)
         });
@@ -251,7 +252,7 @@ fn map_files_link(pid: Pid, path: &[u8]) -> Option<PathBuf> {
     let entry = maps
         .into_iter()
         .find(|entry| entry.path == path || entry.path.strip_suffix(DELETED_SUFFIX) == Some(path))?;
-    Some(PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", entry.start, entry.end)))
+    procfs::shared_path(pid, &format!("map_files/{:x}-{:x}", entry.start, entry.end)).ok()
 }
 
 /// Returns true if a mapping with this path is one of the kernel itself: `[vdso]`, `[uprobes]`.

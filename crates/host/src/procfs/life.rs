@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::{Pid, ProcessLifetime, Tid};
 
+use super::path;
 use super::status::{Status, status_of_process};
 use crate::sys::{clock, system};
 
@@ -19,7 +20,7 @@ const CLOCK_BOOTTIME: i32 = 7;
 pub fn life(pid: Pid) -> io::Result<ProcessLifetime> {
     let Status { creator, own_number, .. } = status_of_process(pid)?;
     // Read last: if another process got the pid meanwhile, its start is later.
-    let start = start_since_boot(&fs::read(format!("/proc/{pid}/stat"))?)?;
+    let start = start_since_boot(&fs::read(path(pid, "stat")?)?)?;
     // Converted with the current difference of the clocks: a wall clock that was set since shifts the start.
     let boot = clock::now(CLOCK_REALTIME)?.saturating_sub(clock::now(CLOCK_BOOTTIME)?);
     Ok(ProcessLifetime {
@@ -62,7 +63,7 @@ fn state_in(stat: &[u8]) -> Option<TaskState> {
 /// # Errors
 /// `ENOENT` if there is no such process.
 pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
-    let stat = fs::read(format!("/proc/{pid}/stat"))?;
+    let stat = fs::read(path(pid, "stat")?)?;
     // utime, stime, cutime and cstime.
     let fields = fields_after_name(&stat).and_then(|fields| {
         let fields: Vec<u64> = fields.skip(11).take(4).filter_map(|field| field.parse().ok()).collect();

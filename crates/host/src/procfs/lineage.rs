@@ -6,6 +6,7 @@ use std::io;
 use model::Pid;
 
 use super::life::fields_after_name;
+use super::path;
 
 /// The parent and the session of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +22,7 @@ pub struct Lineage {
 /// # Errors
 /// `ENOENT` if there is no such process.
 pub fn lineage(pid: Pid) -> io::Result<Lineage> {
-    parse(&fs::read(format!("/proc/{pid}/stat"))?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    parse(&fs::read(path(pid, "stat")?)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn parse(stat: &[u8]) -> Option<Lineage> {

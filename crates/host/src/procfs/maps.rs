@@ -33,7 +33,7 @@ pub struct MapEntry {
 /// # Errors
 /// The process has ended, or we may not read it.
 pub fn executable_maps(pid: Pid, data: bool, limit: Duration) -> io::Result<(Vec<MapEntry>, bool)> {
-    let file = File::open(format!("/proc/{pid}/maps"))?;
+    let file = File::open(super::shared_path(pid, "maps")?)?;
     let begin = Instant::now();
     let mut entries = Vec::new();
     for (count, line) in BufReader::new(file).split(b'\n').enumerate() {

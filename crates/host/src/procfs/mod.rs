@@ -3,6 +3,7 @@
 mod life;
 mod lineage;
 mod maps;
+mod path;
 mod status;
 mod syscall_state;
 
@@ -12,17 +13,23 @@ use std::path::PathBuf;
 
 use model::{Pid, Tid};
 
+use crate::sys::system::shows_our_pids;
+
 pub use life::{TaskState, busy_time, context_switches, cpu_time, life, task_state};
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
+pub(crate) use path::{path, shared_path};
 pub use status::{Capability, Status, allowed_cpus, own_status, status};
 pub use syscall_state::{SyscallState, descriptor_target, syscall_state};
 
 /// Lists all processes, ascending.
 ///
 /// # Errors
-/// `/proc` cannot be read.
+/// `/proc` cannot be read, or is that of another pid namespace.
 pub fn processes() -> io::Result<Vec<Pid>> {
+    if !shows_our_pids() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     numbers("/proc".into()).map(|numbers| numbers.into_iter().map(Pid).collect())
 }
 
@@ -31,7 +38,7 @@ pub fn processes() -> io::Result<Vec<Pid>> {
 /// # Errors
 /// `ENOENT` if there is no such process.
 pub fn threads(pid: Pid) -> io::Result<Vec<Tid>> {
-    numbers(format!("/proc/{pid}/task").into()).map(|numbers| numbers.into_iter().map(Tid).collect())
+    numbers(path(pid, "task")?).map(|numbers| numbers.into_iter().map(Tid).collect())
 }
 
 /// Reads the name of a thread without the line feed: at most 15 arbitrary bytes.
@@ -39,7 +46,7 @@ pub fn threads(pid: Pid) -> io::Result<Vec<Tid>> {
 /// # Errors
 /// The thread has ended.
 pub fn comm(pid: Pid, tid: Tid) -> io::Result<Vec<u8>> {
-    let mut comm = fs::read(format!("/proc/{pid}/task/{tid}/comm"))?;
+    let mut comm = fs::read(path(pid, &format!("task/{tid}/comm"))?)?;
     if comm.last() == Some(&b'\n') {
         comm.pop();
     }
@@ -52,7 +59,7 @@ pub fn comm(pid: Pid, tid: Tid) -> io::Result<Vec<u8>> {
 /// # Errors
 /// The thread has ended, or the kernel does not count.
 pub fn schedstat(tid: Tid) -> io::Result<[u64; 3]> {
-    let text = fs::read_to_string(format!("/proc/{tid}/schedstat"))?;
+    let text = fs::read_to_string(path(Pid(tid.0), "schedstat")?)?;
     let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
     let mut next = || numbers.next().ok_or(io::ErrorKind::InvalidData);
     Ok([next()?, next()?, next()?])
@@ -64,7 +71,7 @@ pub fn namespaces(pid: Pid) -> Option<[[u64; 2]; 7]> {
     use std::os::unix::fs::MetadataExt;
     let mut links = [[0; 2]; 7];
     for (link, name) in links.iter_mut().zip(["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"]) {
-        let metadata = fs::metadata(format!("/proc/{pid}/ns/{name}")).ok()?;
+        let metadata = fs::metadata(shared_path(pid, &format!("ns/{name}")).ok()?).ok()?;
         *link = [metadata.dev(), metadata.ino()];
     }
     Some(links)
@@ -84,8 +91,8 @@ pub struct PathView {
 /// The process has ended, or we may not read it.
 pub fn path_view(pid: Pid) -> io::Result<PathView> {
     use std::os::unix::fs::MetadataExt;
-    let namespace = fs::metadata(format!("/proc/{pid}/ns/mnt"))?.ino();
-    Ok(PathView { namespace, root: fs::read_link(format!("/proc/{pid}/root"))? })
+    let namespace = fs::metadata(shared_path(pid, "ns/mnt")?)?.ino();
+    Ok(PathView { namespace, root: fs::read_link(shared_path(pid, "root")?)? })
 }
 
 /// Opens the root folder of a process with `O_PATH`, to resolve paths below it.
@@ -95,7 +102,7 @@ pub fn path_view(pid: Pid) -> io::Result<PathView> {
 pub fn root_folder(pid: Pid) -> io::Result<fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = fs::OpenOptions::new();
-    options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(format!("/proc/{pid}/root"))
+    options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(shared_path(pid, "root")?)
 }
 
 /// Returns the cgroup path of a process in the hierarchy of version 2. If that is the root or missing, returns the longest path of
@@ -104,7 +111,7 @@ pub fn root_folder(pid: Pid) -> io::Result<fs::File> {
 /// # Errors
 /// `ENOENT` if there is no such process.
 pub fn cgroup(pid: Pid) -> io::Result<Vec<u8>> {
-    Ok(cgroup_in(&fs::read(format!("/proc/{pid}/cgroup"))?))
+    Ok(cgroup_in(&fs::read(path(pid, "cgroup")?)?))
 }
 
 /// Parses lines `NUMBER:CONTROLLERS:PATH` (cgroups(7)).

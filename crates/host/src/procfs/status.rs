@@ -73,7 +73,7 @@ impl Status {
 /// # Errors
 /// `ENOENT` if there is no such thread.
 pub fn status(tid: Tid) -> io::Result<Status> {
-    parse(&fs::read_to_string(format!("/proc/{tid}/status"))?)
+    parse(&fs::read_to_string(super::path(Pid(tid.0), "status")?)?)
 }
 
 /// Reads the status of the first thread of a process.

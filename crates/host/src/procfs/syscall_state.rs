@@ -43,7 +43,8 @@ impl SyscallState {
 /// # Errors
 /// `EPERM` and `EACCES` if we may not trace it ([`crate::sysctl::ptrace_scope`]), `ENOENT` and `ESRCH` if it has ended.
 pub fn syscall_state(pid: Pid, tid: Tid) -> io::Result<Option<SyscallState>> {
-    fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).map(|text| SyscallState::parse(&text))
+    fs::read_to_string(super::path(pid, &format!("task/{tid}/syscall"))?)
+        .map(|text| SyscallState::parse(&text))
 }
 
 /// Returns what a descriptor of a process refers to, in the kernel's form: a path, `pipe:[7]`, `socket:[8]`.
@@ -52,7 +53,8 @@ pub fn syscall_state(pid: Pid, tid: Tid) -> io::Result<Option<SyscallState>> {
 /// As [`syscall_state`].
 pub fn descriptor_target(pid: Pid, descriptor: u64) -> io::Result<Vec<u8>> {
     use std::os::unix::ffi::OsStringExt;
-    fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).map(|path| path.into_os_string().into_vec())
+    fs::read_link(super::shared_path(pid, &format!("fd/{descriptor}"))?)
+        .map(|path| path.into_os_string().into_vec())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The processes and threads that a recording attaches to.
 
 use host::procfs;
-use host::sys::perf_event;
+use host::sys::{perf_event, system};
 use model::{Pid, Tid};
 
 use super::attach::all_threads;
@@ -21,6 +21,14 @@ pub(super) fn threads_of(options: &Options) -> Result<Vec<Tid>, Error> {
 
 /// Returns the processes that are attached to; none where the target is a command, a cgroup or the system.
 pub(crate) fn processes(options: &Options) -> Result<Vec<Pid>, Error> {
+    let first = match &options.target {
+        Target::Processes(pids) => pids.first().map(|pid| pid.0),
+        Target::Threads(tids) => tids.first().map(|tid| tid.0),
+        _ => None,
+    };
+    if let Some(pid) = first.filter(|_| !system::shows_our_pids()) {
+        return Err(Error::ForeignProc { pid });
+    }
     match &options.target {
         Target::Processes(pids) if options.with_children => Ok(with_descendants(pids)),
         Target::Processes(pids) => Ok(pids.clone()),

@@ -17,6 +17,7 @@ use host::procfs;
 use host::sys::clock;
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
+use host::sys::system;
 use model::{Loss, Pid};
 use perfdata::sections::WatchedTime;
 
@@ -65,6 +66,9 @@ pub fn record(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, Error> {
     require_perf_events()?;
+    if !system::shows_our_pids() {
+        notices(Notice::ForeignProc);
+    }
     // The fork comes first, while there is only one thread.
     let waiting = options.workload.as_ref().map(|workload| workload::fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
