@@ -65,7 +65,7 @@ fn a_process_whose_main_thread_has_ended_has_names() {
     thread::sleep(Duration::from_millis(300));
     let pid = child.id().to_string();
     let recorded =
-        run(prof(["record", "-F", "999", "-e", "cpu-clock:u", "-d", "0.5", "-p", &pid, "-o"]).arg(&file));
+        run(prof(["record", "-F", "999", "-e", "cpu-clock:u", "-d", "2", "-p", &pid, "-o"]).arg(&file));
     child.kill().unwrap();
     child.wait().unwrap();
     recorded.ok();

@@ -58,6 +58,53 @@ fn what_had_no_samples_is_said_and_drawn() {
 }
 
 #[test]
+fn threads_that_run_shortly_are_not_said_to_end() {
+    let Some(program) = programs::c("bursts") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = prof::folder();
+    let file = folder.path().join("prof.data");
+    let mut child = std::process::Command::new(program).args(["200", "60"]).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = child.id().to_string();
+    let record = ["record", "-e", "cpu-clock", "-F", "499", "-d", "4", "-p", &pid, "-o"];
+    let recorded = prof::run(prof::prof(record).arg(&file));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let recorded = recorded.ok();
+    let line = recorded.stderr.lines().find(|line| line.contains("of the CPU time has no samples"));
+    let is_true =
+        line.is_some_and(|line| line.contains("threads that run shortly") && line.contains("or -a"));
+    assert!(is_true, "{}", recorded.stderr);
+    // Whoever reads the recording later is told, too.
+    let explained = prof::run(prof::prof(["explain", "-i"]).arg(&file)).ok();
+    assert!(explained.text().contains("of the CPU time has no samples"), "{}", explained.text());
+    let folded = prof::run(prof::prof(["flame", "--folded", "-i"]).arg(&file)).ok();
+    assert!(folded.stderr.contains("of the CPU time has no samples"), "{}", folded.stderr);
+    let svg = prof::run(prof::prof(["flame", "-i"]).arg(&file)).ok();
+    assert!(svg.text().contains("% of the CPU time not sampled"), "the subtitle");
+}
+
+#[test]
+fn a_lower_rate_is_advised_where_it_samples_whole_cpus() {
+    if !may_record() || !nix::unistd::Uid::effective().is_root() {
+        return skip("only root samples whole CPUs");
+    }
+    let folder = prof::folder();
+    let file = folder.path().join("prof.data");
+    let record = |rate| {
+        let mut command = prof::prof(["record", "-e", "cpu-clock", "-F", rate, "-o"]);
+        prof::run(command.arg(&file).args(["--", "sh", "-c", SCRIPT])).ok().stderr
+    };
+    let missing = record("2999");
+    let line = missing.lines().find(|line| line.contains("has no samples"));
+    assert!(line.is_some_and(|line| line.contains("try: -F 2500, at which whole CPUs")), "{missing}");
+    let followed = record("2500");
+    assert!(!followed.contains("has no samples"), "what is advised helps: {followed}");
+}
+
+#[test]
 fn threads_that_take_turns_on_a_cpu_have_no_more_time_than_they_used() {
     let Some(program) = programs::c("waits") else { return };
     if !may_record() {

@@ -45,7 +45,9 @@ pub use error::Error;
 pub use generated_code::{jit_dumps, runtimes};
 pub use load::{Analysis, EventProfile};
 pub use notices::Notices;
-pub use report::{EventView, advice, event_view, hints, is_known_to_take_a_value, user_modules};
+pub use report::{
+    EventView, advice, event_view, hints, is_known_to_take_a_value, missing_share, user_modules,
+};
 pub use request::{Measure, Request, Servers};
 pub use samples::{events, explained_filter};
 pub use waits::{

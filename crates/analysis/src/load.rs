@@ -9,13 +9,13 @@ use host::debuginfod;
 use host::objects::RetainedFiles;
 use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
-use profile::{Detail, Profile, Shape, Show, View, Weight};
+use profile::{Detail, Profile, SampleFilter, Shape, Show, View, Weight};
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
 use crate::gaps::Gap;
 use crate::input::{Input, is_of_this_host};
 use crate::replay::{Replayed, replay};
-use crate::report::caption;
+use crate::report::{caption, missing};
 use crate::request::{Measure, Request, Servers};
 use crate::samples::TeeSink;
 use crate::samples::events::is_named;
@@ -351,12 +351,10 @@ fn choose(
     request: &Request<'_>,
 ) -> Result<Vec<EventProfile>, Error> {
     let profiles = recording.events().iter().cloned().zip(profiles).enumerate();
-    let profiles = profiles.map(|(index, (event, profile))| EventProfile {
-        index,
-        event,
-        profile,
-        is_time: false,
-        estimates: Vec::new(),
+    let is_whole = SampleFilter { event: None, ..request.filter.clone() } == SampleFilter::default();
+    let profiles = profiles.map(|(index, (event, profile))| {
+        let missing = is_whole.then(|| missing::of_event(recording, index, &event, &profile)).flatten();
+        EventProfile { index, event, profile, is_time: false, estimates: missing.into_iter().collect() }
     });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
     // Events of waits that were recorded beside other events are shown as time, or if they are named.

@@ -20,6 +20,10 @@ pub const OTHER_PROCESS: usize = 8;
 pub const PARENT_PROCESS: usize = 12;
 /// The thread in FORK and EXIT, 32 bits.
 pub const TASK_THREAD: usize = 16;
+/// The time in THROTTLE and UNTHROTTLE, 64 bits.
+pub const THROTTLE_TIME: usize = 8;
+/// The id of the event's instance in THROTTLE and UNTHROTTLE, 64 bits.
+pub const THROTTLE_STREAM: usize = 24;
 /// The number of lost records in LOST, 64 bits.
 pub const LOST_COUNT: usize = 16;
 /// The time in FORK and EXIT, 64 bits. That in the trail of a FORK is earlier: the process is not there yet.

@@ -27,7 +27,7 @@ mod thread_state;
 
 pub use address::{Avma, FileOffset, FrameAddress, Svma};
 pub use build_id::BuildId;
-pub use coverage::Coverage;
+pub use coverage::{Coverage, MissingSamples, Shortfall};
 pub use frame::{Frame, Resolution, SourceLocation, Symbolized};
 pub use ids::{CpuId, EventIndex, Pid, Tid, Timestamp};
 pub use life::ProcessLifetime;

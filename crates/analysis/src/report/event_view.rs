@@ -83,7 +83,8 @@ impl Analysis {
         });
         details.iter().chain(&blind_spot).for_each(|line| notices.detail(line));
         let (name, remedies) = (event.event.name.to_string(), hints.in_picture());
-        let estimates = event.estimates.iter().map(|estimate| estimate.brief.clone()).collect();
+        let estimates = event.estimates.iter().map(|estimate| estimate.brief.clone());
+        let estimates = estimates.filter(|brief| !brief.is_empty()).collect();
         (EventView { event, name, view, remedies, estimates, census, hints, blind_spot }, made)
     }
 

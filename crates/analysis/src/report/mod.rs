@@ -7,7 +7,9 @@ pub(crate) mod caption;
 pub mod event_view;
 pub mod hints;
 mod interrupts;
+pub(crate) mod missing;
 pub mod user_modules;
 
 pub use caption::is_known_to_take_a_value;
 pub use event_view::EventView;
+pub use missing::missing_share;

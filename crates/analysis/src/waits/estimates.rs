@@ -5,7 +5,7 @@ use super::switches::Switches;
 /// Something that is estimated, because the recording does not have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Estimate {
-    /// In a few words, for a picture.
+    /// In a few words, for a picture; empty if the picture shows it.
     pub(crate) brief: String,
     /// The sentence: what stands for it, and how far it is approximate.
     pub(crate) sentence: String,

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use analysis::Notices;
+use analysis::{Notices, missing_share};
 use decoder::attr::TYPE_BREAKPOINT;
 use export::summary::grouped;
 use host::sys::clock::CpuTime;
 use host::sys::signals::SIGTRAP;
 use host::sys::spawn::ExitStatus;
 use host::sysctl;
-use model::Coverage;
+use model::{MissingSamples, Shortfall};
 use recorder::{Command, Options, PrivilegedExec, RecordedEvent, Summary, Target};
 
 use crate::console::Console;
@@ -18,6 +18,8 @@ use crate::console::Console;
 const MAX_SLEEPER_SHARE: f64 = 0.02;
 /// From this share of user time on, missing kernel samples are not worth a notice.
 const MIN_USER_SHARE: f64 = 0.95;
+/// Maximum rate that is advised, in Hz, a prime: at higher ones a clock's ticks come late, and sampling itself takes a large share.
+const MAX_ADVISED_RATE: u64 = 9_973;
 /// Minimum CPU time for a meaningful share of user time.
 const MIN_CPU_TIME: Duration = Duration::from_millis(20);
 
@@ -43,19 +45,15 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
         }
         return;
     }
-    let sampled = summary.events.iter().filter(|event| !event.sideband);
-    for (event, coverage) in sampled.zip(&summary.coverage) {
-        if let Some(missing) = coverage.missing(summary.loss.samples) {
+    let sampled: Vec<_> = summary.events.iter().filter(|event| !event.sideband).collect();
+    for missing in summary.coverage.missing(summary.loss.samples) {
+        if let Some(event) = usize::try_from(missing.event).ok().and_then(|place| sampled.get(place)) {
             // The task clock measures CPU time only, no other event.
             let has_task_times = summary.has_task_times && event.attr.is_cpu_clock();
-            let reason = match summary.loss.unread {
-                _ if !summary.privileged_execs.is_empty() => {
-                    "what programs with more rights did is among it".to_owned()
-                }
-                0 => too_short(event, coverage, max_sample_rate(), has_task_times),
-                _ => "lost samples are among them, and how many could not be read".to_owned(),
-            };
-            console.warn(&incomplete(event, coverage, missing, &reason));
+            let shown = if has_task_times { "; prof flame shows them as [not sampled]" } else { "" };
+            let advice = advice(event, &missing, summary, max_sample_rate());
+            let what = missing_share(&event.name, event.attr.is_cpu_clock(), &missing);
+            console.warn(&format!("{what}{shown}{advice}"));
         }
     }
 }
@@ -98,7 +96,7 @@ fn is_ended_by_breakpoint(summary: &Summary) -> bool {
 }
 
 /// Returns `kernel.perf_event_max_sample_rate`, in Hz; the kernel's default if it cannot be read.
-fn max_sample_rate() -> u64 {
+pub(super) fn max_sample_rate() -> u64 {
     sysctl::perf_event_max_sample_rate().unwrap_or(sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ)
 }
 
@@ -119,48 +117,61 @@ fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     })
 }
 
-/// Returns a sentence on the share of missing samples and the reason.
-fn incomplete(event: &RecordedEvent, coverage: &Coverage, missing: u64, reason: &str) -> String {
-    let due = coverage.samples.saturating_add(missing);
-    let share = 100.0 * missing as f64 / due.max(1) as f64;
-    format!(
-        "{share:.0} % of {} has no samples (about {} of {} are missing): {reason}",
-        if event.attr.is_cpu_clock() { "the CPU time" } else { &event.name },
-        grouped(missing),
-        grouped(due)
-    )
-}
-
-/// Returns the reason for samples that are missing beyond those that were lost, and what to try.
-fn too_short(event: &RecordedEvent, coverage: &Coverage, max_rate: u64, has_task_times: bool) -> String {
-    let each = coverage.sampled.checked_div(coverage.samples).unwrap_or(0);
-    let unit = if event.attr.is_cpu_clock() {
-        format!("{:.1} ms of CPU time", each as f64 / 1e6)
-    } else {
-        format!("{} {}", grouped(each), event.name)
-    };
-    let shown = if has_task_times { "; prof flame shows them as [not sampled]" } else { "" };
-    format!(
-        "threads and processes that end within {unit} are not sampled{shown}{}",
-        rate_advice(event, max_rate)
-    )
+/// Returns what to try against missing samples, such as `; try: -F 9973`; empty if nothing helps.
+fn advice(event: &RecordedEvent, missing: &MissingSamples, summary: &Summary, max_rate: u64) -> String {
+    match missing.reason {
+        Shortfall::ShortLives => match summary.whole_cpu_rate {
+            Some(rate) => format!("; try: -F {rate}, at which whole CPUs are sampled"),
+            None => higher_rate(event, max_rate),
+        },
+        Shortfall::ShortRuns => match higher_rate(event, max_rate) {
+            advice if advice.is_empty() => "; try: -a".to_owned(),
+            advice => format!("{advice}, or -a"),
+        },
+        Shortfall::LateTicks => lower_rate(event, max_rate),
+        // The line on throttling says what to try.
+        Shortfall::Throttled => String::new(),
+        Shortfall::Unknown | Shortfall::MoreRights | Shortfall::UnreadLosses => String::new(),
+    }
 }
 
 /// Returns the advice to sample more often, such as `; try: -F 9973`; empty if that would not help.
-fn rate_advice(event: &RecordedEvent, max_rate: u64) -> String {
+fn higher_rate(event: &RecordedEvent, max_rate: u64) -> String {
     let asked = event.attr.sample_period;
     if !event.attr.is_frequency() {
         return if asked >= 10 { format!("; try: -c {}", asked / 10) } else { String::new() };
     }
-    let rate = match asked {
-        recorder::DEFAULT_FREQUENCY => 9_973, // A prime, like the default.
-        _ => asked.saturating_mul(10),
-    };
     // Less than twice the rate finds hardly more samples.
+    let rate = match asked {
+        recorder::DEFAULT_FREQUENCY => MAX_ADVISED_RATE,
+        _ => asked.saturating_mul(10).min(MAX_ADVISED_RATE),
+    };
     match rate.min(max_rate) {
         rate if rate >= asked.saturating_mul(2) => format!("; try: -F {rate}"),
         _ => String::new(),
     }
+}
+
+/// Returns the advice to sample less often: below the kernel's limit, which may have fallen since the recording began.
+pub(super) fn lower_rate(event: &RecordedEvent, max_rate: u64) -> String {
+    let asked = event.attr.sample_period;
+    let of_clock = |period: u64| 1_000_000_000 / period.max(1);
+    let (rate, is_clock) = match (event.attr.is_frequency(), event.attr.is_cpu_clock()) {
+        (true, _) => (Some(asked), false),
+        (false, true) => (Some(of_clock(asked)), true),
+        (false, false) => (None, false),
+    };
+    let Some(rate) = rate else { return format!("; try: -c {}", asked.saturating_mul(10)) };
+    // The kernel throttles at the limit already: it counts samples per tick, and the last one of a tick is one too many.
+    let lower = (rate / 2).min(max_rate / 2).max(1);
+    let is_lowered = max_rate < sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ;
+    let why = match is_lowered && rate >= max_rate {
+        true => format!(
+            " (kernel.perf_event_max_sample_rate is {max_rate}; the kernel lowers it when sampling takes too long)"
+        ),
+        false => String::new(),
+    };
+    if is_clock { format!("{why}; try: -c {}", of_clock(lower)) } else { format!("{why}; try: -F {lower}") }
 }
 
 /// Returns the reason why there are no samples at all, and what to try.
@@ -173,7 +184,7 @@ fn no_samples(summary: &Summary, options: &Options) -> String {
         return format!("no samples: {}", little_cpu_time(timed, summary, options));
     }
     let names = sampled.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ");
-    let occurred = sampled.iter().zip(&summary.coverage).find_map(|(event, coverage)| {
+    let occurred = sampled.iter().zip(&summary.coverage.events).find_map(|(event, coverage)| {
         let counted = coverage.counted.filter(|&counted| counted > 0)?;
         let (every, fixed) = (event.attr.sample_period, !event.attr.is_frequency());
         Some(match fixed {
@@ -246,6 +257,7 @@ mod tests {
     use super::*;
     use decoder::{Attr, AttrFlags};
     use model::Loss;
+    use recorder::EventCoverage;
 
     fn event(name: &str, kind: u32, config: u64, period: u64, flags: AttrFlags) -> RecordedEvent {
         let attr = Attr { kind, config, sample_period: period, flags, ..Attr::default() };
@@ -268,7 +280,8 @@ mod tests {
     }
 
     fn summary(event: RecordedEvent, counted: Option<u64>, milliseconds: u64) -> Summary {
-        let coverage = Coverage { event: event.name.clone(), samples: 0, sampled: 0, counted };
+        let mut coverage = EventCoverage::default();
+        coverage.events.push(model::Coverage { event: event.name.clone(), samples: 0, sampled: 0, counted });
         Summary {
             events: vec![event],
             cpus: 2,
@@ -277,41 +290,43 @@ mod tests {
             loss: Loss::default(),
             duration: Duration::from_secs(1),
             cpu_time: Some(CpuTime { user: Duration::from_millis(milliseconds), kernel: Duration::ZERO }),
-            coverage: vec![coverage],
+            coverage,
             has_task_times: false,
             unrecorded_children: 0,
             privileged_execs: Vec::new(),
+            whole_cpu_rate: None,
             command: None,
         }
     }
 
     #[test]
     fn what_is_missing_is_told_with_what_to_type() {
-        let of_clock = Coverage {
-            event: "cpu-clock".to_owned(),
-            samples: 403,
-            sampled: 403 * 1_003_009,
-            counted: Some(680 * 1_003_009),
+        let of = |event: &RecordedEvent, reason, whole_cpu_rate, max_rate| {
+            let missing = MissingSamples { event: 0, due: 680, missing: 277, period: 1_003_009, reason };
+            let summary = Summary { whole_cpu_rate, ..summary(event.clone(), None, 1) };
+            advice(event, &missing, &summary, max_rate)
         };
-        let missing = of_clock.missing(0).unwrap();
-        let clock = clock(AttrFlags::empty());
+        let at = |rate| event("cpu-clock", 1, 0, rate, AttrFlags::FREQ);
+        let short = Shortfall::ShortLives;
+        assert_eq!(of(&at(997), short, None, 100_000), "; try: -F 9973");
+        assert_eq!(of(&at(997), short, None, 1_000), "");
+        assert_eq!(of(&at(199), short, None, 100_000), "; try: -F 1990");
+        assert_eq!(of(&faults(), short, None, 100_000), "; try: -c 10");
+        // A higher rate would make it worse: whole CPUs are sampled at a lower one.
         assert_eq!(
-            incomplete(&clock, &of_clock, missing, &too_short(&clock, &of_clock, 100_000, true)),
-            "41 % of the CPU time has no samples (about 277 of 680 are missing): threads and processes that end within \
-             1.0 ms of CPU time are not sampled; prof flame shows them as [not sampled]; try: -F 9973"
+            of(&at(2_999), short, Some(2_500), 100_000),
+            "; try: -F 2500, at which whole CPUs are sampled"
         );
-        let of_faults = Coverage {
-            event: "page-faults".to_owned(),
-            samples: 100,
-            sampled: 10_000,
-            counted: Some(20_000),
-        };
-        assert_eq!(
-            incomplete(&faults(), &of_faults, 100, &too_short(&faults(), &of_faults, 100_000, false)),
-            "50 % of page-faults has no samples (about 100 of 200 are missing): threads and processes that end within \
-             100 page-faults are not sampled; try: -c 10"
+        assert_eq!(of(&at(997), Shortfall::ShortRuns, None, 100_000), "; try: -F 9973, or -a");
+        assert_eq!(of(&at(9_000), Shortfall::ShortRuns, None, 100_000), "; try: -a");
+        assert_eq!(of(&at(50_000), Shortfall::LateTicks, None, 100_000), "; try: -F 25000");
+        let lowered = lower_rate(&at(997), 500);
+        assert!(
+            lowered.contains("perf_event_max_sample_rate is 500;") && lowered.ends_with("-F 250"),
+            "{lowered}"
         );
-        assert_eq!(rate_advice(&clock, 1_000), "");
+        let by_period = event("cpu-clock", 1, 0, 100_000, AttrFlags::empty());
+        assert_eq!(lower_rate(&by_period, 100_000), "; try: -c 200000");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use perfdata::sections::SWITCH_RECORDS;
 use recorder::unwind::{PerArrival, StackTotals};
 use recorder::{OUTPUT_BUFFER_BYTES, Options, Summary};
 
-use super::{missing_samples, stack_completeness};
+use super::missing_samples::{self, lower_rate, max_sample_rate};
+use super::stack_completeness;
 use crate::console::Console;
 
 /// Prints one line, and one for each problem. `output` is the file and its size, if the user gets one. `blocked_time` is how long the
@@ -73,8 +74,11 @@ pub fn print(
     }
     if loss.throttles > 0 {
         let times = counted(loss.throttles, "time", "times");
+        let spans = summary.coverage.circumstances.throttled.as_secs_f64();
+        let sampled = summary.events.iter().find(|event| !event.sideband);
+        let advice = sampled.map(|event| lower_rate(event, max_sample_rate())).unwrap_or_default();
         console.warn(&format!(
-            "the kernel throttled the events {times}: the rate is too high for this machine; try a lower one (-F)"
+            "the kernel throttled the events {times}, for {spans:.2} s on all CPUs together, of which nothing is sampled{advice}"
         ));
     }
     if loss.cut_bytes > 0 {

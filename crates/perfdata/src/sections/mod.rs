@@ -18,6 +18,7 @@ use crate::error::Error;
 
 pub mod containers;
 pub mod mapped_files;
+pub mod missing_samples;
 pub mod processes;
 mod switch_sampling;
 mod watched_time;
@@ -49,6 +50,8 @@ pub mod id {
     pub const MAPPED_FILES: u32 = 9;
     /// The number of counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
+    /// How many samples of each event are missing for want of whole periods, and why: present where that is a large share.
+    pub const MISSING_SAMPLES: u32 = 17;
 }
 
 /// Bytes of memory that a section may take once it is unpacked and decoded: this many times its bytes in the file, and those of

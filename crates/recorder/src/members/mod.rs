@@ -90,6 +90,15 @@ impl<'c> MemberFilter<'c> {
         }
     }
 
+    /// Makes the filter count the samples of the events of `recording`.
+    pub(crate) fn with_recording(mut self, recording: &Recording) -> Self {
+        self.tally = Tally::new(&recording.events);
+        let samplers = recording.events.iter().filter(|event| !event.sideband);
+        self.counts_lost &=
+            samplers.map(|event| event.attr.read_format).all(|format| format.contains(ReadFormat::LOST));
+        self
+    }
+
     /// Returns the processes that are certainly no members, for the readers of the rings; this filter keeps them up to date.
     pub(crate) fn excluded(&self) -> Arc<ExcludedProcesses> {
         Arc::clone(&self.memberships.excluded)
@@ -161,10 +170,6 @@ fn is_of_member(record: &[u8], memberships: &mut Memberships) -> bool {
 
 impl RecordingSink for MemberFilter<'_> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
-        self.tally = Tally::new(&recording.events);
-        let samplers = recording.events.iter().filter(|event| !event.sideband);
-        self.counts_lost &=
-            samplers.map(|event| event.attr.read_format).all(|format| format.contains(ReadFormat::LOST));
         self.consumer.begin(recording)
     }
 
@@ -185,6 +190,9 @@ impl RecordingSink for MemberFilter<'_> {
             self.forward(chunks)?;
         }
         let mut ending = ending.clone();
+        for (place, coverage) in ending.coverage.events.iter_mut().enumerate() {
+            (coverage.samples, coverage.sampled) = self.tally.of(place);
+        }
         // The last count is that of the sideband event, which is shared by all processes.
         let lost = ending.lost.as_deref_mut().and_then(|lost| lost.split_last_mut());
         if let Some((_, samplers)) = lost {
@@ -303,6 +311,28 @@ mod tests {
             let kept = expected.iter().filter(|pid| **pid != 0).count() as u64;
             assert_eq!(removed + kept, 7);
         }
+    }
+
+    #[test]
+    fn what_the_samples_of_members_stand_for_is_added_up() {
+        let attr = decoder::Attr { sample_period: 500, ..decoder::Attr::default() };
+        let event = crate::consumer::RecordedEvent {
+            name: "cpu-clock".to_owned(),
+            attr,
+            ids: vec![1],
+            sideband: false,
+            leader: None,
+            tracepoint: None,
+        };
+        let recording =
+            Recording { events: vec![event], cpus: Vec::new(), ring_size: 0, copy_sizes: Default::default() };
+        let mut notes = SampledPids::default();
+        let members = MemberFilter::new(&mut notes, &[Pid(7)], None, Vec::new(), (true, false));
+        let mut members = members.with_recording(&recording);
+        members.started().unwrap();
+        members.consume(samples(&[7, 66, 7], 20)).unwrap();
+        members.end(&Ending::default()).unwrap();
+        assert_eq!(members.tally.of(0), (2, 1_000));
     }
 
     #[test]

@@ -46,4 +46,4 @@ pub use rings::{SIDEBAND_SIZE, default_ring_bytes, mlock_kb_for};
 pub(crate) use selected_events::{counts_on, selected_events};
 pub(crate) use targets::processes;
 pub(crate) use task_clock::{TaskClocks, TaskReports};
-pub(crate) use whole_cpus::open;
+pub(crate) use whole_cpus::{open, whole_cpu_rate};

@@ -134,6 +134,11 @@ impl TaskClocks {
 }
 
 impl TaskReports {
+    /// Returns the sum of all times that were reported, in nanoseconds.
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.reported_ns.values().fold(0, |sum, time| sum.saturating_add(*time))
+    }
+
     /// Removes all but undamaged READ records of the clocks from `records`, and adds up their times.
     pub(crate) fn check(&mut self, records: &mut Vec<u8>) {
         retain(records, |record| self.add(record).is_some());

@@ -106,6 +106,13 @@ fn open_whole(whole: &Options, child: Pid) -> Option<(Opened, Vec<Notice>)> {
     Some((opened, pending_notices))
 }
 
+/// Returns the highest rate at which whole CPUs are opened for a command, in Hz, if they are not at the requested one.
+pub(crate) fn whole_cpu_rate(options: &Options) -> Option<u64> {
+    let slower = Options { rate: Some(Rate::Frequency(MAX_HERTZ)), ..options.clone() };
+    let is_asked = options.target == Target::Command && cpus_of_command(options).is_none();
+    (is_asked && cpus_of_command(&slower).is_some()).then_some(MAX_HERTZ)
+}
+
 /// Returns the CPUs on which a command may run, if they are to be opened whole for it.
 fn cpus_of_command(options: &Options) -> Option<Vec<CpuId>> {
     let is_slow = |event: &Event| match rate_of(event, options) {

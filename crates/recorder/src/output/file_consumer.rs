@@ -269,6 +269,13 @@ impl RecordingSink for FileConsumer {
         if unread > 0 {
             features.sections.push((sections::id::UNREAD_LOST_COUNTS, unread.to_ne_bytes().to_vec()));
         }
+        let samplers = self.are_sideband.iter().filter(|is_sideband| !**is_sideband).count();
+        let lost = ending.lost.iter().flatten().take(samplers).map(|count| count.samples).sum();
+        let missing = ending.coverage.missing(lost);
+        if !missing.is_empty() {
+            let section = sections::missing_samples::to_section(&missing);
+            features.sections.push((sections::id::MISSING_SAMPLES, section));
+        }
         let writer = self.writer()?;
         writer.append(&records)?;
         self.size = writer.finish(&features)?;

@@ -1,6 +1,7 @@
 //! Runs a recording from opening the events to the summary: starts threads, waits for messages, and finishes rounds.
 
 mod copy_sizes;
+mod finish;
 mod outside;
 mod pace;
 mod privileged_execs;
@@ -14,14 +15,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::RecvTimeoutError;
 use decoder::{AttrFlags, RecordLayout, StackCopyLocator};
 use host::procfs;
-use host::sys::clock;
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use host::sys::system;
 use model::{Loss, Pid};
 use perfdata::sections::WatchedTime;
 
-use crate::consumer::{Chunk, Consumer, DrainStats, Ending, LostCount, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, DrainStats, Recording, RingKind};
 use crate::control::messages::{self, Inbox, Message, Outbox};
 use crate::control::{
     Answers, CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
@@ -30,11 +30,13 @@ use crate::error::Error;
 use crate::mapped_files::{MappedFiles, MappingObserver};
 use crate::members::MemberFilter;
 use crate::notice::Notice;
-use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, open, processes};
+use crate::open::{
+    DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, open, processes, whole_cpu_rate,
+};
 use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, Synthesis};
 use crate::ring::{DrainOptions, Readers};
-use crate::summary::{Command, RunningCommand, Summary, Tally, coverage, lost_samples};
+use crate::summary::{Summary, Tally, Tasks, Throttling};
 use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, POLL_INTERVAL, SwitchSampler};
 use outside::Next;
@@ -93,18 +95,20 @@ pub fn record(
     match prepare(options, pid, consumer, notices) {
         Ok(mut prepared) => {
             let Some(pids) = prepared.opened.members.take() else {
-                return prepared.run(options, control, consumer, notices, waiting);
+                let summary = prepared.run(options, control, consumer, notices, waiting)?;
+                return Ok(Summary { whole_cpu_rate: whole_cpu_rate(options), ..summary });
             };
             // Samples of the forked child before its exec are not the command's.
             let child = pid.filter(|_| options.target == Target::Command);
             let kept_ids = prepared.opened.everywhere_ids();
             let settings = (options.inherit, options.in_parts);
-            let mut members = MemberFilter::new(consumer, &pids, child, kept_ids, settings);
+            let members = MemberFilter::new(consumer, &pids, child, kept_ids, settings);
+            let mut members = members.with_recording(&prepared.recording);
             prepared.opened.excluded = Some(members.excluded());
             let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
             summary.samples = summary.samples.saturating_sub(members.removed);
             summary.loss.samples = members.share_of(summary.loss.samples);
-            for (place, coverage) in summary.coverage.iter_mut().enumerate() {
+            for (place, coverage) in summary.coverage.events.iter_mut().enumerate() {
                 (coverage.samples, coverage.sampled) = members.tally.of(place);
             }
             Ok(summary)
@@ -134,7 +138,7 @@ struct Prepared {
     recording: Recording,
     layout: RecordLayout,
     watched: Option<WatchedTime>,
-    /// True if the target is a command, from its start on.
+    /// True if the target is a command, from its start on, with all that it starts.
     is_of_whole_command: bool,
 }
 
@@ -153,7 +157,12 @@ fn prepare(
         .layout(recording.events.len() - 1)
         .ok_or(Error::NoPerfEvents("the layout of this kernel's records is not known"))?;
     consumer.begin(&recording).map_err(|errno| Error::Consumer { errno, kept: false })?;
-    let is_of_whole_command = options.target == Target::Command && options.delay.is_none();
+    // The kernel adds up the time of all of the command's threads and children, on all CPUs.
+    let is_of_whole_command = options.target == Target::Command
+        && options.delay.is_none()
+        && options.cpus.is_none()
+        && options.inherits()
+        && !options.threads_only;
     Ok(Prepared { opened, recording, layout, watched: None, is_of_whole_command })
 }
 
@@ -203,6 +212,9 @@ impl Prepared {
         let own = child.as_ref().map(Child::pid);
         let outside = OutsideReader::new(options, &self.opened, &self.recording, own);
         let has_task_events = self.opened.whole_cpus.is_none();
+        let cpus_of_task = if options.per_thread { 1 } else { self.opened.cpus.len().max(1) };
+        let opened_tasks = self.opened.sideband.instances.len() / cpus_of_task;
+        let tasks = Tasks { all: opened_tasks as u64, ended: 0, cpus: cpus_of_task as u64 };
         let mut session = Session {
             consumer,
             notices,
@@ -221,6 +233,8 @@ impl Prepared {
             tally: Tally::new(&self.recording.events),
             task_reports: self.opened.task_clocks.as_ref().map(TaskClocks::reports),
             privileged_execs: has_task_events.then(|| PrivilegedExecs::new(self.layout.clone())),
+            throttling: Throttling::default(),
+            tasks: has_task_events.then_some(tasks),
             requests: DumpRequests::default(),
             answers,
             round: None,
@@ -351,6 +365,8 @@ struct Session<'a> {
     task_reports: Option<TaskReports>,
     /// Finds processes whose events the kernel has ended, where these are of tasks.
     privileged_execs: Option<PrivilegedExecs>,
+    throttling: Throttling,
+    tasks: Option<Tasks>,
     requests: DumpRequests,
     /// The way to answer commands, if there are any.
     answers: Option<Answers>,
@@ -516,6 +532,7 @@ impl Session<'_> {
         if chunk.ring == RingKind::Sideband {
             self.outside.iter_mut().for_each(|outside| outside.learn(&chunk.bytes));
             self.privileged_execs.iter_mut().for_each(|execs| execs.apply(&chunk.bytes));
+            self.tasks.iter_mut().for_each(|tasks| tasks.count(&chunk.bytes));
         }
         let lost = match chunk.ring {
             RingKind::Samples => &mut self.counted.lost,
@@ -536,6 +553,9 @@ impl Session<'_> {
         }
         if chunk.ring == RingKind::Samples {
             self.tally.add(&chunk.bytes);
+            if chunk.drained.throttles > 0 || self.throttling.is_throttled() {
+                self.throttling.add(&chunk.bytes);
+            }
             self.switches.iter_mut().for_each(|switches| switches.count(&chunk.bytes));
         }
         if self.failure.is_some() || chunk.bytes.is_empty() {
@@ -554,79 +574,5 @@ impl Session<'_> {
         if self.failure.is_none() {
             self.failure = result.err();
         }
-    }
-
-    fn finish(
-        mut self,
-        prepared: Prepared,
-        duration: Duration,
-        lost: Option<Vec<LostCount>>,
-        cpus: usize,
-        result: Result<(), Error>,
-    ) -> Result<Summary, Error> {
-        let full_rings = if lost.is_none() { self.readers.full_rings() } else { 0 };
-        if self.failure.is_none() {
-            let task_times = match (&prepared.opened.task_clocks, &self.task_reports) {
-                (Some(clocks), Some(reports)) => clocks.unreported(reports),
-                _ => Vec::new(),
-            };
-            let (exit, watched) = (self.exit, prepared.watched);
-            let switches =
-                self.switches.take().and_then(|switches| switches.finish(watched?.end, self.outside.iter()));
-            let (lost, stacks) = (lost.clone(), None);
-            prepared.recording.files.finish();
-            let ending = Ending { lost, full_rings, stacks, task_times, exit, watched, switches };
-            self.failure = self.consumer.end(&ending).err();
-        }
-        self.forward_reports();
-        self.readers.join();
-        let exit =
-            self.exit.or_else(|| self.child.as_ref().and_then(|child| child.try_wait().ok().flatten()));
-        let error = match (result, self.failure) {
-            (Err(error), _) => Some(error),
-            (Ok(()), Some(errno)) => {
-                let kept = self.kept && errno.kind() != io::ErrorKind::NotFound;
-                Some(Error::Consumer { errno, kept })
-            }
-            (Ok(()), None) => None,
-        };
-        if let Some(error) = error {
-            if let Some(child) = self.child.filter(|_| exit.is_none()) {
-                (self.notices)(Notice::CommandGoesOn { because: error.to_string() });
-                // Our failure decides the exit code, so the command's status does not matter.
-                let _ = child.wait();
-            }
-            return Err(error);
-        }
-        let samplers = prepared.opened.samplers().count();
-        let (samples, sideband) = (self.counted.lost, self.lost_sideband);
-        let rings = Loss { samples, sideband, unread: full_rings, ..Loss::default() };
-        let loss = Loss {
-            throttles: self.counted.throttles,
-            cut_bytes: self.counted.bad_bytes,
-            ..lost_samples(rings, lost.as_deref(), samplers)
-        };
-        let command = match (self.child, exit) {
-            (_, Some(status)) => Some(Command::Ended(status)),
-            (Some(child), None) => Some(Command::Running(RunningCommand { child })),
-            (None, None) => None,
-        };
-        let ended = matches!(command, Some(Command::Ended(_)));
-        let cpu_time = ended.then(clock::cpu_time_of_children);
-        let is_all_recorded = prepared.is_of_whole_command && !prepared.opened.was_paused;
-        Ok(Summary {
-            coverage: coverage(&prepared.opened, &self.tally, cpu_time.filter(|_| is_all_recorded)),
-            events: prepared.recording.events,
-            cpus,
-            samples: self.counted.samples,
-            duplicates: self.removed,
-            loss,
-            duration,
-            cpu_time,
-            has_task_times: self.task_reports.is_some(),
-            unrecorded_children: prepared.opened.unrecorded_children,
-            privileged_execs: self.privileged_execs.map(PrivilegedExecs::finish).unwrap_or_default(),
-            command,
-        })
     }
 }

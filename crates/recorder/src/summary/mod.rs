@@ -2,6 +2,7 @@
 
 mod coverage;
 mod loss;
+mod throttling;
 
 use std::time::Duration;
 
@@ -10,14 +11,16 @@ use host::sys::clock::CpuTime;
 use host::sys::signals::Received;
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus};
-use model::{Coverage, Loss};
+use model::Loss;
 
 use crate::consumer::RecordedEvent;
 use crate::control::Control;
 use crate::session::PrivilegedExec;
 
-pub(crate) use coverage::{Tally, coverage};
+pub use coverage::{Circumstances, EventCoverage};
+pub(crate) use coverage::{Tally, Tasks, coverage};
 pub(crate) use loss::lost_samples;
+pub(crate) use throttling::Throttling;
 
 /// The summary of a finished recording.
 #[derive(Debug)]
@@ -37,9 +40,12 @@ pub struct Summary {
     /// CPU time of the command, and of its children that it waited for.
     pub cpu_time: Option<CpuTime>,
     /// The coverage of each sampling event.
-    pub coverage: Vec<Coverage>,
+    pub coverage: EventCoverage,
     /// True if the recording has the CPU time of each thread and process.
     pub has_task_times: bool,
+    /// A rate, in Hz, at which a command's programs that end soon are sampled, too, because whole CPUs are; `None` where they were, or
+    /// no rate does it.
+    pub whole_cpu_rate: Option<u64>,
     /// Number of processes that are not recorded because the attached ones had started them before.
     pub unrecorded_children: usize,
     /// Processes whose events the kernel ended because they executed a program with more rights; at most 1,000.
