@@ -32,13 +32,35 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
 /// `ENOENT` if there is no such group, or no hierarchy.
 pub fn open(path: &Path) -> io::Result<File> {
     let root = hierarchy().ok_or(io::ErrorKind::NotFound)?;
-    let inside = if path.starts_with(&root) {
-        path.to_owned()
-    } else {
-        root.join(path.strip_prefix("/").unwrap_or(path))
-    };
-    let folder = File::open(&inside)?;
+    let folder = File::open(below(&root, path))?;
     if folder.metadata()?.is_dir() { Ok(folder) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    if path.starts_with(root) { path.to_owned() } else { root.join(path.strip_prefix("/").unwrap_or(path)) }
+}
+
+/// Returns the file and the name of a controller that is to be written into it with `+`, if perf events of the group at `path` need that.
+/// In version 2 perf events are for every group, but the kernel sets groups up for them only when a controller is enabled above them
+/// (`cgroup_calc_subtree_ss_mask()` in kernel/cgroup/cgroup.c); until then `perf_event_open` fails with ENOENT.
+pub fn without_controllers(path: &Path) -> Option<(PathBuf, String)> {
+    let root = hierarchy()?;
+    without_controllers_below(&root, &below(&root, path))
+}
+
+fn without_controllers_below(root: &Path, group: &Path) -> Option<(PathBuf, String)> {
+    let mut above: Vec<&Path> =
+        group.ancestors().skip(1).take_while(|folder| folder.starts_with(root)).collect();
+    above.reverse();
+    above.into_iter().find_map(|folder| {
+        // Version 1 has no such file.
+        let file = folder.join("cgroup.subtree_control");
+        let is_empty = fs::read_to_string(&file).ok()?.trim().is_empty();
+        let known = fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
+        let controller =
+            known.split_whitespace().find(|name| *name == "pids").or(known.split_whitespace().next());
+        is_empty.then(|| (file, controller.unwrap_or("pids").to_owned()))
+    })
 }
 
 /// Lists all groups: the id that samples carry, and the path below the root. The id is the inode of the folder, from which
@@ -63,6 +85,28 @@ pub fn all() -> Vec<(u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_highest_group_without_controllers_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root.path().join("a/b");
+        fs::create_dir_all(&group).unwrap();
+        let find = || without_controllers_below(root.path(), &group);
+        assert_eq!(find(), None, "version 1");
+        let set = |folder: &str, file: &str, text: &str| {
+            fs::write(root.path().join(folder).join(file), text).unwrap()
+        };
+        for folder in ["", "a", "a/b"] {
+            set(folder, "cgroup.subtree_control", "\n");
+            set(folder, "cgroup.controllers", "cpu pids\n");
+        }
+        assert_eq!(find(), Some((root.path().join("cgroup.subtree_control"), "pids".to_owned())));
+        set("", "cgroup.subtree_control", "cpu\n");
+        set("a", "cgroup.controllers", "cpu\n");
+        assert_eq!(find(), Some((root.path().join("a/cgroup.subtree_control"), "cpu".to_owned())));
+        set("a", "cgroup.subtree_control", "cpu\n");
+        assert_eq!(find(), None, "the group itself needs none");
+    }
 
     #[test]
     fn the_hierarchy_with_perf_event_is_found() {

@@ -12,6 +12,7 @@ use model::{BuildId, FileIdentity, KernelText, ObjectIdentity, TextSymbol};
 
 use crate::sys::clock;
 pub use crate::sys::system::{SystemName, configured_cpus};
+use crate::sysctl;
 
 /// The running kernel's image.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,6 +78,19 @@ fn kernel_text(list: impl BufRead) -> Option<KernelText> {
     };
     let text = list.lines().map_while(Result::ok).find_map(start_of_text)?;
     Some(text).filter(|text| text.address != 0)
+}
+
+/// Returns true if the NMI watchdog occupies a hardware counter of each CPU. The one of `CONFIG_HARDLOCKUP_DETECTOR_BUDDY` (Linux 6.5;
+/// on arm64 the usual one) does not: its CPUs watch each other.
+pub fn nmi_watchdog_counts() -> bool {
+    sysctl::nmi_watchdog().is_some_and(|state| state > 0) && !has_buddy_watchdog()
+}
+
+/// Returns true if the kernel has the function of kernel/watchdog_buddy.c. Names are shown to everybody, even where addresses are not.
+fn has_buddy_watchdog() -> bool {
+    let name: &[u8] = b" watchdog_buddy_check_hardlockup";
+    let lines = fs::File::open("/proc/kallsyms").map(|file| BufReader::new(file).split(b'\n'));
+    lines.is_ok_and(|mut lines| lines.any(|line| line.is_ok_and(|line| line.ends_with(name))))
 }
 
 fn kernel_code_length() -> Option<u64> {

@@ -46,6 +46,8 @@ pub struct Survey {
     pub core_pmus: Vec<String>,
     /// True if the CPU flags include `hypervisor`.
     pub virtual_machine: bool,
+    /// True if `/proc` shows processes by the numbers that they have for us.
+    pub shows_our_pids: bool,
     /// The kind of container that this process runs in (`docker`, `podman`, …).
     pub container: Option<String>,
     /// The family of the distribution.
@@ -71,8 +73,8 @@ pub struct Settings {
     pub kptr_restrict: Option<i32>,
     /// [`sysctl::ptrace_scope`].
     pub ptrace_scope: Option<i32>,
-    /// [`sysctl::nmi_watchdog`].
-    pub nmi_watchdog: Option<i32>,
+    /// [`machine::nmi_watchdog_counts`].
+    pub nmi_watchdog_counts: bool,
 }
 
 /// A shared library and the file with its debug information.
@@ -105,7 +107,7 @@ pub fn survey() -> Survey {
             max_stack: sysctl::perf_event_max_stack(),
             kptr_restrict: sysctl::kptr_restrict(),
             ptrace_scope: sysctl::ptrace_scope(),
-            nmi_watchdog: sysctl::nmi_watchdog(),
+            nmi_watchdog_counts: machine::nmi_watchdog_counts(),
         },
         open_files: limits::open_files(),
         locked_memory: limits::locked_memory(),
@@ -114,6 +116,7 @@ pub fn survey() -> Survey {
         kernel_addresses: machine::kernel_image().is_some(),
         core_pmus: pmus.into_iter().filter(is_core).map(|pmu| pmu.name).collect(),
         virtual_machine: read("/proc/cpuinfo").is_some_and(|text| has_hypervisor(&text)),
+        shows_our_pids: system::shows_our_pids(),
         container: container(),
         distribution: machine::distribution(),
         libc: libc_debug().ok().flatten(),

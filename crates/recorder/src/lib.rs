@@ -50,7 +50,7 @@ pub use consumer::{
 };
 pub use control::{CommandSources, Control, DUMP_SIGNAL_THREAD, ends_with_command, signals_of_recordings};
 pub use error::{Errno, Error};
-pub use event::{ThisMachine, this_machine};
+pub use event::{ThisMachine, core_pmu_name, this_machine};
 pub use mapped_files::MappedFiles;
 pub use notice::{Importance, Notice};
 pub use open::{

@@ -40,7 +40,7 @@ pub enum Notice {
     RateLimited {
         /// The requested rate, in Hz.
         asked: u64,
-        /// `kernel.perf_event_max_sample_rate`, in Hz.
+        /// The rate that is used instead, in Hz.
         allowed: u64,
     },
     /// The kernel limits the length of call chains.
@@ -292,8 +292,9 @@ impl fmt::Display for Notice {
             }
             Self::RateLimited { asked, allowed } => write!(
                 f,
-                "{asked} Hz exceeds kernel.perf_event_max_sample_rate: sampling at {allowed} Hz; \
-                 try: sudo sysctl kernel.perf_event_max_sample_rate={asked}"
+                "{asked} Hz is too much for kernel.perf_event_max_sample_rate, which the kernel lowers when sampling takes too long: \
+                 sampling at {allowed} Hz; try: sudo sysctl kernel.perf_event_max_sample_rate={}",
+                asked.saturating_mul(2).max(host::sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ)
             ),
             Self::RingsShrunk { wanted, given, errno: Some(ENOMEM) } => write!(
                 f,

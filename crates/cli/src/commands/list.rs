@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 use model::Name;
 use recorder::event::{Catalogue, EventError, EventKind, ListedEvent, listing, nearest, select};
-use recorder::{EventSupport, event_support};
+use recorder::{EventSupport, core_pmu_name, event_support};
 
 use crate::console::Console;
 use crate::output::Output;
@@ -156,9 +156,10 @@ fn reason(offer: EventSupport) -> Option<String> {
         EventSupport::Samples => None,
         EventSupport::UserSpaceOnly => Some("user space only (see prof doctor)".to_owned()),
         EventSupport::CountsOnly => Some("can be counted, but not sampled".to_owned()),
-        EventSupport::Absent => {
-            Some("not available on this machine (virtual machines often have no PMU)".to_owned())
-        }
+        EventSupport::Absent => Some(match core_pmu_name() {
+            Some(pmu) => format!("not available from the PMU of this machine ({pmu})"),
+            None => "not available on this machine (virtual machines often have no PMU)".to_owned(),
+        }),
         EventSupport::Forbidden => Some("not permitted for this user (see prof doctor)".to_owned()),
         EventSupport::Refused(errno) => Some(format!("refused by the kernel: {}", words(errno))),
     }

@@ -23,7 +23,8 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         findings.extend([tracepoints(facts), uprobes(facts), rings(&facts.survey), rate(&facts.survey)]);
     }
     findings.extend([descriptors(&facts.survey), debug_information(&facts.survey)].into_iter().flatten());
-    findings.extend([nmi_watchdog(facts), container(&facts.survey)].into_iter().flatten());
+    findings.extend([nmi_watchdog(facts), processes(&facts.survey)].into_iter().flatten());
+    findings.extend(container(&facts.survey));
     findings
 }
 
@@ -79,13 +80,15 @@ fn why_nothing(survey: &Survey, offer: EventSupport) -> (String, Vec<Remedy>) {
     };
     let filtered = survey.status.is_some_and(|status| status.seccomp == 2);
     // Some distributions add levels above 2, which forbid everything. Otherwise a seccomp filter or a security module forbids it.
-    if offer == EventSupport::Forbidden && paranoid > 2 && !may_use_all_events(survey) {
-        let text = format!("no user may record: kernel.perf_event_paranoid is {paranoid}");
-        let remedies = vec![
-            Remedy::Capabilities(&[Capability::Perfmon]),
-            command("sudo sysctl kernel.perf_event_paranoid=2"),
-        ];
-        return (text, remedies);
+    if offer == EventSupport::Forbidden && paranoid > 2 && !has(survey, Capability::SysAdmin) {
+        let text = format!(
+            "nobody may record without CAP_SYS_ADMIN, and CAP_PERFMON does not do: kernel.perf_event_paranoid is {paranoid}, a \
+             level of this distribution's own"
+        );
+        return (
+            text,
+            vec![command("sudo sysctl kernel.perf_event_paranoid=2"), command("sudo prof record …")],
+        );
     }
     if filtered {
         let kind = survey.container.as_deref();
@@ -337,11 +340,18 @@ fn debug_information(survey: &Survey) -> Option<Finding> {
 
 fn nmi_watchdog(facts: &Facts) -> Option<Finding> {
     let counters = matches!(facts.offers.cycles, EventSupport::Samples | EventSupport::UserSpaceOnly);
-    if !counters || facts.survey.settings.nmi_watchdog != Some(1) {
+    if !counters || !facts.survey.settings.nmi_watchdog_counts {
         return None;
     }
     let text = "occupies one hardware counter of each CPU: groups that need all counters never run";
     Some(finding(Level::Note, "NMI watchdog", text, vec![command("sudo sysctl kernel.nmi_watchdog=0")]))
+}
+
+fn processes(survey: &Survey) -> Option<Finding> {
+    let text = "/proc shows those of another pid namespace: nothing is read of a process there, and -p and -t are refused";
+    let remedies =
+        vec![command("unshare --pid --fork --mount-proc …"), command("sudo mount -t proc proc /proc")];
+    (!survey.shows_our_pids).then(|| finding(Level::Limited, "processes", text, remedies))
 }
 
 fn container(survey: &Survey) -> Option<Finding> {

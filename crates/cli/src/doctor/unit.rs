@@ -70,7 +70,10 @@ fn capabilities(survey: &Survey) -> String {
     let release = survey.system.release.to_string_lossy();
     let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let events = if version >= PERFMON_SINCE { "CAP_PERFMON" } else { "CAP_SYS_ADMIN" };
+    // Levels above 2 are some distributions' own, and CAP_PERFMON does not do there.
+    let is_stricter = survey.settings.paranoid.is_some_and(|level| level > 2);
+    let has_perfmon = version >= PERFMON_SINCE && !is_stricter;
+    let events = if has_perfmon { "CAP_PERFMON" } else { "CAP_SYS_ADMIN" };
     // CAP_SYSLOG matters only for 1: with 0, whoever may record sees the addresses, with 2 nobody does.
     let hidden = survey.settings.kptr_restrict.is_some_and(|level| level == 1);
     let names = if hidden { " CAP_SYSLOG" } else { "" };
@@ -102,9 +105,12 @@ mod tests {
     fn rights_follow_the_kernel() {
         let mut survey = survey();
         survey.system.release = "6.1.0-18-amd64".into();
-        survey.settings.kptr_restrict = Some(0);
+        (survey.settings.kptr_restrict, survey.settings.paranoid) = (Some(0), Some(2));
         let rights = |survey: &Survey| capabilities(survey);
         assert_eq!(rights(&survey), "CAP_PERFMON CAP_SYS_PTRACE");
+        survey.settings.paranoid = Some(3);
+        assert_eq!(rights(&survey), "CAP_SYS_ADMIN CAP_SYS_PTRACE");
+        survey.settings.paranoid = Some(2);
         survey.settings.kptr_restrict = Some(1);
         assert_eq!(rights(&survey), "CAP_PERFMON CAP_SYS_PTRACE CAP_SYSLOG");
         survey.system.release = "5.4.0".into();

@@ -47,7 +47,7 @@ pub struct TaskState {
 /// # Errors
 /// `ENOENT` or `ESRCH` if there is no such thread.
 pub fn task_state(tid: Tid) -> io::Result<TaskState> {
-    state_in(&fs::read(format!("/proc/{tid}/stat"))?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    state_in(&fs::read(path(Pid(tid.0), "stat")?)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn state_in(stat: &[u8]) -> Option<TaskState> {

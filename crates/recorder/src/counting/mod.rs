@@ -33,6 +33,7 @@ pub use missing_ring::MissingRing;
 pub use reading::Reading;
 pub use run::count;
 pub use uncounted::Uncounted;
+pub(crate) use uncounted::not_here;
 
 /// Reads an event that is not read with its group. `None` where it is pinned and has no counter.
 ///

@@ -503,7 +503,7 @@ fn absent_event(event: &Event, refusal: Refusal, options: &Options) -> Result<(U
     if !not_here && !may_be_missing {
         return Err(error);
     }
-    Ok((if not_here { Uncounted::NotHere } else { refused }, error))
+    Ok((if not_here { Uncounted::NotHere { pmu: crate::event::core_pmu_name() } } else { refused }, error))
 }
 
 fn sites(threads: &[Tid], cpus: &[Option<CpuId>]) -> Vec<CounterSite> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use decoder::{Attr, AttrFlags};
-use host::sysctl;
+use host::machine;
 
 use super::{CountedEvent, Reading};
 
@@ -11,7 +11,10 @@ use super::{CountedEvent, Reading};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Uncounted {
     /// The machine, or its kernel, does not have it.
-    NotHere,
+    NotHere {
+        /// The PMU of the cores that does not have it; `None` if there is none.
+        pmu: Option<String>,
+    },
     /// The kernel refused it: its errno in words, and what to do.
     Refused(String),
     /// It occurs in the kernel only, which this user may not observe.
@@ -39,9 +42,10 @@ impl Uncounted {
         if unreadable {
             return Some(Self::Pinned);
         }
-        let watchdog = sysctl::nmi_watchdog().is_some_and(|state| state > 0);
-        (reading.running_ns == 0)
-            .then(|| Self::without_counter(&event.attr, event.leader.is_some(), reading.enabled_ns, watchdog))
+        (reading.running_ns == 0).then(|| {
+            let watchdog = machine::nmi_watchdog_counts();
+            Self::without_counter(&event.attr, event.leader.is_some(), reading.enabled_ns, watchdog)
+        })
     }
 
     /// Returns the reason why an event that was enabled for `enabled_ns` has never counted.
@@ -60,7 +64,7 @@ impl Uncounted {
 impl fmt::Display for Uncounted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotHere => "this machine does not count it (a virtual machine often has no PMU)",
+            Self::NotHere { pmu } => return f.write_str(&not_here(pmu.as_deref())),
             Self::Refused(why) => why,
             Self::Forbidden => {
                 "it happens in the kernel, which this user may not observe; try: sudo sysctl kernel.perf_event_paranoid=1"
@@ -74,6 +78,14 @@ impl fmt::Display for Uncounted {
             Self::Group => "its group never got as many counters as it has events; try fewer in the braces",
             Self::NoCounter => "it never got a counter: others had those that can count it; try fewer events",
         })
+    }
+}
+
+/// Says that a machine with this PMU, or none, does not count an event.
+pub(crate) fn not_here(pmu: Option<&str>) -> String {
+    match pmu {
+        Some(pmu) => format!("the PMU of this machine ({pmu}) does not count it"),
+        None => "this machine does not count it (a virtual machine often has no PMU)".to_owned(),
     }
 }
 
@@ -94,8 +106,8 @@ mod tests {
         assert_eq!(Uncounted::reason_for(&plain, &Reading { running_ns: 1, ..never }, false), None);
         assert_eq!(Uncounted::reason_for(&plain, &Reading::default(), false), Some(Uncounted::NeverRan));
         assert_eq!(Uncounted::reason_for(&plain, &never, true), Some(Uncounted::Pinned));
-        let absent = event(AttrFlags::empty(), None, Some(Uncounted::NotHere));
-        assert_eq!(Uncounted::reason_for(&absent, &never, false), Some(Uncounted::NotHere));
+        let absent = event(AttrFlags::empty(), None, Some(Uncounted::NotHere { pmu: None }));
+        assert_eq!(Uncounted::reason_for(&absent, &never, false), Some(Uncounted::NotHere { pmu: None }));
         let why = |flags, group, watchdog| {
             Uncounted::without_counter(&event(flags, None, None).attr, group, 5, watchdog)
         };

@@ -36,7 +36,7 @@ pub(crate) use select::{clock_event, default_events, dummy_event};
 pub(crate) use this_machine::core_pmus;
 #[cfg(test)]
 pub(crate) use this_machine::pmu;
-pub use this_machine::{ThisMachine, this_machine};
+pub use this_machine::{ThisMachine, core_pmu_name, this_machine};
 
 /// The rate at which to sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

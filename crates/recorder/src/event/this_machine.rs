@@ -28,6 +28,14 @@ pub(crate) fn core_pmus() -> Vec<Pmu> {
     sysfs::core_pmus(Path::new(sysfs::EVENT_SOURCES)).into_iter().map(pmu).collect()
 }
 
+/// Returns the name of a PMU of the cores: `cpu` on x86, `cpu_core` and `cpu_atom` if there are two kinds, `armv8_…` on arm64. `None` if
+/// the kernel supports none here.
+pub fn core_pmu_name() -> Option<String> {
+    let pmus = sysfs::pmu_numbers(Path::new(sysfs::EVENT_SOURCES)).ok()?;
+    let is_core = |name: &String| name == "cpu" || name.starts_with("cpu_") || name.starts_with("armv");
+    pmus.into_iter().map(|(_, name)| name).find(is_core)
+}
+
 pub(crate) fn pmu(files: PmuFiles) -> Pmu {
     Pmu {
         name: files.name,

@@ -324,8 +324,14 @@ mod tests {
             leader: None,
             tracepoint: None,
         };
-        let recording =
-            Recording { events: vec![event], cpus: Vec::new(), ring_size: 0, copy_sizes: Default::default() };
+        let recording = Recording {
+            events: vec![event],
+            cpus: Vec::new(),
+            ring_size: 0,
+            copy_sizes: Default::default(),
+            files: Default::default(),
+            kernel: Default::default(),
+        };
         let mut notes = SampledPids::default();
         let members = MemberFilter::new(&mut notes, &[Pid(7)], None, Vec::new(), (true, false));
         let mut members = members.with_recording(&recording);

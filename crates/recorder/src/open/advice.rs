@@ -4,6 +4,7 @@ use std::io;
 
 use decoder::attr::SIZE_VER7;
 use decoder::{Attr, AttrFlags};
+use host::cgroup;
 use host::procfs::{self, Capability};
 use host::sys::limits;
 use host::sys::perf_event::Subject;
@@ -12,10 +13,12 @@ use model::Tid;
 
 use super::fallbacks::{Kernel, Opener};
 use super::opened::{OpenEvent, Opened};
+use crate::counting::not_here;
 use crate::error::{
     E2BIG, EACCES, EBUSY, EINTR, EINVAL, EIO, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW,
     EPERM, ESRCH, Error, MORE_DESCRIPTORS,
 };
+use crate::event::core_pmu_name;
 use crate::options::{Options, Target};
 
 /// EIO: the file is not a regular one. EINVAL: it has no code there, or ends before.
@@ -27,6 +30,16 @@ pub(crate) const PROBED_BY_FTRACE: &str =
 
 /// Returns the error for an event that was refused with `errno`: the cause, and what to try.
 pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
+    let without_controllers = match &options.target {
+        Target::Cgroup(path) => cgroup::without_controllers(path).map(|(file, controller)| {
+            format!(
+                "no controller is enabled for this cgroup, and without one the kernel has no perf events for it; \
+                 try: echo +{controller} | sudo tee {}",
+                file.display()
+            )
+        }),
+        _ => None,
+    };
     let advice = match errno.raw_os_error() {
         Some(ESRCH) => {
             let number = match &options.target {
@@ -67,9 +80,10 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
              as virtual machines do, does not show; try without -b and -j"
                 .to_owned()
         }
+        Some(ENOENT) if without_controllers.is_some() => without_controllers.unwrap_or_default(),
         Some(ENOENT | ENODEV | EOPNOTSUPP) => {
-            "this machine does not count it (a virtual machine often has no PMU); try: -e cpu-clock"
-                .to_owned()
+            let clock = if attr.is_cpu_clock() { "" } else { "; try: -e cpu-clock" };
+            format!("{}{clock}", not_here(core_pmu_name().as_deref()))
         }
         Some(EINVAL) => invalid(event, attr, options),
         Some(EBUSY) => "somebody else has the PMU for themselves".to_owned(),
@@ -150,7 +164,13 @@ fn permission(attr: &Attr, options: &Options) -> String {
         paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"));
     let may =
         procfs::own_status().is_ok_and(|own| own.has(Capability::Perfmon) || own.has(Capability::SysAdmin));
+    let is_admin = procfs::own_status().is_ok_and(|own| own.has(Capability::SysAdmin));
     match &options.target {
+        // Debian's and others' own levels.
+        _ if paranoid.is_some_and(|level| level > 2) && !is_admin => format!(
+            "this system wants CAP_SYS_ADMIN, and CAP_PERFMON does not do{level}; \
+             try: sudo sysctl kernel.perf_event_paranoid=2, or sudo {program} …"
+        ),
         Target::System | Target::Cgroup(_) => format!(
             "observing whole CPUs takes CAP_PERFMON or kernel.perf_event_paranoid at 0 or less{level}; \
              try: sudo {program} -a, or sudo sysctl kernel.perf_event_paranoid=0"
@@ -159,9 +179,6 @@ fn permission(attr: &Attr, options: &Options) -> String {
             "this process has CAP_PERFMON, so something else forbids it (a security module, a container?)"
                 .to_owned()
         }
-        _ if paranoid.is_some_and(|level| level > 2) => format!(
-            "this system allows no profiling to users{level}; try: sudo sysctl kernel.perf_event_paranoid=2"
-        ),
         _ if attr.flags.contains(AttrFlags::EXCLUDE_USER) => format!(
             "observing the kernel takes CAP_PERFMON or kernel.perf_event_paranoid at 1 or less{level}; \
              try: sudo sysctl kernel.perf_event_paranoid=1"

@@ -6,6 +6,7 @@ use decoder::{Attr, AttrFlags};
 use host::sys::perf_event::Subject;
 use model::{CpuId, Tid};
 
+use super::sent_notices::lower_rate;
 use super::{Fallback, Kernel, Opener, open_with_fallbacks};
 use crate::attr;
 use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
@@ -40,7 +41,8 @@ pub fn event_support(event: &Event) -> EventSupport {
 
 /// Opens `event` on all that runs on `cpu`, and closes it again.
 pub fn event_support_on_cpu(event: &Event, cpu: CpuId) -> EventSupport {
-    let sampler = attr::sampler(event, &Options::new(Target::System), STACK_COPY, 1 << 12);
+    let mut sampler = attr::sampler(event, &Options::new(Target::System), STACK_COPY, 1 << 12);
+    lower_rate(&mut sampler);
     match Kernel.open(&sampler, Subject::Cpu(cpu), None) {
         Ok(_) => EventSupport::Samples,
         Err(error) => refusal(&Kernel, &error, event, Subject::Cpu(cpu)),
@@ -57,6 +59,7 @@ fn support_by<O: Opener>(opener: &O, event: &Event) -> EventSupport {
     };
     let options = Options { inherit: false, ..Options::new(Target::Threads(vec![own])) };
     let mut sampler = attr::sampler(event, &options, STACK_COPY, 1 << 12);
+    lower_rate(&mut sampler);
     if let Some(probe) = &event.probe {
         sampler.config1 = probe.config1();
     }

@@ -70,7 +70,6 @@ impl Opened {
     /// Returns the sampling events that were enabled and never counted, with the cause (`perf_event_open(2)`, "BUGS": that an event
     /// opens does not mean that it can run).
     pub(crate) fn never_ran(&self) -> Vec<(String, Uncounted)> {
-        let watchdog = host::sysctl::nmi_watchdog().is_some_and(|state| state > 0);
         let cause = |(index, event): (usize, &OpenEvent)| {
             let (mut sum, mut read, mut open) = (Reading::default(), false, false);
             for instance in self.instances_of(index) {
@@ -86,6 +85,7 @@ impl Opened {
             let why = match (read, sum.running_ns) {
                 (false, _) if open => Uncounted::Pinned,
                 (true, 0) if sum.enabled_ns > 0 => {
+                    let watchdog = host::machine::nmi_watchdog_counts();
                     Uncounted::without_counter(&event.attr, in_group, sum.enabled_ns, watchdog)
                 }
                 _ => return None,

@@ -10,7 +10,6 @@ use super::{Prepared, PrivilegedExecs, Session};
 use crate::consumer::{Ending, LostCount};
 use crate::error::Error;
 use crate::notice::Notice;
-use crate::open::TaskClocks;
 use crate::summary::{Circumstances, Command, RunningCommand, Summary, coverage, lost_samples};
 
 impl Session<'_> {

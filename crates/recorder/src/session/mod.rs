@@ -232,7 +232,8 @@ impl Prepared {
             lost_sideband: 0,
             tally: Tally::new(&self.recording.events),
             task_reports: self.opened.task_clocks.as_ref().map(TaskClocks::reports),
-            privileged_execs: has_task_events.then(|| PrivilegedExecs::new(self.layout.clone())),
+            privileged_execs: has_task_events
+                .then(|| PrivilegedExecs::new(self.layout.clone(), self.recording.files.clone())),
             throttling: Throttling::default(),
             tasks: has_task_events.then_some(tasks),
             requests: DumpRequests::default(),

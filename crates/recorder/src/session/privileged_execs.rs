@@ -16,6 +16,7 @@ use tracker::Orderer;
 
 use super::Session;
 use crate::consumer::{Chunk, DrainStats, RingKind};
+use crate::mapped_files::MappedFiles;
 use crate::open::Opened;
 use crate::options::Options;
 use crate::processes::Synthesis;
@@ -40,6 +41,7 @@ pub struct PrivilegedExec {
 /// Follows processes from FORK to exec to EXIT.
 pub(super) struct PrivilegedExecs {
     layout: RecordLayout,
+    files: MappedFiles,
     /// The records of a round come in any order.
     steps: Orderer<(Pid, Step)>,
     /// The programs that have mapped nothing since their exec.
@@ -60,11 +62,11 @@ enum Step {
 }
 
 impl PrivilegedExecs {
-    /// Starts with no process. `layout` is that of the sideband event's records.
-    pub(super) fn new(layout: RecordLayout) -> Self {
+    /// Starts with no process. `layout` is that of the sideband event's records, `files` are those of the recording.
+    pub(super) fn new(layout: RecordLayout, files: MappedFiles) -> Self {
         let (executing, inherited) = (HashMap::default(), HashSet::default());
         let (due, found) = (Vec::new(), Vec::new());
-        Self { layout, steps: Orderer::default(), executing, inherited, due, found }
+        Self { layout, files, steps: Orderer::default(), executing, inherited, due, found }
     }
 
     /// Adds the records of a sideband ring.
@@ -161,7 +163,7 @@ impl Session<'_> {
                 let now = options.clock.id().and_then(|clock| clock::now(clock).ok());
                 let now = now.map_or(exec.time, Timestamp);
                 exec.gap = Some(Duration::from_nanos(now.0.saturating_sub(exec.time.0)));
-                let mut synthesis = Synthesis::at(&execs.layout, now);
+                let mut synthesis = Synthesis::at(&execs.layout, now, &execs.files);
                 pids.iter().for_each(|&pid| synthesis.process(pid));
                 let bytes = synthesis.finish();
                 self.consume(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
@@ -215,7 +217,8 @@ mod tests {
     fn found(records: &[Record<'_>]) -> Vec<(Pid, u64)> {
         let sample_format = SampleFormat::TIME | SampleFormat::IDENTIFIER;
         let attr = Attr { sample_format, flags: AttrFlags::SAMPLE_ID_ALL, ..Attr::default() };
-        let mut execs = PrivilegedExecs::new(RecordLayout::new(&attr, Endian::NATIVE));
+        let mut execs =
+            PrivilegedExecs::new(RecordLayout::new(&attr, Endian::NATIVE), MappedFiles::default());
         for record in records {
             let mut bytes = Vec::new();
             execs.layout.encode(record, &mut bytes).unwrap();

@@ -138,7 +138,7 @@ pub fn in_unit(event: &CountedEvent, count: f64) -> (f64, String) {
 /// Returns the text in place of a missing count, as perf words it.
 pub fn state(cell: &CountCell) -> String {
     match &cell.uncounted {
-        Some(Uncounted::NotHere | Uncounted::Refused(_)) => "<not supported>".to_owned(),
+        Some(Uncounted::NotHere { .. } | Uncounted::Refused(_)) => "<not supported>".to_owned(),
         _ => "<not counted>".to_owned(),
     }
 }

@@ -46,7 +46,7 @@ fn laptop(paranoid: i32) -> Facts {
             max_stack: Some(127),
             kptr_restrict: Some(0),
             ptrace_scope: Some(0),
-            nmi_watchdog: Some(1),
+            nmi_watchdog_counts: true,
         },
         open_files: Limit { current: 1024, maximum: 1 << 20 },
         locked_memory: Limit { current: 8 << 20, maximum: 8 << 20 },
@@ -55,6 +55,7 @@ fn laptop(paranoid: i32) -> Facts {
         kernel_addresses: false,
         core_pmus: vec!["cpu".to_owned()],
         virtual_machine: false,
+        shows_our_pids: true,
         container: None,
         distribution: host::machine::Distribution::Debian,
         libc: Some(LibraryDebug { path: PathBuf::from("/lib/libc.so.6"), build_id: None, debug: None }),
@@ -134,7 +135,13 @@ fn nothing_at_all_has_a_reason_and_a_command() {
     assert!(!can_record(&findings(&facts)));
     let text = tells(&facts);
     assert!(text.contains("perf_event_paranoid is 4") && text.contains("perf_event_paranoid=2"), "{text}");
-    assert!(text.contains("setcap cap_perfmon"), "{text}");
+    assert!(!text.contains("setcap cap_perfmon"), "it does not do at this level: {text}");
+    assert!(text.contains("CAP_SYS_ADMIN") && text.contains("sudo prof record"), "{text}");
+    let mut with_perfmon = laptop(3);
+    let status = with_perfmon.survey.status.unwrap();
+    with_perfmon.survey.status = Some(Status { effective_capabilities: 1 << 38, ..status });
+    let text = tells(&with_perfmon);
+    assert!(text.contains("CAP_PERFMON does not do"), "{text}");
 
     let mut contained = root();
     contained.offers.clock = EventSupport::Forbidden;
