@@ -236,3 +236,46 @@ impl Rows<'_> {
         ListingRow { text, heat, address: Some(instruction.address.0) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::Name;
+
+    use super::*;
+
+    /// The listing of a function that was sampled at no instruction of the file.
+    fn text(missing: Option<&str>) -> String {
+        let range = CodeRange {
+            name: Arc::from("f"),
+            module: Name::from("m"),
+            weight: 5,
+            elsewhere: 5,
+            instructions: Vec::new(),
+            missing: missing.map(str::to_owned),
+            inlined: None,
+        };
+        let function = AnnotatedFunction { name: "f".to_owned(), ranges: vec![range] };
+        let listing = Listing {
+            event: "cycles",
+            unit: "samples",
+            total: 5,
+            lost: 0,
+            sources: &|_| None,
+            full: false,
+            colour: false,
+        };
+        let mut output = Vec::new();
+        write(&listing, &[function], &mut output).unwrap();
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn code_that_is_in_no_file_was_not_replaced() {
+        assert!(text(None).contains("was it replaced since?"));
+        let without_code = text(Some("the kernel's code is in no file"));
+        assert!(without_code.contains("the kernel's code is in no file"), "{without_code}");
+        assert!(!without_code.contains("replaced"), "{without_code}");
+    }
+}
