@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use elf::ReadAt;
 
+use super::augmentation::remove_marks;
 use super::sections::Section;
 
 /// The kind of the two sections, whose entries refer to each other in different ways (LSB core specification,
@@ -56,6 +57,7 @@ impl Entry {
         {
             return None;
         }
+        remove_marks(cie_bytes.get_mut(cie.header + cie.pointer_width..)?);
         let distance = match kind {
             SectionKind::EhFrame => cie.length.checked_add(fde.header)? as u64,
             SectionKind::DebugFrame => 0,
@@ -65,6 +67,21 @@ impl Entry {
             .copy_from_slice(distance.to_le_bytes().get(..width)?);
         let address = section.address.0.wrapping_add(offset).wrapping_sub(cie.length as u64);
         Some(Self { bytes, fde: cie.length, address })
+    }
+}
+
+/// Removes the marks from all CIEs of a section, up to the first entry that cannot be one.
+pub(super) fn remove_all_marks(section: &mut [u8], kind: SectionKind) {
+    let mut rest = section;
+    while let Some(Bounds { length, header, pointer_width }) = Bounds::read(&&*rest, kind, 0)
+        && let Some((entry, behind)) = core::mem::take(&mut rest).split_at_mut_checked(length)
+    {
+        let id = entry.get(header..header + pointer_width).unwrap_or_default();
+        let cie_id = if kind == SectionKind::EhFrame { 0 } else { 0xff };
+        if id.iter().all(|byte| *byte == cie_id) {
+            remove_marks(entry.get_mut(header + pointer_width..).unwrap_or_default());
+        }
+        rest = behind;
     }
 }
 
@@ -79,7 +96,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn read<D: ReadAt>(section: &Section<D>, kind: SectionKind, offset: u64) -> Option<Self> {
+    fn read(section: &impl ReadAt, kind: SectionKind, offset: u64) -> Option<Self> {
         let length = u32::from_le_bytes(section.array(offset)?);
         let (header, length, is_64) = if length == u32::MAX {
             (12, u64::from_le_bytes(section.array(offset.checked_add(4)?)?), true)

@@ -1,5 +1,6 @@
 //! The unwind tables of one object, and finding the row for an address in them.
 
+mod augmentation;
 mod code;
 mod entry;
 mod fde_index;
@@ -14,7 +15,7 @@ use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, Unwin
 use model::{FileOffset, Svma};
 
 use self::code::Code;
-use self::entry::{Entry, SectionKind};
+use self::entry::{Entry, SectionKind, remove_all_marks};
 use self::fde_index::FdeIndex;
 use self::search_table::SearchTable;
 pub use self::sections::{ObjectSections, Section};
@@ -112,11 +113,13 @@ impl<S: ReadAt> UnwindTables<S> {
         if tables.search_table.is_none()
             && let Some(section) = tables.eh_frame.as_ref().filter(indexed)
         {
-            let (bytes, address) = (section.copy(0..section.size()), section.address.0);
+            let (mut bytes, address) = (section.copy(0..section.size()), section.address.0);
+            remove_all_marks(&mut bytes, SectionKind::EhFrame);
             tables.eh_frame_index = FdeIndex::build(&tables.as_eh_frame(&bytes), &tables.bases_of(address));
         }
         if let Some(section) = tables.debug_frame.as_ref().filter(indexed) {
-            let bytes = section.copy(0..section.size());
+            let mut bytes = section.copy(0..section.size());
+            remove_all_marks(&mut bytes, SectionKind::DebugFrame);
             tables.debug_frame_index = FdeIndex::build(&tables.as_debug_frame(&bytes), &tables.bases);
         }
         tables

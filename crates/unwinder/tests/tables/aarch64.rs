@@ -4,7 +4,7 @@ use elf::Machine;
 use model::{Avma, FrameAddress, TruncationReason};
 use prof_unwinder::{Architecture, Registers, StackEnd};
 
-use crate::made::{BASE, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, words};
+use crate::made::{BASE, EH_FRAME, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, words};
 
 const SP: u64 = 0xffff_e000_0000;
 const LINK: u8 = 30;
@@ -89,4 +89,46 @@ fn a_signal_trampoline_is_known_by_its_instructions() {
     assert_eq!(addresses(&unwound), [code(0x104), code(0x900), code(0x100), code(0x320)]);
     assert_eq!(unwound.frames[2].address, FrameAddress::InstructionPointer(Avma(code(0x100))));
     assert_eq!(unwound.end, StackEnd::Complete);
+}
+
+/// `.eh_frame` of `clang --target=aarch64-linux-gnu -O2 -mbranch-protection=pac-ret+b-key -c` (LLVM 14) of
+/// `int f(int a) { int b = g(a); return b + g(b); }`, which GNU as writes alike; linked to [`EH_FRAME`], with `f` at 0x200.
+fn signed_by_b_key(augmentation: [u8; 3]) -> Vec<u8> {
+    let mut section = vec![0x14, 0, 0, 0, 0, 0, 0, 0, 1];
+    section.extend(augmentation);
+    section.extend([0, 1, 0x7c, 0x1e, 1, 0x1b, 0x0c, 0x1f, 0, 0, 0, 0]);
+    section.extend([0x1c, 0, 0, 0, 0x1c, 0, 0, 0]);
+    section.extend((TEXT as u32 + 0x200).wrapping_sub(EH_FRAME as u32 + 0x20).to_le_bytes());
+    // advance 4; negate_ra_state; advance 12; def_cfa x29, 32; x19 at −16, x30 at −24, x29 at −32
+    section.extend([0x30, 0, 0, 0, 0, 0x44, 0x2d, 0x4c, 0x0c, 0x1d, 0x20]);
+    section.extend([0x93, 4, 0x9e, 6, 0x9d, 8, 0, 0, 0]);
+    section.extend([0; 4]);
+    section
+}
+
+#[test]
+fn tables_of_the_b_key_and_of_tagged_memory_are_read() {
+    let search_table = |section: &[u8]| {
+        let mut header = vec![1, 0x1b, 3, 0x3b];
+        let at = EH_FRAME as u32 + section.len() as u32;
+        header.extend((EH_FRAME as u32).wrapping_sub(at + 4).to_le_bytes());
+        header.extend(1_u32.to_le_bytes());
+        header.extend((TEXT as u32 + 0x200).wrapping_sub(at).to_le_bytes());
+        header.extend((EH_FRAME as u32 + 0x18).wrapping_sub(at).to_le_bytes());
+        header
+    };
+    let signed = 0x0037_0000_0000_0000 | code(0x320);
+    let stack = words(&[0, 0, 0x1234, signed, 0x19, 0, 0, 0]);
+    for augmentation in [*b"zRB", *b"zRG", *b"zBR"] {
+        let section = signed_by_b_key(augmentation);
+        for header in [search_table(&section), Vec::new()] {
+            let mut text = vec![0; TEXT_SIZE];
+            // bl f
+            text[0x31c..0x320].copy_from_slice(&0x97ff_ffb9_u32.to_le_bytes());
+            let mut program = One::new(object(Machine::AARCH64, &text, &section, &header));
+            let unwound = unwind(&mut program, &registers(code(0x218), SP, SP + 16, 1), &stack);
+            assert_eq!(addresses(&unwound), [code(0x218), code(0x320)], "{augmentation:?}");
+            assert_eq!(unwound.frames[1].stack_pointer, SP + 48);
+        }
+    }
 }

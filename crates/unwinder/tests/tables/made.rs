@@ -89,7 +89,7 @@ fn entry(id: u32, body: &[u8]) -> Vec<u8> {
     entry
 }
 
-/// The body of a CIE: version 1, augmentation `augmentation` (which must be `zR` or `zRS`), addresses relative to their
+/// The body of a CIE: version 1, augmentation `augmentation` (`zR` and marks without data), addresses relative to their
 /// place, 4 bytes.
 pub(crate) fn cie(augmentation: &str, code: u8, return_address: u8, instructions: &[u8]) -> Vec<u8> {
     let mut body = vec![1];
