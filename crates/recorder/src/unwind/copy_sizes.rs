@@ -15,8 +15,9 @@ const COPY_SIZES_BYTES: [u32; 3] = [4 << 10, 16 << 10, MAX_STACK_COPY_BYTES];
 const MAX_FIXED_COPY_BYTES: u32 = COPY_SIZES_BYTES[1];
 
 /// The sizes for events that sample each occurrence: they come in bursts of hundreds of thousands a second, and a ring has to
-/// hold a burst. The last one is used only while events are rare: of 140 switches of a Python program 27 % did not fit into the
-/// second.
+/// hold a burst. The last one is used at first and while events are rare: of 140 switches of a Python program 27 % did not fit into the
+/// second, and of its 10,842 page faults 15 % were cut where copies began with the first. The first burst takes it away: of 307,000
+/// page faults in a row none was lost.
 const BURST_COPY_SIZES_BYTES: [u32; 3] = [1 << 10, 4 << 10, 16 << 10];
 
 /// Events are rare if their copies, had they been of the next larger size, would have filled at most this part of a ring, one in four,
@@ -87,7 +88,8 @@ impl CopySizes {
         let Some(rate) = rate else {
             let mut sizes = BURST_COPY_SIZES_BYTES.map(|size| size.min(largest)).to_vec();
             sizes.dedup();
-            return Self { sizes, initial: 0, largest_in_bursts: Some(1), is_asked: false };
+            let initial = sizes.len() - 1;
+            return Self { sizes, initial, largest_in_bursts: Some(1), is_asked: false };
         };
         let mut sizes: Vec<u32> = COPY_SIZES_BYTES.iter().copied().filter(|&size| size < largest).collect();
         sizes.push(largest);
@@ -312,7 +314,7 @@ mod tests {
         };
         assert_eq!(sizes(4 << 20, Some(997)), (65_528, vec![4 << 10, 16 << 10]));
         assert_eq!(sizes(4 << 20, Some(4_999)), (16 << 10, vec![4 << 10, 65_528]));
-        assert_eq!(sizes(4 << 20, None), (1 << 10, vec![4 << 10, 16 << 10]));
+        assert_eq!(sizes(4 << 20, None), (16 << 10, vec![1 << 10, 4 << 10]));
         assert_eq!(sizes(4 << 10, None), (1 << 10, vec![]));
         assert_eq!(sizes(4 << 20, Some(9_997)), (4 << 10, vec![16 << 10, 65_528]));
         assert_eq!(sizes(4 << 20, Some(49_999)), (4 << 10, vec![]));
@@ -405,7 +407,14 @@ mod tests {
         let ring = 4 << 20;
         let deep = 12 << 10;
         let bursts = || CopySizeController::new(CopySizes::for_rings(ring, MAX_STACK_COPY_BYTES, None), ring);
+        assert_eq!(bursts().wanted(), 16 << 10);
+        let bursts = || {
+            let mut size = bursts();
+            size.record_fill(ring - 1, ring - 1);
+            size
+        };
         let mut rare = bursts();
+        assert_eq!(rare.wanted(), 4 << 10);
         for _ in 0..=MIN_RARE_CHUNKS {
             rare.record_fill(ring / 2, 10 << 10);
             feed(&mut rare, MIN_CUT_STACKS, deep);
