@@ -328,7 +328,11 @@ fn call_chains_are_as_long_as_the_kernel_allows() {
         return programs::skip("no limit of call chains is known here");
     };
     let too_long = (limit + 1).to_string();
-    let (_, run) = record(folder.path(), &["-vv", "--max-stack", &too_long], &[OsStr::new("true")]);
+    let (_, run) = record(
+        folder.path(),
+        &["-vv", "--call-graph", "fp", "--max-stack", &too_long],
+        &[OsStr::new("true")],
+    );
     let run = run.ok();
     for part in [&format!("call chains of {limit} addresses"), &format!("perf_event_max_stack={too_long}")] {
         assert!(run.stderr.contains(part), "no {part}: {}", run.stderr);

@@ -46,6 +46,15 @@ impl Folded {
         mapped
     }
 
+    /// The same stacks without the frames that satisfy the condition.
+    pub(crate) fn without(&self, condition: impl Fn(&str) -> bool) -> Self {
+        let mut rest = Self::default();
+        for (stack, count) in &self.stacks {
+            rest.add(stack.iter().filter(|frame| !condition(frame)).cloned().collect(), *count);
+        }
+        rest
+    }
+
     /// The stacks that satisfy the condition.
     pub(crate) fn only(mut self, condition: impl Fn(&[String]) -> bool) -> Self {
         self.stacks.retain(|stack, _| condition(stack));

@@ -143,6 +143,51 @@ fn those_of_a_clock_are_as_whole_beside_switches_as_without() {
     }
 }
 
+#[test]
+fn those_deeper_than_a_limit_are_cut_there_and_say_so() {
+    let flags = ["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
+    let Some(program) = programs::c_built("deep", "frame-pointers", &flags) else { return };
+    if !may_record() {
+        return;
+    }
+    let kernels = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    let above_kernels = (kernels.trim().parse().unwrap_or(127) + 100).to_string();
+    for (method, limit) in [
+        (&["--call-graph", "fp"][..], kernels.trim()),
+        (&["--call-graph", "fp", "--max-stack", "20"], "20"),
+        (&["--call-graph", "dwarf,65528"], "7000"),
+        (&[], "7000"),
+        (&["--max-stack", &above_kernels], &above_kernels),
+    ] {
+        let folder = folder();
+        let words = [program.as_os_str(), "50000".as_ref(), "300".as_ref()];
+        let file = folder.path().join("prof.data");
+        let mut record = prof(["record", "-e", "cpu-clock", "-F", "299"]);
+        let recorded = run(record.args(method).arg("-o").arg(&file).arg("--").args(words)).ok();
+        let flame = folded(&file, &[]).ok();
+        let stacks = Folded::parse(flame.text()).only(|stack| stack.iter().any(|frame| frame == "bottom"));
+        let mark = format!("[truncated: limit of {limit} addresses]");
+        let ends = |with: &str| stacks.count(|stack| stack.get(1).is_some_and(|end| end.starts_with(with)));
+        let (all, cut, at_limit) = (stacks.total(), ends("[truncated: "), ends(&mark));
+        assert!(all > 50 && cut == all, "{cut} of {all} have a mark: {method:?}");
+        // Copies are cut before the limit where the program has ended before its memory is read.
+        assert!(at_limit > all / 20, "{at_limit} of {all} end at the limit: {method:?} {}", recorded.stderr);
+        let hint = format!("of the stacks are cut at {limit} addresses");
+        assert!(flame.stderr.contains(&hint), "{}", flame.stderr);
+        let raised = "--max-stack 7000";
+        assert_eq!(flame.stderr.contains(raised), limit != "7000", "{}", flame.stderr);
+        if method.first() != Some(&"--call-graph") || method.get(1) != Some(&"fp") {
+            let complete = recorded.stderr.split("stacks ").nth(1).and_then(|rest| rest.split(' ').next());
+            let complete: f64 =
+                complete.and_then(|share| share.parse().ok()).expect("a share of complete stacks");
+            assert!(complete < 30.0, "{}", recorded.stderr);
+            let reason = format!(" early: limit of {limit} addresses");
+            assert!(recorded.stderr.contains(&reason), "{}", recorded.stderr);
+            assert_eq!(recorded.stderr.contains(raised), limit != "7000", "{}", recorded.stderr);
+        }
+    }
+}
+
 /// The kernel tells of no mapping that mremap makes.
 #[test]
 fn code_that_was_moved_is_found_in_the_living_process() {

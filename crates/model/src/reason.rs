@@ -8,48 +8,81 @@ use crate::BuildId;
 /// The reason why a stack ends before the thread's first frame.
 ///
 /// A recording that unwound its stacks ends an incomplete one with the reserved, non-canonical address
-/// `0x8000_0000_0000_00RR`, where `RR` is the number of the reason.
+/// `0x8000_0000_00LL_LLRR`, where `RR` is the number of the reason, and `LLLL` the limit of [`TruncationReason::AddressLimit`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
 pub enum TruncationReason {
     /// The stack was deeper than the copy the kernel made of it.
-    CopyTooSmall = 1,
+    CopyTooSmall,
     /// Code without unwind data.
-    NoUnwindData = 2,
+    NoUnwindData,
     /// The unwind rule could not be carried out.
-    RuleFailed = 3,
+    RuleFailed,
     /// An address that no mapping covers.
-    MappingUnknown = 4,
+    MappingUnknown,
     /// The recorder could not keep up and dropped the stack copy.
-    RecorderBehind = 5,
+    RecorderBehind,
+    /// The file of a mapped object could not be read, so that its frames, and those above them, were found without its unwind tables:
+    /// some may be missing.
+    ObjectUnreadable,
+    /// The thread has switched stacks (a signal handler on a stack of its own), only the inner one was copied, and the outer one could not
+    /// be read later.
+    OtherStack,
+    /// The call chain has reached its maximum number of addresses: this one, set by the kernel or by the recorder.
+    AddressLimit(u16),
 }
 
 impl TruncationReason {
     const BASE: u64 = 0x8000_0000_0000_0000;
 
-    /// All reasons, by number.
-    pub const ALL: [Self; 5] = [
+    /// All reasons by number, from 1 on; the last with a limit of 0.
+    pub const ALL: [Self; 8] = [
         Self::CopyTooSmall,
         Self::NoUnwindData,
         Self::RuleFailed,
         Self::MappingUnknown,
         Self::RecorderBehind,
+        Self::ObjectUnreadable,
+        Self::OtherStack,
+        Self::AddressLimit(0),
     ];
+
+    /// Returns the place of the reason in [`Self::ALL`], whatever its limit is.
+    pub fn index(self) -> usize {
+        match self {
+            Self::CopyTooSmall => 0,
+            Self::NoUnwindData => 1,
+            Self::RuleFailed => 2,
+            Self::MappingUnknown => 3,
+            Self::RecorderBehind => 4,
+            Self::ObjectUnreadable => 5,
+            Self::OtherStack => 6,
+            Self::AddressLimit(_) => 7,
+        }
+    }
 
     /// The address that ends such a stack in the recording.
     pub fn marker(self) -> u64 {
-        Self::BASE | self as u64
+        let limit = if let Self::AddressLimit(limit) = self { limit } else { 0 };
+        Self::BASE | u64::from(limit) << 8 | (self.index() as u64 + 1)
     }
 
     /// The reason that an address of a call chain stands for, if it is such a mark.
     pub fn from_marker(address: u64) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.marker() == address)
+        let number = usize::try_from(address & 0xff).ok()?;
+        let reason = match *Self::ALL.get(number.checked_sub(1)?)? {
+            Self::AddressLimit(_) => Self::AddressLimit((address >> 8) as u16),
+            reason => reason,
+        };
+        (reason.marker() == address).then_some(reason)
     }
 }
 
 impl fmt::Display for TruncationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::AddressLimit(limit) => return write!(f, "limit of {limit} addresses"),
+            Self::ObjectUnreadable => "object file unreadable",
+            Self::OtherStack => "other stack not copied",
             Self::CopyTooSmall => "stack copy too small",
             Self::NoUnwindData => "no unwind data",
             Self::RuleFailed => "unwind rule failed",
@@ -194,6 +227,15 @@ mod tests {
             assert_ne!(reason.marker() >> 47, 0);
             assert_ne!(reason.marker() >> 47, 0x1_ffff);
         }
-        assert_eq!(TruncationReason::from_marker(0x8000_0000_0000_0000), None);
+        for limit in [1, 127, u16::MAX] {
+            let reason = TruncationReason::AddressLimit(limit);
+            assert_eq!(TruncationReason::from_marker(reason.marker()), Some(reason));
+            assert_ne!(reason.marker() >> 47, 0);
+        }
+        let no_marks =
+            [0x8000_0000_0000_0000, 0x8000_0000_0000_0009, 0x8000_0000_0000_0101, 0x8000_0000_0100_0008];
+        for address in no_marks {
+            assert_eq!(TruncationReason::from_marker(address), None, "{address:#x}");
+        }
     }
 }

@@ -8,11 +8,15 @@ use crate::mechanisms::Mechanisms;
 use crate::process_maps::{MappedObjects, ProcessMaps};
 use crate::user_state::UserState;
 
+/// Maximum number of addresses in a call chain that the recorder makes of a stack copy: 56 of the 64 KiB that a record has, which
+/// leaves room for the other parts of the sample.
+pub const MAX_CHAIN_ADDRESSES: u16 = 7_000;
+
 /// Unwinds samples into call chains. Each thread needs its own.
 #[derive(Debug)]
 pub struct ChainUnwinder {
     unwinder: Unwinder,
-    frame_limit: usize,
+    frame_limit: u16,
     mechanisms: Mechanisms,
     stack: UnwoundStack,
 }
@@ -34,7 +38,7 @@ pub struct ChainEnd {
 }
 
 /// Creates an unwinder with those mechanisms that are its own.
-fn unwinder(frame_limit: usize, mechanisms: Mechanisms) -> Unwinder {
+fn unwinder(frame_limit: u16, mechanisms: Mechanisms) -> Unwinder {
     Unwinder::new(frame_limit)
         .with_earlier_stacks(mechanisms.contains(Mechanisms::EARLIER_STACKS))
         .with_code_without_tables(mechanisms.contains(Mechanisms::WITHOUT_TABLES))
@@ -42,7 +46,7 @@ fn unwinder(frame_limit: usize, mechanisms: Mechanisms) -> Unwinder {
 
 impl ChainUnwinder {
     /// Creates an unwinder that ends stacks at `frame_limit` frames.
-    pub(crate) fn new(frame_limit: usize, mechanisms: Mechanisms) -> Self {
+    pub(crate) fn new(frame_limit: u16, mechanisms: Mechanisms) -> Self {
         let unwinder = unwinder(frame_limit, mechanisms);
         Self { unwinder, frame_limit, mechanisms, stack: UnwoundStack::default() }
     }
@@ -120,20 +124,23 @@ pub(crate) fn push_frames(chain: &mut Vec<u64>, frames: impl Iterator<Item = Fra
     }
 }
 
-/// Truncates a call chain to at most `max_addresses` addresses. Context and truncation markers do not count.
-pub fn truncate_chain(chain: &mut Vec<u64>, max_addresses: usize) {
+/// Truncates a call chain to at most `max_addresses` addresses, behind which it then has the marker of
+/// [`TruncationReason::AddressLimit`]. Context and truncation markers do not count. Returns true if the chain was longer.
+pub fn truncate_chain(chain: &mut Vec<u64>, max_addresses: u16) -> bool {
     let mut addresses = 0;
     let end = chain.iter().position(|&value| {
         addresses += usize::from(value < context::MAX && TruncationReason::from_marker(value).is_none());
-        addresses > max_addresses
+        addresses > usize::from(max_addresses)
     });
     if let Some(end) = end {
         chain.truncate(end);
-        // A context marker at the end has no addresses behind it.
-        while chain.last().is_some_and(|&value| value >= context::MAX) {
-            chain.pop();
+        // The marker is an address of user space.
+        if chain.iter().rev().find(|value| **value >= context::MAX) != Some(&context::USER) {
+            chain.push(context::USER);
         }
+        chain.push(TruncationReason::AddressLimit(max_addresses).marker());
     }
+    end.is_some()
 }
 
 #[cfg(test)]
@@ -141,16 +148,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_chain_keeps_its_inner_addresses_and_their_marks() {
+    fn a_cut_chain_keeps_its_inner_addresses_and_says_at_which_limit_it_ends() {
         let chain = [context::KERNEL, 1, 2, context::USER, 3, 4, TruncationReason::CopyTooSmall.marker()];
         let cut_to = |most| {
-            let mut chain = chain.to_vec();
-            truncate_chain(&mut chain, most);
-            chain
+            let mut cut = chain.to_vec();
+            let was_longer = truncate_chain(&mut cut, most);
+            assert_eq!(was_longer, cut != chain);
+            cut
         };
+        let mark = |limit| TruncationReason::AddressLimit(limit).marker();
         assert_eq!(cut_to(4), chain);
-        assert_eq!(cut_to(3), chain[..5]);
-        assert_eq!(cut_to(2), chain[..3]);
-        assert_eq!(cut_to(0), []);
+        assert_eq!(cut_to(3), [&chain[..5], &[mark(3)]].concat());
+        assert_eq!(cut_to(2), [&chain[..4], &[mark(2)]].concat());
+        assert_eq!(cut_to(1), [&chain[..2], &[context::USER, mark(1)]].concat());
     }
 }

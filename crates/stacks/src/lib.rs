@@ -27,7 +27,7 @@ mod test_sources;
 mod user_state;
 mod walker;
 
-pub use chain::{ChainEnd, ChainUnwinder, truncate_chain};
+pub use chain::{ChainEnd, ChainUnwinder, MAX_CHAIN_ADDRESSES, truncate_chain};
 pub use generated_tables::{GeneratedTables, TableNumbers};
 pub use mechanisms::Mechanisms;
 pub use object_tables::RefusedTables;

@@ -42,7 +42,7 @@ pub struct StackWalker {
 
 impl StackWalker {
     /// Creates a walker that ends stacks at `frame_limit` frames and uses these mechanisms only.
-    pub fn new(frame_limit: usize, mechanisms: Mechanisms) -> Self {
+    pub fn new(frame_limit: u16, mechanisms: Mechanisms) -> Self {
         Self { unwinder: ChainUnwinder::new(frame_limit, mechanisms), mechanisms, ..Self::default() }
     }
 
@@ -148,7 +148,10 @@ impl StackWalker {
             let mut memory = LiveMemory::new(memory, pid, check, maps, &mut self.memory);
             chain.truncate(start);
             let unwound = self.unwinder.unwind(maps, state, &mut memory, chain);
-            if !matches!(unwound.end, StackEnd::Truncated(_)) {
+            if matches!(
+                unwound.end,
+                StackEnd::Complete | StackEnd::Truncated(TruncationReason::AddressLimit(_))
+            ) {
                 self.remember_callers(pid);
                 return unwound;
             }

@@ -28,7 +28,9 @@ pub use container::container_of;
 pub use deferred::Deferred;
 pub use mapping::{Mapping, MappingKind, is_generated_code, mapped_object};
 pub use order::Orderer;
-pub use samples::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample};
+pub use samples::{
+    Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, chain_limit, mark_cut_chain,
+};
 pub use tracker::{Generation, RawStack, Tracker};
 
 // Types that appear in the signatures of this crate's functions.

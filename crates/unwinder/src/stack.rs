@@ -20,8 +20,6 @@ pub enum StackEnd {
     Complete,
     /// Before the thread's first frame, for this reason.
     Truncated(TruncationReason),
-    /// At the caller's limit of frames.
-    FrameLimit,
 }
 
 /// An unwound stack. Reuse it from sample to sample to save allocations.

@@ -45,7 +45,7 @@ pub struct Unwinder {
     traces: [StackTrace; TRACE_SLOTS],
     steps: Steps,
     context: UnwindContext<usize>,
-    frame_limit: usize,
+    frame_limit: u16,
     earlier_stacks: bool,
     code_without_tables: bool,
 }
@@ -65,10 +65,10 @@ impl Default for Unwinder {
 
 impl Unwinder {
     /// The default limit of frames: as many addresses as fit into one sample record.
-    pub const FRAME_LIMIT: usize = 8_000;
+    pub const FRAME_LIMIT: u16 = 8_000;
 
-    /// Creates an unwinder that ends stacks at `frame_limit` frames.
-    pub fn new(frame_limit: usize) -> Self {
+    /// Creates an unwinder that ends stacks at `frame_limit` frames, for [`TruncationReason::AddressLimit`].
+    pub fn new(frame_limit: u16) -> Self {
         Self {
             rules: RuleCache::default(),
             traces: Default::default(),
@@ -238,8 +238,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         // The number of frames before the first one that a search has found.
         let mut sure = None;
         loop {
-            if stack.frames.len() >= self.unwinder.frame_limit {
-                return StackEnd::FrameLimit;
+            let frame_limit = self.unwinder.frame_limit;
+            if stack.frames.len() >= usize::from(frame_limit) {
+                return truncated(TruncationReason::AddressLimit(frame_limit));
             }
             position = match self.caller(position) {
                 Ok(caller) => caller,
@@ -262,7 +263,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             stack.frames.push(frame);
             self.memory.steps.push(&self.registers);
             if self.memory.words_beyond_copy == 0 {
-                let most = self.unwinder.frame_limit.saturating_sub(stack.frames.len());
+                let most = usize::from(frame_limit).saturating_sub(stack.frames.len());
                 if let Some(outer) = earlier.outer_frames(&frame, most, &self.memory.copy, &self.memory.steps)
                 {
                     self.taken_over = outer.len();

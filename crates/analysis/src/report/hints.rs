@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use model::{Name, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, TruncationReason};
 use profile::{Census, MOST_CLASSES, Presence, Profile};
 use rustc_hash::FxBuildHasher;
+use stacks::MAX_CHAIN_ADDRESSES;
 
 use crate::generated_code::runtimes::{INTERPRETED, Runtime, Runtimes};
 use crate::report::advice::Advisor;
@@ -42,6 +43,8 @@ enum HintKind {
     Nameless(Reason),
     /// Stacks that end early, for want of unwind data.
     CutStacks,
+    /// Stacks that end at this maximum number of addresses.
+    CutAtLimit(u16),
     /// Samples of functions that an interpreter runs, all of which are one frame: its own.
     Interpreted(Runtime),
 }
@@ -111,6 +114,7 @@ impl Hints {
             (hint.samples, hint.innermost) = (found.anywhere, found.innermost);
         }
         hints.extend(cut_in_generated_code(profile, spaces, runtimes, advisor));
+        hints.extend(cut_at_limit(profile, spaces));
         for hint in interpreted.hints(of_interpreters, advisor) {
             // One hint for a runtime, that of the larger share.
             match hints.iter_mut().find(|known| known.advice == hint.advice) {
@@ -140,6 +144,9 @@ impl Hints {
                 }
                 HintKind::CutStacks => {
                     format!("{share:.1} % of the stacks end in generated code without frame pointers")
+                }
+                HintKind::CutAtLimit(limit) => {
+                    format!("{share:.1} % of the stacks are cut at {limit} addresses, their limit")
                 }
                 HintKind::Interpreted(runtime) => {
                     let language = runtime.language();
@@ -285,6 +292,21 @@ fn cut_in_generated_code(
     hint
 }
 
+/// Stacks that end at their limit of addresses. Where limits differ between events, it is the lowest.
+fn cut_at_limit(profile: &Profile, spaces: &SpaceTable) -> Option<Hint> {
+    let limit_of = |entry: &StackEntry| match spaces.get(entry.space) {
+        Space::Truncated(TruncationReason::AddressLimit(limit)) => Some(*limit),
+        _ => None,
+    };
+    let limit = profile.stacks.places().iter().filter_map(limit_of).min()?;
+    let cut = profile.places_called_by(|entry| entry.is_some_and(|entry| limit_of(entry).is_some()));
+    let samples = cut.fold(0, |sum: u64, (_, samples)| sum.saturating_add(samples));
+    let advice = format!("`prof record --call-graph auto --max-stack {MAX_CHAIN_ADDRESSES}`");
+    let advice = Some(advice).filter(|_| limit < MAX_CHAIN_ADDRESSES);
+    let modules = vec!["call chains".to_owned()];
+    Some(Hint { samples, modules, ..Hint::new(HintKind::CutAtLimit(limit), advice) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,6 +407,33 @@ mod tests {
             ["java: 50.0 % of the stacks end in generated code without frame pointers; try \
               `java -XX:+PreserveFramePointer`"]
         );
+    }
+
+    #[test]
+    fn stacks_that_end_at_their_limit_are_told_where_it_is_and_how_to_raise_it() {
+        let mut spaces = SpaceTable::default();
+        let program = spaces.intern(object("/usr/bin/program"));
+        let mut hint_of = |limit| {
+            let end = spaces.intern(Space::Truncated(TruncationReason::AddressLimit(limit)));
+            let entry = |space: SpaceId| StackEntry {
+                offset: 1,
+                space,
+                kind: AddressKind::InstructionPointer,
+                in_kernel: false,
+            };
+            let mut profile = Profile::default();
+            for stack in [&[entry(program), entry(program), entry(end)][..], &[entry(program)]] {
+                let stack = profile.stacks.intern(stack);
+                profile.add(&Name::from("program"), Pid(1), Tid(1), stack, 1);
+            }
+            let (census, runtimes) = (Census::default(), Runtimes::default());
+            Hints::new(&profile, |_| None, &census, &spaces, &runtimes, &debian()).sentences().next()
+        };
+        let kernels = "call chains: 50.0 % of the stacks are cut at 127 addresses, their limit; \
+                       try `prof record --call-graph auto --max-stack 7000`";
+        assert_eq!(hint_of(127).as_deref(), Some(kernels));
+        let ours = "call chains: 50.0 % of the stacks are cut at 7000 addresses, their limit";
+        assert_eq!(hint_of(MAX_CHAIN_ADDRESSES).as_deref(), Some(ours));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use analysis::Notices;
 use decoder::MAX_STACK_COPY_BYTES;
 use export::summary::counted;
 use model::TruncationReason;
-use recorder::unwind::{PerArrival, StackTotals};
+use recorder::unwind::{MAX_CHAIN_ADDRESSES, PerArrival, StackTotals};
 use recorder::{CallChain, Options};
 
 use crate::console::Console;
@@ -47,6 +47,10 @@ pub fn report_truncation(totals: &StackTotals, options: &Options, console: &Cons
             continue;
         }
         let (stacks, end) = (counted(count, "stack", "stacks"), if count == 1 { "ends" } else { "end" });
+        let reason = match reason {
+            TruncationReason::AddressLimit(_) => TruncationReason::AddressLimit(totals.address_limit),
+            reason => reason,
+        };
         let remedy = remedy(reason, options).map_or_else(String::new, |remedy| format!("; {remedy}"));
         let line = format!("{stacks} ({:.1} %) {end} early: {reason}{remedy}", percent(count));
         if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
@@ -58,17 +62,18 @@ pub fn report_truncation(totals: &StackTotals, options: &Options, console: &Cons
             counted(totals.of_32_bits, "sample is", "samples are")
         ));
     }
-    if totals.at_frame_limit > 0 {
-        console.warn(&format!(
-            "{} more frames than the limit and are cut",
-            counted(totals.at_frame_limit, "stack has", "stacks have")
-        ));
-    }
 }
 
 /// Returns the advice to get complete stacks.
-fn remedy(reason: TruncationReason, options: &Options) -> Option<&'static str> {
-    Some(match reason {
+fn remedy(reason: TruncationReason, options: &Options) -> Option<String> {
+    let remedy = match reason {
+        TruncationReason::AddressLimit(limit) if limit < MAX_CHAIN_ADDRESSES => {
+            return Some(format!("try: --max-stack {MAX_CHAIN_ADDRESSES}"));
+        }
+        TruncationReason::AddressLimit(_) => "a sample has no room for more",
+        TruncationReason::ObjectUnreadable => {
+            "frames may be missing; try: as root, or start the program again"
+        }
         TruncationReason::CopyTooSmall if copies_are_largest(options) => return None,
         TruncationReason::CopyTooSmall => "try: --call-graph dwarf,65528",
         TruncationReason::NoUnwindData if could_ask_jvm(options) => {
@@ -79,8 +84,11 @@ fn remedy(reason: TruncationReason, options: &Options) -> Option<&'static str> {
              -fasynchronous-unwind-tables"
         }
         TruncationReason::RecorderBehind => "try: a lower rate (-F), or --call-graph fp",
-        TruncationReason::RuleFailed | TruncationReason::MappingUnknown => return None,
-    })
+        TruncationReason::RuleFailed | TruncationReason::MappingUnknown | TruncationReason::OtherStack => {
+            return None;
+        }
+    };
+    Some(remedy.to_owned())
 }
 
 /// Returns true if every copy had the largest size that there is.

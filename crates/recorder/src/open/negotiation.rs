@@ -86,7 +86,7 @@ impl Negotiation<'_> {
         }
         let clock = event.is_default.then(|| self.limited(&clock_event()));
         let (mut attr, fallbacks) = self.negotiate(&event.name, &attr, clock.as_ref(), Some(event))?;
-        let mut selected = event.clone();
+        let mut selected = Event { max_stack: event.max_stack.or(self.options.max_stack), ..event.clone() };
         // One clock is enough for all kinds of cores.
         if fallbacks.contains(&Fallback::Clock) {
             if self.sent.contains(&Notice::ClockInstead) {

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use decoder::SampleFormat;
 use decoder::attr::SIZE_VER7;
 use host::machine::KernelObjects;
 use host::sys::perf_event::PerfEvent;
@@ -167,6 +168,10 @@ impl Opened {
             let selected = event.selected.as_ref();
             if selected.is_some_and(|selected| selected.probe.is_some()) {
                 attr.config1 = 0; // It is an address in the memory of the recorder.
+            }
+            if attr.sample_format.contains(SampleFormat::STACK_USER) {
+                // The limit of the call chains that the recorder makes of stack copies; the kernel's own may have a lower one.
+                attr.sample_max_stack = selected.and_then(|selected| selected.max_stack).unwrap_or(0);
             }
             // perf of Linux before 6.3 refuses a file with longer attrs. The fields beyond do not concern samples.
             attr.size = attr.size.min(SIZE_VER7);

@@ -1,6 +1,6 @@
 //! Notices that are sent once for all events; and the limits of the kernel's settings, which such notices report.
 
-use decoder::Attr;
+use decoder::{Attr, SampleFormat};
 use host::sysctl;
 
 use crate::notice::Notice;
@@ -32,11 +32,20 @@ impl SentNotices {
         }
     }
 
-    /// Shortens call chains to what `kernel.perf_event_max_stack` allows.
+    /// Shortens the kernel's call chains to what `kernel.perf_event_max_stack` allows. Those of stack copies are made by the recorder,
+    /// which has no such limit.
     pub(super) fn limit_stack(&mut self, attr: &mut Attr, notices: &mut dyn FnMut(Notice)) {
         let Some(allowed) = sysctl::perf_event_max_stack() else { return };
+        let is_kernels = attr.sample_format.contains(SampleFormat::CALLCHAIN)
+            && !attr.sample_format.contains(SampleFormat::STACK_USER);
+        if is_kernels && attr.sample_max_stack == 0 {
+            // The same for the kernel. Readers of the file know from it which call chains were cut.
+            attr.sample_max_stack = allowed;
+        }
         if attr.sample_max_stack > allowed {
-            self.send_once(Notice::StackLimited { asked: attr.sample_max_stack, allowed }, notices);
+            if is_kernels {
+                self.send_once(Notice::StackLimited { asked: attr.sample_max_stack, allowed }, notices);
+            }
             attr.sample_max_stack = allowed;
         }
     }

@@ -27,6 +27,6 @@ pub use chunk_encoder::ChunkEncoder;
 pub use copy_sizes::CopySizes;
 pub(crate) use copy_sizes::largest_copy;
 pub use ordered_consumer::OrderedConsumer;
-pub use stacks::{Mechanisms, RefusedTables};
+pub use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables};
 pub use stage::UnwindingStage;
 pub use totals::StackTotals;

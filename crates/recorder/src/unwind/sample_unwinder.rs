@@ -14,9 +14,9 @@ use host::sys::process_memory::LiveProcesses;
 use model::{EventIndex, Pid, Timestamp, TruncationReason};
 use stacks::{
     Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, is_32_bit,
-    is_outside_mappings, kernel_part, native_architecture, user_part,
+    is_outside_mappings, is_user_marker, kernel_part, native_architecture, user_part,
 };
-use tracker::{OrderedRecord, Tracker};
+use tracker::{OrderedRecord, Tracker, mark_cut_chain};
 use unwinder::{StackEnd, Unwinder};
 
 use super::arrival::{Arrival, PerArrival};
@@ -108,8 +108,9 @@ impl SampleUnwinder {
                 self.totals.without_stack += 1;
                 self.totals.of_32_bits += u64::from(is_32_bit(&sample));
                 if !self.has_left_its_program(&sample, consumer.tracker()) {
-                    self.chain.extend(user_part(&sample));
+                    self.extend_by_kernels_chain(&sample, context.layouts);
                 }
+                stacks::truncate_chain(&mut self.chain, context.layouts.max_addresses);
             }
         }
         self.forward(Sample { user_registers: None, user_stack: None, ..sample }, context, consumer)
@@ -145,8 +146,22 @@ impl SampleUnwinder {
         if unwound.end != StackEnd::Complete && self.walker.exceeds_copy() {
             unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
         }
+        // The kernel's part counts, too, and earlier stacks may be longer than the limit.
+        let limit = context.layouts.max_addresses;
+        if stacks::truncate_chain(&mut self.chain, limit) {
+            unwound.end = StackEnd::Truncated(TruncationReason::AddressLimit(limit));
+        }
         self.totals.count(unwound.end, unwound.beyond_copy);
         Ok(())
+    }
+
+    /// Appends the user part of the kernel's call chain, with a mark if the kernel has cut it.
+    fn extend_by_kernels_chain(&mut self, sample: &Sample<'_>, layouts: &Layouts) {
+        let marked = sample.callchain.and_then(|chain| mark_cut_chain(chain, layouts.kernels_limit));
+        match marked {
+            Some(marked) => self.chain.extend(marked.iter().skip_while(|value| !is_user_marker(value))),
+            None => self.chain.extend(user_part(sample)),
+        }
     }
 
     /// Unwinds a sample while it is still in its ring. Appends an [`unwound_sample`] to `into` and returns true, or leaves `into`
@@ -176,8 +191,12 @@ impl SampleUnwinder {
         let Some(unwound) = self.walker.walk_within(&sampled, &is_over, &mut self.chain) else {
             return false;
         };
+        if stacks::truncate_chain(&mut self.chain, layouts.max_addresses) {
+            // It is no longer complete, which is counted when its turn comes.
+            return false;
+        }
         let start = into.len();
-        encode(self.with_chain(*sample, layouts), &layouts.written, into);
+        encode(self.with_chain(*sample), &layouts.written, into);
         let with = UnwoundWith { pid, generation: generation.as_u64(), beyond_copy: unwound.beyond_copy };
         if into.len() == start || !unwound_sample::mark_unwound(into, start, with) {
             into.truncate(start);
@@ -287,13 +306,12 @@ impl SampleUnwinder {
         context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<()> {
-        let sample = self.with_chain(sample, context.layouts);
+        let sample = self.with_chain(sample);
         consumer.sample(context.time, context.event, sample)
     }
 
-    /// Returns the sample with `self.chain` as its call chain, cut to the length that its record has room for.
-    fn with_chain<'s>(&'s mut self, sample: Sample<'s>, layouts: &Layouts) -> Sample<'s> {
-        stacks::truncate_chain(&mut self.chain, layouts.max_addresses);
+    /// Returns the sample with `self.chain` as its call chain.
+    fn with_chain<'s>(&'s mut self, sample: Sample<'s>) -> Sample<'s> {
         Sample { callchain: Some(native_bytes(&self.chain, &mut self.chain_bytes)), ..sample }
     }
 }

@@ -12,11 +12,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use decoder::values::U64s;
-use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
+use decoder::{Attr, Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
+use host::sysctl;
 use model::{EventIndex, Loss, Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
-use stacks::{Mechanisms, RefusedTables, StackWalker, kernel_part, user_part};
-use tracker::{OrderedRecord, Orderer};
+use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables, StackWalker, kernel_part, user_part};
+use tracker::{OrderedRecord, Orderer, chain_limit};
 use unwinder::StackEnd;
 
 use super::arrival::{Arrival, PerArrival};
@@ -26,9 +27,7 @@ use super::pending::{Action, PendingRecords, RecordHandle};
 use super::sample_unwinder::{SampleContext, SampleUnwinder};
 use super::totals::StackTotals;
 use super::unwound_sample::split_unwound;
-use crate::consumer::{
-    Chunk, Consumer, DumpReport, Ending, RecordedEvent, Recording, RecordingSink, SwitchUpdate,
-};
+use crate::consumer::{Chunk, Consumer, DumpReport, Ending, Recording, RecordingSink, SwitchUpdate};
 use crate::notice::Notice;
 
 /// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not.
@@ -46,10 +45,6 @@ const WINDOW_SPARSE_CHUNK: usize = 64;
 /// Where memory is scarce, the interval at which the pages of mapped objects are released: programs come and go, and of each a few
 /// pages are read.
 const PAGE_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Maximum number of addresses in a call chain, which leaves room in the record for the other parts and for
-/// [`super::unwound_sample::UnwoundWith`].
-const MAX_CHAIN_ADDRESSES: usize = 7_000;
 
 /// A consumer that forwards records in the order of time, and the samples among them with their stack copies unwound.
 #[derive(Debug)]
@@ -90,7 +85,9 @@ pub(super) struct Layouts {
     has_stacks: bool,
     pub(super) arrival: Arrival,
     /// Maximum number of addresses in a call chain.
-    pub(super) max_addresses: usize,
+    pub(super) max_addresses: u16,
+    /// Maximum number of addresses in the kernel's call chains.
+    pub(super) kernels_limit: u16,
 }
 
 impl<C: OrderedConsumer> UnwindingStage<C> {
@@ -159,6 +156,8 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
                 attr.sample_format.insert(SampleFormat::CALLCHAIN);
                 attr.sample_regs_user = 0;
                 attr.sample_stack_user = 0;
+                // Readers then know that the kernel's limit has cut none of them.
+                attr.sample_max_stack = max_chain_addresses(attr);
             }
         }
         written
@@ -271,7 +270,8 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
             false => recording.copy_sizes.map(CopySizes::without_choice),
         };
         self.unwinder.copy_sizes = PerArrival::for_rings(&copy_sizes, recording.ring_size);
-        let unwound = recording.events.iter().filter(|event| has_stacks(event.attr.sample_format));
+        let attrs = recording.events.iter().map(|event| &event.attr);
+        let unwound = attrs.filter(|attr| has_stacks(attr.sample_format));
         let max_addresses = unwound.map(max_chain_addresses).max();
         if let Some(max) = max_addresses.filter(|&max| max < MAX_CHAIN_ADDRESSES) {
             self.unwinder.walker = StackWalker::new(max, self.unwinder.mechanisms);
@@ -284,13 +284,14 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
                 .events
                 .iter()
                 .filter(|other| event.leader.is_some() && other.leader == event.leader);
-            let room = written.attr.room_for_call_chain(members.count());
+            let room = u16::try_from(written.attr.room_for_call_chain(members.count())).unwrap_or(u16::MAX);
             self.layouts.push(Layouts {
                 recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
                 written: RecordLayout::new(&written.attr, Endian::NATIVE),
                 has_stacks: has_stacks(event.attr.sample_format),
                 arrival: Arrival::of(&event.attr),
-                max_addresses: max_chain_addresses(event).min(room),
+                max_addresses: max_chain_addresses(&event.attr).min(room),
+                kernels_limit: kernels_limit(&event.attr),
             });
         }
         self.consumer.begin(&written)
@@ -396,11 +397,20 @@ fn has_stacks(format: SampleFormat) -> bool {
     format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
 }
 
-/// Returns the maximum number of addresses in the call chains of an event, by its attr (0: no limit of its own).
-fn max_chain_addresses(event: &RecordedEvent) -> usize {
-    match event.attr.sample_max_stack {
+/// Returns the maximum number of addresses in the call chains of an event (0: no limit of its own).
+fn max_chain_addresses(attr: &Attr) -> u16 {
+    match attr.sample_max_stack {
         0 => MAX_CHAIN_ADDRESSES,
-        max => usize::from(max).min(MAX_CHAIN_ADDRESSES),
+        max => max.min(MAX_CHAIN_ADDRESSES),
+    }
+}
+
+/// Returns the maximum number of addresses in the kernel's call chains of an event.
+fn kernels_limit(attr: &Attr) -> u16 {
+    let allowed = sysctl::perf_event_max_stack();
+    match attr.sample_max_stack {
+        0 => allowed.unwrap_or_else(|| chain_limit(attr)),
+        asked => asked.min(allowed.unwrap_or(asked)),
     }
 }
 
@@ -422,10 +432,9 @@ fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::consumer::DrainStats;
-    use crate::consumer::RingKind;
+    use crate::consumer::{DrainStats, RecordedEvent, RingKind};
     use crate::unwind::ChunkEncoder;
-    use decoder::{Attr, ReadFormat};
+    use decoder::ReadFormat;
 
     /// Counts samples and losses.
     #[derive(Default)]

@@ -10,29 +10,31 @@ pub struct StackTotals {
     pub complete: u64,
     /// Stacks that were deeper than their copy, and complete by the memory of the live process or an earlier stack.
     pub completed_beyond_copy: u64,
-    /// Stacks that reached the limit of frames.
-    pub at_frame_limit: u64,
     /// Samples without a user stack to unwind: of kernel threads, of threads whose memory exec had freed, and of 32-bit
     /// programs. Not counted by [`StackTotals::unwound`].
     pub without_stack: u64,
     /// Samples of 32-bit programs, whose call chains are those of the kernel's walk over frame pointers.
     pub of_32_bits: u64,
-    /// Incomplete stacks, by reason ([`TruncationReason::ALL`]).
+    /// Incomplete stacks, by reason ([`TruncationReason::index`]).
     pub truncated: [u64; TruncationReason::ALL.len()],
+    /// The limit of addresses of the last stack that ended at one; 0 if none has.
+    pub address_limit: u16,
 }
 
 impl StackTotals {
-    /// The version of the section's layout: this number, then `complete`, `completed_beyond_copy`, `at_frame_limit`,
-    /// `without_stack`, the counts of the reasons from 1 on, and `of_32_bits`; u64 each.
-    const VERSION: u64 = 1;
+    /// The version of the section's layout: this number, then `complete`, `completed_beyond_copy`, `without_stack`,
+    /// `of_32_bits`, and the counts of the reasons from 1 on; u64 each.
+    const VERSION: u64 = 2;
 
     /// Counts one stack. `beyond_copy` is true if more than its copy was needed to complete it.
     pub(crate) fn count(&mut self, end: StackEnd, beyond_copy: bool) {
+        if let StackEnd::Truncated(TruncationReason::AddressLimit(limit)) = end {
+            self.address_limit = limit;
+        }
         let counter = match end {
             StackEnd::Complete if beyond_copy => &mut self.completed_beyond_copy,
             StackEnd::Complete => &mut self.complete,
-            StackEnd::FrameLimit => &mut self.at_frame_limit,
-            StackEnd::Truncated(reason) => match self.truncated.get_mut(reason as usize - 1) {
+            StackEnd::Truncated(reason) => match self.truncated.get_mut(reason.index()) {
                 Some(counter) => counter,
                 None => return,
             },
@@ -49,25 +51,22 @@ impl StackTotals {
         Self {
             complete: self.complete.saturating_sub(before.complete),
             completed_beyond_copy: self.completed_beyond_copy.saturating_sub(before.completed_beyond_copy),
-            at_frame_limit: self.at_frame_limit.saturating_sub(before.at_frame_limit),
             without_stack: self.without_stack.saturating_sub(before.without_stack),
             of_32_bits: self.of_32_bits.saturating_sub(before.of_32_bits),
             truncated,
+            address_limit: self.address_limit,
         }
     }
 
     /// Returns the number of unwound stacks.
     pub fn unwound(&self) -> u64 {
         let incomplete = self.truncated.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
-        self.complete
-            .saturating_add(self.completed_beyond_copy)
-            .saturating_add(self.at_frame_limit)
-            .saturating_add(incomplete)
+        self.complete.saturating_add(self.completed_beyond_copy).saturating_add(incomplete)
     }
 
     /// Returns the number of stacks that ended for `reason`.
     pub fn truncated_by(&self, reason: TruncationReason) -> u64 {
-        self.truncated.get(reason as usize - 1).copied().unwrap_or(0)
+        self.truncated.get(reason.index()).copied().unwrap_or(0)
     }
 
     /// Returns the share of unwound stacks that reach the thread's first frame, in per cent; `None` where none was unwound.
@@ -79,11 +78,10 @@ impl StackTotals {
 
     /// Returns the totals as the bytes of their section in a file ([`perfdata::sections::id::STACK_TOTALS`]).
     pub fn to_section(&self) -> Vec<u8> {
-        let Self { complete, completed_beyond_copy, at_frame_limit, without_stack, .. } = *self;
-        [Self::VERSION, complete, completed_beyond_copy, at_frame_limit, without_stack]
+        let Self { complete, completed_beyond_copy, without_stack, of_32_bits, .. } = *self;
+        [Self::VERSION, complete, completed_beyond_copy, without_stack, of_32_bits]
             .into_iter()
             .chain(self.truncated)
-            .chain([self.of_32_bits])
             .flat_map(u64::to_ne_bytes)
             .collect()
     }
@@ -102,9 +100,11 @@ mod tests {
             totals.count(StackEnd::Truncated(reason), false);
             assert_eq!(totals.truncated_by(reason), 1);
         }
-        totals.count(StackEnd::FrameLimit, false);
-        assert_eq!(totals.unwound(), 8);
-        assert_eq!(totals.complete_percent(), Some(25.0));
-        assert_eq!(totals.to_section().len(), 11 * 8);
+        assert_eq!(totals.unwound(), 10);
+        totals.count(StackEnd::Truncated(TruncationReason::AddressLimit(127)), false);
+        assert_eq!(totals.truncated_by(TruncationReason::AddressLimit(127)), 2);
+        assert_eq!(totals.address_limit, 127);
+        assert_eq!(totals.complete_percent(), Some(100.0 * 2.0 / 11.0));
+        assert_eq!(totals.to_section().len(), 13 * 8);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A recording that is read and one that is watched while it is made go the same way through [`SampleReader`].
 
+mod chain_limit;
 mod counts;
 mod last_branches;
 mod loss;
@@ -16,6 +17,7 @@ use hashbrown::HashSet;
 use model::{EventIndex, Loss, Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
+pub use self::chain_limit::{chain_limit, mark_cut_chain};
 use self::counts::{Counting, Counts};
 use self::loss::LossAccount;
 use crate::{Deferred, Tracker};
@@ -95,6 +97,7 @@ pub trait SampleSink {
 /// - A sample with counters (`PERF_SAMPLE_READ`) becomes one for each event of its group that has counted since the sample
 ///   before, with that count as its period.
 /// - A sample with the processor's call stack (LBR) gets a call chain made of it.
+/// - A call chain that the kernel has cut at its maximum length gets a mark at its end.
 /// - A sample whose user stack the kernel delivers later waits for it.
 /// - What was lost is added up, each loss once ([`SampleReader::loss`]).
 #[derive(Default, Debug)]
@@ -270,9 +273,11 @@ impl SampleReader {
             }
         };
         let calls = if last_branches::are_calls(attr) { last_branches::chain(sample) } else { None };
-        let calls: Option<Vec<u8>> =
-            calls.map(|chain| chain.iter().flat_map(|address| address.to_ne_bytes()).collect());
-        if let Some(chain) = &calls {
+        let recorded = sample.callchain.filter(|_| calls.is_none() && unwound.is_none());
+        let marked = recorded.and_then(|chain| mark_cut_chain(chain, chain_limit(attr)));
+        let made: Option<Vec<u8>> =
+            calls.or(marked).map(|chain| chain.iter().flat_map(|address| address.to_ne_bytes()).collect());
+        if let Some(chain) = &made {
             sample.callchain = Some(U64s::new(chain, Endian::NATIVE));
         } else if let Some(chain) = unwound {
             sample.callchain = Some(U64s::new(chain, layout.endian()));

@@ -35,7 +35,7 @@ fn check(input: &Input) {
         registers.set(register as u8, *value);
     }
     let unwound = unwind(&mut objects, &registers, &input.stack);
-    assert!(unwound.frames.len() <= Unwinder::FRAME_LIMIT);
+    assert!(unwound.frames.len() <= usize::from(Unwinder::FRAME_LIMIT));
     for frame in unwound.frames.iter().skip(1) {
         let address = frame.address.address().0;
         assert!((BASE + TEXT..=BASE + TEXT + TEXT_SIZE as u64).contains(&address), "{address:#x}");
