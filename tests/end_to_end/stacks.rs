@@ -188,6 +188,37 @@ fn those_deeper_than_a_limit_are_cut_there_and_say_so() {
     }
 }
 
+#[test]
+fn those_of_fibers_and_of_handlers_on_a_stack_of_their_own_are_whole() {
+    let Some(program) = programs::c("other_stacks") else { return };
+    if !may_record() {
+        return;
+    }
+    for (kind, burning) in [("fiber", "in_fiber"), ("handler", "on_alarm")] {
+        let folder = folder();
+        let words = [program.as_os_str(), kind.as_ref(), "500".as_ref()];
+        let (file, recorded) = record(folder.path(), &[], &words);
+        let recorded = recorded.ok();
+        let stacks = Folded::parse(folded(&file, &[]).ok().text());
+        let burns = |stack: &[String]| stack.iter().any(|frame| frame == burning);
+        let is_whole = |stack: &[String]| stack.get(1).is_some_and(|frame| !frame.starts_with("[truncated"));
+        let (all, whole) = (stacks.count(burns), stacks.count(|stack| burns(stack) && is_whole(stack)));
+        // The interrupted function's stack is read when the handler may have returned already.
+        assert!(all > 200 && whole * 10 >= all * 7, "{kind}: {whole} of {all}: {}", recorded.stderr);
+        let interrupted = ["main", "be_interrupted", "burn_until"];
+        let in_order = |stack: &[String]| {
+            let mut frames = stack.iter();
+            interrupted.iter().all(|&function| frames.any(|frame| frame == function))
+        };
+        let with_callers = stacks.count(|stack| burns(stack) && in_order(stack));
+        assert!(
+            kind == "fiber" || with_callers * 10 >= all * 7,
+            "{with_callers} of {all}: {:?}",
+            stacks.stacks
+        );
+    }
+}
+
 /// The kernel tells of no mapping that mremap makes.
 #[test]
 fn code_that_was_moved_is_found_in_the_living_process() {

@@ -116,10 +116,12 @@ impl StackWalker {
         }
     }
 
-    /// Returns true if the last stack is deeper than its copy.
+    /// Returns true if the last stack is deeper than its copy, or goes on in another stack.
     pub fn exceeds_copy(&self) -> bool {
         let stack = self.unwinder.stack();
-        stack.end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
+        let is_beyond =
+            |reason| matches!(reason, TruncationReason::CopyTooSmall | TruncationReason::OtherStack);
+        matches!(stack.end, StackEnd::Truncated(reason) if is_beyond(reason))
             || stack.frame_pointer_beyond_copy.is_some()
     }
 

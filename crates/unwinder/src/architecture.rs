@@ -137,6 +137,35 @@ impl Architecture {
         }
     }
 
+    /// Returns true if the code ends the process or switches to another stack instead of returning: a call that no code follows, without
+    /// a return before it.
+    pub(crate) fn ends_without_return(self, code: &[u8]) -> bool {
+        /// The maximum number of bytes of such code.
+        const MAX_BYTES: usize = 64;
+        let code = code.get(..MAX_BYTES).unwrap_or(code);
+        match self {
+            // call; hlt. Compilers put ud2 there.
+            Self::X86_64 => {
+                let is_end = |bytes: &[u8]| {
+                    matches!(bytes, [0xe8, _, _, _, _, 0xf4, _] | [0xe8, _, _, _, _, 0x0f, 0x0b])
+                };
+                let end = code.windows(7).position(is_end);
+                end.is_some_and(|end| !code.iter().take(end).any(|byte| *byte == 0xc3))
+            }
+            // b; bl with nothing or nop behind it.
+            Self::Aarch64 => {
+                let mut words = code.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+                let is_register_branch = |word: u32| word >> 25 == 0b110_1011;
+                match words.find(|&word| word << 1 >> 27 == 0b0_0101 || is_register_branch(word) || word == 0)
+                {
+                    Some(word) if word >> 26 == 0b00_0101 => true,
+                    Some(word) if word >> 26 == 0b10_0101 => matches!(words.next(), Some(0 | 0xd503_201f)),
+                    _ => false,
+                }
+            }
+        }
+    }
+
     /// Returns the number of bytes that [`Self::is_signal_trampoline`] looks at, and the offset in them of the last
     /// instruction.
     pub(crate) const fn signal_trampoline_length(self) -> (usize, u64) {
@@ -204,6 +233,21 @@ impl Architecture {
         }
     }
 
+    /// Returns true if `code` sets up a frame pointer somewhere, as each function with a frame does in code that keeps frame pointers.
+    pub(crate) fn sets_frame_pointer(self, code: &[u8]) -> bool {
+        match self {
+            // mov %rsp, %rbp, in both encodings.
+            Self::X86_64 => {
+                code.windows(3).any(|bytes| matches!(bytes, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec]))
+            }
+            // add x29, sp, #n (mov x29, sp).
+            Self::Aarch64 => {
+                let mut words = code.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+                words.any(|word| word & 0xffc0_03ff == 0x9100_03fd)
+            }
+        }
+    }
+
     /// The target of the direct call that ends where `before` ends, as an offset from there.
     pub(crate) fn direct_call_displacement(self, before: &[u8]) -> Option<i64> {
         match self {
@@ -264,6 +308,34 @@ mod tests {
             0x0004_aaaa_bbbb_cccc
         );
         assert_eq!(Architecture::X86_64.strip_pointer_bits(signed, 0), signed);
+    }
+
+    #[test]
+    fn code_that_ends_a_process_or_fiber_does_not_return() {
+        let x86 = |code: &[u8]| Architecture::X86_64.ends_without_return(code);
+        // mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi; je; call setcontext; mov %rax, %rdi; call exit; hlt (glibc)
+        let start_context = [
+            0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff, 0x74, 8, 0xe8, 1, 2, 3, 4, 0x48,
+            0x89, 0xc7, 0xe8, 1, 2, 3, 4, 0xf4, 0x66, 0x0f,
+        ];
+        assert!(x86(&start_context));
+        // xor %rdi, %rdi; call _exit; hlt (Boost)
+        assert!(x86(&[0x48, 0x31, 0xff, 0xe8, 1, 2, 3, 4, 0xf4, 0]));
+        assert!(x86(&[0xe8, 1, 2, 3, 4, 0x0f, 0x0b]));
+        assert!(!x86(&[0xc3, 0xe8, 1, 2, 3, 4, 0xf4, 0]), "the next function's");
+        assert!(!x86(&[0xe8, 1, 2, 3, 4, 0x48, 0x89, 0xc7, 0xc3]) && !x86(&[]));
+        let arm = |words: &[u32]| {
+            let code: alloc::vec::Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            Architecture::Aarch64.ends_without_return(&code)
+        };
+        // mov x0, x19; cbnz x0, setcontext; b exit (glibc). mov x0, #0; bl _exit; nop (Boost)
+        assert!(arm(&[0xaa13_03e0, 0xb500_1234, 0x1400_0010, 0]));
+        assert!(arm(&[0xd280_0000, 0x9400_1234, 0xd503_201f]));
+        assert!(
+            !arm(&[0xd280_0000, 0x9400_1234, 0xaa13_03e0])
+                && !arm(&[0xd65f_03c0, 0x1400_0010])
+                && !arm(&[0; 4])
+        );
     }
 
     #[test]

@@ -31,6 +31,10 @@ impl EpilogueInstruction {
             // pop
             [opcode @ 0x58..=0x5f, ..] => Some((Self::Pop(register(opcode, 0)?), 1)),
             [0x41, opcode @ 0x58..=0x5f, ..] => Some((Self::Pop(register(opcode, 1)?), 2)),
+            // mov (%rsp), register
+            [rex @ (0x48 | 0x4c), 0x8b, modrm, 0x24, ..] if modrm & 0xc7 == 0x04 => {
+                Some((Self::Load(register(modrm >> 3, rex >> 2 & 1)?, 0), 4))
+            }
             // mov disp(%rsp), register
             [rex @ (0x48 | 0x4c), 0x8b, modrm, 0x24, offset, ..] if modrm & 0xc7 == 0x44 => {
                 let register = register(modrm >> 3, rex >> 2 & 1)?;
@@ -97,6 +101,12 @@ mod tests {
         // mov 0x88(%rsp), %rbp; add $0x90, %rsp; ret; and sub $-128, %rsp; ret
         let go = [0x48, 0x8b, 0xac, 0x24, 0x88, 0, 0, 0, 0x48, 0x81, 0xc4, 0x90, 0, 0, 0, 0xc3];
         assert_eq!(caller(&go), Some([Some(0x1098), Some(18), Some(17), None]));
+        // add $0x18, %rsp; mov (%rsp), %rbx; mov 8(%rsp), %r12; mov 0x28(%rsp), %rbp; add $0x30, %rsp; pop %rbp; ret (crosscall2)
+        let crosscall2 = [
+            0x48, 0x83, 0xc4, 0x18, 0x48, 0x8b, 0x1c, 0x24, 0x4c, 0x8b, 0x64, 0x24, 0x08, 0x48, 0x8b, 0x6c,
+            0x24, 0x28, 0x48, 0x83, 0xc4, 0x30, 0x5d, 0xc3,
+        ];
+        assert_eq!(caller(&crosscall2), Some([Some(0x1058), Some(10), Some(9), Some(3)]));
         // add $8, %rsp; mov %r12d, %eax; pop %rbx; ret
         let result = [0x48, 0x83, 0xc4, 8, 0x44, 0x89, 0xe0, 0x5b, 0xc3];
         assert_eq!(caller(&result), Some([Some(0x1018), Some(2), Some(0xb), Some(1)]));

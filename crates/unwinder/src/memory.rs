@@ -36,6 +36,12 @@ impl StackCopy<'_> {
         Some(u64::from_le_bytes(*bytes))
     }
 
+    /// Returns true if a stack pointer is in what was copied, or at its end.
+    pub(crate) fn contains(&self, stack_pointer: u64) -> bool {
+        let length = stack_pointer.checked_sub(self.start);
+        length.is_some_and(|length| length <= self.bytes.len() as u64)
+    }
+
     /// Returns true if `address` lies above what was copied, and near enough to be of the same stack: a larger copy would have
     /// held it.
     pub(crate) fn ends_below(&self, address: u64) -> bool {

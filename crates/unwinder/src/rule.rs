@@ -1,5 +1,6 @@
 //! Unwind rules in the form that is cached: a row that takes a few loads to apply, or the row itself.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use crate::architecture::{Architecture, MAX_CALLEE_SAVED};
@@ -23,9 +24,9 @@ pub(crate) enum Rule {
     SignalTrampoline,
     /// By the frame pointer: no FDE covers the address.
     FramePointer,
-    /// By the frame pointer or, where the function does not keep it, by one of these epilogues next to the address. They are searched
-    /// when a walk needs them first.
-    NearEpilogue(Arc<[CompactRule]>),
+    /// By the frame pointer or, where the function does not keep it, by one of the epilogues next to the address. The code is searched when
+    /// a walk needs it first.
+    NearCode(Arc<NearCode>),
     /// By the frame pointer and, at the innermost frame, the row (if any): Go's tables say nothing of the saved frame
     /// pointer.
     Go(Option<CompactRule>),
@@ -33,6 +34,24 @@ pub(crate) enum Rule {
     Outermost,
     /// There is an FDE, but it is malformed.
     Malformed,
+    /// The file of the object cannot be read. By the frame pointer, or whatever the stack shows.
+    Unreadable,
+}
+
+/// The code around an address without an FDE.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct NearCode {
+    /// The rules of the epilogues next to the address.
+    pub(crate) epilogues: Box<[CompactRule]>,
+    /// False if no function before the address sets up a frame pointer: it then holds any value, or belongs to some outer frame.
+    pub(crate) keeps_frame_pointer: bool,
+}
+
+impl Default for NearCode {
+    /// Code that cannot be read, or is known to keep frame pointers.
+    fn default() -> Self {
+        Self { epilogues: Box::default(), keeps_frame_pointer: true }
+    }
 }
 
 /// Size of a stack word, bytes.

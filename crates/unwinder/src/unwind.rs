@@ -3,16 +3,16 @@
 mod generated_code;
 mod lost_frame_pointer;
 mod signal_frame;
+mod table_rules;
 mod without_tables;
 
 use alloc::sync::Arc;
 use core::cell::Cell;
-use core::ops::Range;
 
-use elf::ReadAt;
 use gimli::UnwindContext;
-use model::{Avma, FileOffset, FrameAddress, Svma, Tid, TruncationReason};
+use model::{Avma, FileOffset, FrameAddress, Tid, TruncationReason};
 
+use self::table_rules::rule_from_tables;
 use crate::address_space::{AddressSpace, Mapping};
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
@@ -21,9 +21,9 @@ use crate::registers::Registers;
 use crate::reuse::{CodeVersion, StackTrace, StepReads, Steps, TraceReuse};
 use crate::row::CfaRule;
 use crate::rule::{CompactRule, Rule};
-use crate::rule_cache::{CodeLocation, FoundRule, RuleCache};
+use crate::rule_cache::{CodeLocation, RuleCache};
 use crate::stack::{Frame, StackEnd, UnwoundStack};
-use crate::tables::{Extent, Lookup, UnwindTables};
+use crate::tables::UnwindTables;
 
 /// The innermost frame, from which a stack is unwound.
 #[derive(Clone, Debug)]
@@ -130,9 +130,14 @@ impl Unwinder {
             searched: false,
             taken_over: 0,
             led_by_frame_pointer: false,
+            doubt: None,
+            on_other_stack: false,
             came_by_frame_pointer: false,
         };
-        stack.end = walk.run(stack, TraceReuse::new(&trace, code));
+        stack.end = match (walk.run(stack, TraceReuse::new(&trace, code)), walk.doubt) {
+            (StackEnd::Complete, Some(reason)) => truncated(reason),
+            (end, _) => end,
+        };
         (stack.unmapped, stack.frame_pointer_beyond_copy) = (walk.unmapped, walk.frame_pointer_beyond_copy);
         let (taken_over, mut steps) = (walk.taken_over, walk.memory.steps);
         if stack.end == StackEnd::Complete && self.earlier_stacks {
@@ -165,7 +170,7 @@ impl Unwinder {
     fn rule_at<O: Objects>(&mut self, objects: &mut O, location: CodeLocation) -> Rule {
         let context = &mut self.context;
         let find = || Some(rule_from_tables(&*objects.tables(location.object)?, location, context));
-        self.rules.get_or_find(location, find).unwrap_or(Rule::FramePointer)
+        self.rules.get_or_find(location, find).unwrap_or(Rule::Unreadable)
     }
 }
 
@@ -221,6 +226,10 @@ struct Walk<'w, 's, O, M> {
     led_by_frame_pointer: bool,
     /// True if the step before that one went by the frame pointer.
     came_by_frame_pointer: bool,
+    /// The reason why some step may have jumped over frames, so that the stack is not complete though its first frame is found.
+    doubt: Option<TruncationReason>,
+    /// True if a signal interrupted the thread on another stack than the one that was copied.
+    on_other_stack: bool,
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
@@ -290,6 +299,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         let pc = self.registers.program_counter().unwrap_or_default();
         let pc = self.registers.architecture().strip_pointer_bits(pc, self.space.highest_address());
         if step == Step::SignalFrame {
+            let interrupted_at = self.registers.stack_pointer().unwrap_or_default();
+            self.on_other_stack |= !self.memory.copy.contains(interrupted_at);
             let interrupted = self.instruction_pointer(pc);
             if interrupted.mapping.is_some_and(|mapping| mapping.executable) {
                 return Ok(interrupted);
@@ -316,8 +327,11 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             }
             return Err(truncated(failed));
         };
-        let doubtful = step == Step::Guess || self.memory.words_beyond_copy > 0;
-        if doubtful
+        let is_late = self.memory.words_beyond_copy > 0;
+        if is_late && self.on_other_stack && self.is_of_other_call(position, caller) {
+            return Err(truncated(TruncationReason::RuleFailed));
+        }
+        if (is_late || step == Step::Guess)
             && self.follows_call(caller) == Some(false)
             && !matches!(self.rule(caller), Rule::Outermost)
         {
@@ -368,7 +382,11 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             }
             Rule::SignalTrampoline => self.step_over_signal_frame(),
             Rule::FramePointer => self.step_without_tables(position, false, None),
-            Rule::NearEpilogue(epilogues) => self.step_without_tables(position, false, Some(epilogues)),
+            Rule::Unreadable => {
+                self.doubt = Some(TruncationReason::ObjectUnreadable);
+                self.step_without_tables(position, false, Some(Arc::default()))
+            }
+            Rule::NearCode(near) => self.step_without_tables(position, false, Some(near)),
             Rule::Outermost => {
                 self.record_outermost();
                 Err(StackEnd::Complete)
@@ -413,6 +431,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     fn fault(&self, fault: Fault) -> StackEnd {
         match fault {
+            Fault::Unreadable(_) if self.on_other_stack => truncated(TruncationReason::OtherStack),
             Fault::Unreadable(address) if self.memory.copy.ends_below(address) => {
                 truncated(TruncationReason::CopyTooSmall)
             }
@@ -439,6 +458,20 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
         let word = self.memory.beyond.read_word(caller.address.address().0.checked_sub(8)?)?;
         Some(architecture.ends_in_call(&word.to_le_bytes()))
+    }
+
+    /// Returns true if the caller of an interrupted instruction has called another function of the same object: the memory was read when
+    /// the thread had gone on.
+    fn is_of_other_call(&mut self, interrupted: Position<'s>, caller: Position<'s>) -> bool {
+        let FrameAddress::InstructionPointer(_) = interrupted.address else { return false };
+        let Some(target) = self.call_target(caller) else { return false };
+        let called = self.instruction_pointer(target);
+        let mut function = |position: Position<'s>| {
+            let location = position.location()?;
+            Some((location.object, self.objects.tables(location.object)?.function_at(location.offset)?))
+        };
+        let called = function(called);
+        called.is_some() && called != function(interrupted)
     }
 
     /// Returns the tables of the object that holds a return address, and the address's offset in the file.
@@ -481,121 +514,4 @@ fn return_address_in(mapping: Option<&Mapping>, address: Avma) -> Option<Positio
 
 fn truncated(reason: TruncationReason) -> StackEnd {
     StackEnd::Truncated(reason)
-}
-
-/// Makes the rule for a location from the tables, in the form that is cached.
-fn rule_from_tables<D: ReadAt>(
-    tables: &UnwindTables<D>,
-    location: CodeLocation,
-    context: &mut UnwindContext<usize>,
-) -> FoundRule {
-    let address = tables.address_of(location.offset);
-    let lookup = address.map_or(Lookup::NoFde, |address| tables.lookup(address, context));
-    let holds_in = match (&lookup, address) {
-        (Lookup::Row(row, extent), Some(address)) if !row.signal_frame && !tables.is_go() => {
-            ordinary_code(extent, address, location)
-        }
-        _ => None,
-    };
-    // Reading the code mostly costs a page fault.
-    let may_be_trampoline = holds_in.is_none();
-    FoundRule { rule: rule_from_lookup(tables, location, lookup, may_be_trampoline), holds_in }
-}
-
-/// Returns the bytes around a location for which a row holds whatever their instructions are. Returns `None` for a function that is short
-/// enough to be a signal trampoline.
-fn ordinary_code(extent: &Extent, address: Svma, location: CodeLocation) -> Option<Range<FileOffset>> {
-    /// The maximum size of an FDE of a signal trampoline. C libraries begin it a byte early.
-    const MAX_TRAMPOLINE_BYTES: u64 = 32;
-    let last = extent.function.end.checked_sub(1)?;
-    let end = extent.row.end.min(last);
-    let is_long = last.checked_sub(extent.function.start)? > MAX_TRAMPOLINE_BYTES;
-    if !is_long || !(extent.row.start..end).contains(&address.0) {
-        return None;
-    }
-    let start = location.offset.0.checked_sub(address.0 - extent.row.start)?;
-    Some(FileOffset(start)..location.offset.checked_add(end - address.0)?)
-}
-
-fn rule_from_lookup<D: ReadAt>(
-    tables: &UnwindTables<D>,
-    location: CodeLocation,
-    lookup: Lookup,
-    may_be_trampoline: bool,
-) -> Rule {
-    if let Lookup::Row(row, _) = &lookup
-        && row.signal_frame
-    {
-        return Rule::Row(Arc::new(row.clone()));
-    }
-    if may_be_trampoline && is_signal_trampoline(tables, location) {
-        return Rule::SignalTrampoline;
-    }
-    match lookup {
-        Lookup::NoFde if is_outermost(tables, location) => Rule::Outermost,
-        Lookup::NoFde | Lookup::Row(..) if begins_goroutine(tables, location) => Rule::Outermost,
-        Lookup::NoFde => match epilogue(tables, location) {
-            Some(rule) => Rule::Epilogue(rule),
-            None if tables.is_go() => Rule::Go(None),
-            None => Rule::FramePointer,
-        },
-        Lookup::Malformed => Rule::Malformed,
-        Lookup::Row(row, _) => match CompactRule::from_row(tables.architecture(), &row) {
-            _ if row.is_outermost() || (tables.is_go() && is_outermost(tables, location)) => Rule::Outermost,
-            Some(_)
-                if tables.is_go()
-                    && let Some(rule) = epilogue(tables, location) =>
-            {
-                Rule::Compact(rule)
-            }
-            Some(rule) if tables.is_go() => Rule::Go(Some(rule.with_saved_frame_pointer())),
-            Some(rule) => Rule::Compact(rule),
-            None => Rule::Row(Arc::new(row)),
-        },
-    }
-}
-
-/// Returns true if a return address is in the first function of a thread though no table says so: it lies right behind the program's entry
-/// point, or the code behind the call ends the thread.
-fn is_outermost<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> bool {
-    let Some(return_address) = location.offset.checked_add(1).filter(|_| location.is_call) else {
-        return false;
-    };
-    tables.address_of(location.offset).and_then(|address| address.checked_add(1)).is_some_and(|address| {
-        tables.returns_to_entry(address) || tables.architecture().exits(&tables.code_from(return_address))
-    })
-}
-
-/// Returns the rule of code that is about to return.
-fn epilogue<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> Option<CompactRule> {
-    CompactRule::from_epilogue(tables.architecture(), &tables.code_from(resume_offset(location)?))
-}
-
-/// Returns the offset at which a frame will resume.
-fn resume_offset(location: CodeLocation) -> Option<FileOffset> {
-    if location.is_call { location.offset.checked_add(1) } else { Some(location.offset) }
-}
-
-/// Returns true if Go's runtime has put this return address above the first function of a goroutine. The tables of some versions of Go
-/// do not mark it.
-fn begins_goroutine<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> bool {
-    let Some(return_address) = location.offset.checked_add(1).filter(|_| location.is_call && tables.is_go())
-    else {
-        return false;
-    };
-    let (before, from) = (&tables.code_before(return_address), &tables.code_from(return_address));
-    tables.architecture().is_goexit(before, from)
-}
-
-fn is_signal_trampoline<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> bool {
-    let architecture = tables.architecture();
-    let (_, second) = architecture.signal_trampoline_length();
-    let begins_at = |offset: Option<FileOffset>| {
-        offset.is_some_and(|offset| architecture.is_signal_trampoline(&tables.code_from(offset)))
-    };
-    if location.is_call {
-        begins_at(location.offset.checked_add(1))
-    } else {
-        begins_at(Some(location.offset)) || begins_at(location.offset.0.checked_sub(second).map(FileOffset))
-    }
 }

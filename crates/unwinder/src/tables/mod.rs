@@ -62,6 +62,8 @@ pub(crate) struct Extent {
     pub(crate) row: Range<u64>,
     /// Those that its FDE covers.
     pub(crate) function: Range<u64>,
+    /// True if the FDE is in `.eh_frame`.
+    pub(crate) in_eh_frame: bool,
 }
 
 impl Lookup {
@@ -254,7 +256,11 @@ impl<S: ReadAt> UnwindTables<S> {
         match kind {
             SectionKind::EhFrame => {
                 let bases = self.bases_of(start);
-                self.row_of(&self.as_eh_frame(&bytes), &bases, fde.into(), address, context)
+                let mut lookup = self.row_of(&self.as_eh_frame(&bytes), &bases, fde.into(), address, context);
+                if let Lookup::Row(_, extent) = &mut lookup {
+                    extent.in_eh_frame = true;
+                }
+                lookup
             }
             SectionKind::DebugFrame => {
                 self.row_of(&self.as_debug_frame(&bytes), &self.bases, fde.into(), address, context)
@@ -287,7 +293,7 @@ impl<S: ReadAt> UnwindTables<S> {
         let function = fde.initial_address()..fde.initial_address().saturating_add(fde.len());
         let holds = row.start_address().max(function.start)..row.end_address().min(function.end);
         match Row::from_gimli(self.architecture, section, fde.cie(), row) {
-            Ok(row) => Lookup::Row(row, Extent { row: holds, function }),
+            Ok(row) => Lookup::Row(row, Extent { row: holds, function, in_eh_frame: false }),
             Err(_) => Lookup::Malformed,
         }
     }

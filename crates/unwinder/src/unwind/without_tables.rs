@@ -5,10 +5,11 @@ use alloc::sync::Arc;
 use elf::ReadAt;
 use model::{FileOffset, FrameAddress, TruncationReason};
 
-use super::{Objects, Position, Step, Walk, resume_offset, truncated};
+use super::table_rules::resume_offset;
+use super::{Objects, Position, Step, Walk, truncated};
 use crate::memory::ReadMemory;
 use crate::reuse::{FRAME_POINTER, StepReads};
-use crate::rule::{CompactRule, Rule};
+use crate::rule::{CompactRule, NearCode, Rule};
 use crate::rule_cache::CodeLocation;
 use crate::stack::StackEnd;
 use crate::tables::UnwindTables;
@@ -42,13 +43,13 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     /// Steps to the caller of code without an FDE: assembler, stubs, generated code.
     ///
-    /// Set `saves_frame_pointer` if each function with a frame keeps its caller's frame pointer below the return address. `epilogues`
-    /// are the ones next to the address, if they have been searched.
+    /// Set `saves_frame_pointer` if each function with a frame keeps its caller's frame pointer below the return address. `near` is the code
+    /// around the address, if it has been searched.
     pub(super) fn step_without_tables(
         &mut self,
         position: Position<'s>,
         saves_frame_pointer: bool,
-        epilogues: Option<Arc<[CompactRule]>>,
+        near: Option<Arc<NearCode>>,
     ) -> Result<Step, StackEnd> {
         if !self.unwinder.code_without_tables {
             return Err(truncated(TruncationReason::NoUnwindData));
@@ -58,7 +59,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         // Trampolines of interpreters that are built without frame pointers have any value there: in a thread, often one from the
         // heap above its stack.
         let is_no_frame_pointer = is_generated && self.frame_pointer_is_far();
-        if at_call && !is_no_frame_pointer && self.frame_pointer_is_plausible() {
+        let near = near.unwrap_or_else(|| self.find_near_code(position));
+        let keeps_frame_pointer = near.keeps_frame_pointer && !is_no_frame_pointer;
+        if at_call && keeps_frame_pointer && self.frame_pointer_is_plausible() {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
@@ -69,11 +72,10 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Err(StackEnd::Complete);
         }
         if !at_call && let Some(leaf) = self.return_address_of_leaf(position) {
-            let epilogues = epilogues.unwrap_or_else(|| self.find_epilogues(position));
-            self.step_from_leaf(position, leaf, saves_frame_pointer, &epilogues)?;
+            self.step_from_leaf(position, leaf, saves_frame_pointer, &near.epilogues)?;
             return Ok(Step::Guess);
         }
-        if !at_call && !is_no_frame_pointer && self.frame_pointer_is_plausible() {
+        if !at_call && keeps_frame_pointer && self.frame_pointer_is_plausible() {
             if self.frame_pointer_leads_beyond_copy()
                 && let Some((return_address, stack_pointer)) = self.return_address_of_stub(position)
             {
@@ -83,8 +85,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
-        let epilogues = epilogues.unwrap_or_else(|| self.find_epilogues(position));
-        if self.step_by_near_epilogue(position, &epilogues)? {
+        if self.step_by_near_epilogue(position, &near.epilogues)? {
             return Ok(Step::Guess);
         }
         let found = match saves_frame_pointer {
@@ -97,12 +98,19 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
         match position.mapping {
             // "The content of the frame pointer is undefined at process entry and should be marked by zero" (System V ABI,
-            // AMD64 supplement, section 3.4.1): C libraries do so where a thread begins.
+            // AMD64 supplement, section 3.4.1): C libraries do so where a thread begins. Code that keeps no frame pointers may have any
+            // number there, 0 above all.
             Some(mapping) if mapping.object.is_some() && self.registers.frame_pointer() == Some(0) => {
-                Err(StackEnd::Complete)
+                Err(match near.keeps_frame_pointer {
+                    true => StackEnd::Complete,
+                    false => truncated(TruncationReason::NoUnwindData),
+                })
             }
             Some(_) => {
                 self.step_by_frame_pointer(false)?;
+                if !near.keeps_frame_pointer {
+                    self.doubt.get_or_insert(TruncationReason::NoUnwindData);
+                }
                 Ok(Step::Guess)
             }
             None => Err(truncated(TruncationReason::MappingUnknown)),
@@ -154,13 +162,13 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
-    /// Searches the code for the epilogues next to the address, and caches them. Most frames need none.
-    fn find_epilogues(&mut self, position: Position<'s>) -> Arc<[CompactRule]> {
+    /// Searches the code around the address, and caches what it shows.
+    fn find_near_code(&mut self, position: Position<'s>) -> Arc<NearCode> {
         let tables_of = |place: CodeLocation| Some((place, self.objects.tables(place.object)?));
         let Some((place, tables)) = position.location().and_then(tables_of) else { return Arc::default() };
-        let epilogues = near_epilogues(&*tables, place);
-        self.unwinder.rules.replace(place, Rule::NearEpilogue(Arc::clone(&epilogues)));
-        epilogues
+        let near = Arc::new(near_code(&*tables, place));
+        self.unwinder.rules.replace(place, Rule::NearCode(Arc::clone(&near)));
+        near
     }
 
     /// Steps by one of the epilogues next to the address: a function's own epilogue tells the size of its frame. An epilogue is taken to
@@ -186,7 +194,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             if let Some(pushed) = pushed {
                 return self.apply(&epilogue.with_pushed(pushed)).map(|_| true);
             }
-            if possible.is_none() && self.may_have_called(word, position) {
+            if possible.is_none() && self.may_have_called(word, position) == Some(true) {
                 possible = Some(epilogue);
             }
         }
@@ -245,6 +253,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         let read = |walk: &mut Self, address: u64| match walk.memory.read_word(address) {
             Some(word) => Ok(word),
             None if walk.memory.copy.ends_below(address) => Err(truncated(TruncationReason::CopyTooSmall)),
+            None if may_switch => Err(truncated(TruncationReason::OtherStack)),
             None => Err(no_data),
         };
         let return_address = read(self, frame_pointer.wrapping_add(8))?;
@@ -362,7 +371,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
         let callee = self.instruction_pointer(target);
         callee.mapping.is_some()
-            && matches!(self.rule(callee), Rule::FramePointer | Rule::NearEpilogue(_) | Rule::Go(None))
+            && matches!(self.rule(callee), Rule::FramePointer | Rule::NearCode(_) | Rule::Go(None))
     }
 
     /// Returns the target of the direct call before a return address.
@@ -381,15 +390,23 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         if let (Some(link_register), FrameAddress::InstructionPointer(_)) =
             (architecture.link_register(), position.address)
             && let Some(link) = self.registers.get(link_register)
-            && self.may_have_called(link, position)
+            && self.may_have_called(link, position) == Some(true)
         {
             return Some((link, stack_pointer));
         }
-        (0..MAX_SEARCHED_FRAME_WORDS).find_map(|index| {
+        let mut is_doubtful = false;
+        let found = (0..MAX_SEARCHED_FRAME_WORDS).find_map(|index| {
             let place = stack_pointer.checked_add(index * 8)?;
             let word = self.memory.copy.word(place)?;
-            self.may_have_called(word, position).then_some((word, place.checked_add(8)?))
-        })
+            let may_have_called = self.may_have_called(word, position);
+            is_doubtful |= may_have_called == Some(false);
+            may_have_called.filter(|may| *may).and_then(|_| Some((word, place.checked_add(8)?)))
+        });
+        if is_doubtful && found.is_some() {
+            // A return address in between may be that of a frame which was reached by a jump, and not the remains of an earlier call.
+            self.doubt.get_or_insert(TruncationReason::NoUnwindData);
+        }
+        found
     }
 
     /// Searches as [`Self::search_return_address`], where a large frame may hold the remains of earlier calls: takes the word that follows
@@ -410,20 +427,27 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         nearest.map(|(_, found)| found)
     }
 
-    /// Returns true if `word` is a return address behind a call that may have led to `position`: an indirect call, one of
-    /// another object's function (by way of a stub), or of a function that begins at or shortly below.
-    fn may_have_called(&mut self, word: u64, position: Position<'s>) -> bool {
+    /// Returns `Some(true)` if `word` is a return address behind a call that may have led to `position`: an indirect call, one of
+    /// another object's function (by way of a stub), or of a function that begins at or shortly below; `Some(false)` behind another call,
+    /// and `None` if it is no return address.
+    fn may_have_called(&mut self, word: u64, position: Position<'s>) -> Option<bool> {
         let word = self.registers.architecture().strip_pointer_bits(word, self.space.highest_address());
-        let Some(caller) = self.return_address(word) else { return false };
-        if self.follows_call(caller) != Some(true) {
-            return false;
+        let caller = self.return_address(word)?;
+        match self.follows_call(caller) {
+            Some(true) => {}
+            // Where the object cannot be read, nobody knows.
+            None if caller.mapping.is_some_and(|mapping| mapping.object.is_some()) => {
+                self.doubt = Some(TruncationReason::ObjectUnreadable);
+                return None;
+            }
+            _ => return None,
         }
-        match self.call_target(caller) {
+        Some(match self.call_target(caller) {
             Some(target) if caller.mapping == position.mapping => {
                 is_within_function(target, position.lookup.0) || matches!(self.rule(caller), Rule::Outermost)
             }
             _ => true,
-        }
+        })
     }
 
     fn frame_pointer_is_plausible(&mut self) -> bool {
@@ -452,17 +476,22 @@ fn is_within_function(start: u64, address: u64) -> bool {
     address.checked_sub(start).is_some_and(|distance| distance <= MAX_FUNCTION_BYTES)
 }
 
-/// Returns the rules of the next epilogue in the code and of the one before: compilers put code that seldom runs behind a function's
-/// end.
-fn near_epilogues<D: ReadAt>(tables: &UnwindTables<D>, place: CodeLocation) -> Arc<[CompactRule]> {
+/// Returns what the code around an address shows: the rules of the next epilogue and of the one before, as compilers put code that seldom
+/// runs behind a function's end; and whether functions keep frame pointers.
+fn near_code<D: ReadAt>(tables: &UnwindTables<D>, place: CodeLocation) -> NearCode {
     /// Bytes.
     const MAX_EPILOGUE_DISTANCE_BYTES: u64 = 4 << 10;
-    let Some(at) = resume_offset(place) else { return Arc::default() };
+    let Some(at) = resume_offset(place) else { return NearCode::default() };
     let (start, end) =
-        (at.0.saturating_sub(MAX_EPILOGUE_DISTANCE_BYTES), at.0.saturating_add(MAX_EPILOGUE_DISTANCE_BYTES));
+        (at.0.saturating_sub(MAX_FUNCTION_BYTES), at.0.saturating_add(MAX_EPILOGUE_DISTANCE_BYTES));
+    let architecture = tables.architecture();
     let code = tables.code_in(start..end);
-    let (behind, ahead) = code.split_at(code.len().min((at.0 - start) as usize));
-    let next = CompactRule::of_epilogues(tables.architecture(), ahead).next();
-    let last = CompactRule::of_epilogues(tables.architecture(), behind).last();
-    next.into_iter().chain(last.filter(|last| next != Some(*last))).collect()
+    let (before, ahead) = code.split_at(code.len().min((at.0 - start) as usize));
+    let (_, behind) = before.split_at(before.len().saturating_sub(MAX_EPILOGUE_DISTANCE_BYTES as usize));
+    let next = CompactRule::of_epilogues(architecture, ahead).next();
+    let last = CompactRule::of_epilogues(architecture, behind).last();
+    NearCode {
+        epilogues: next.into_iter().chain(last.filter(|last| next != Some(*last))).collect(),
+        keeps_frame_pointer: architecture.sets_frame_pointer(before),
+    }
 }

@@ -4,7 +4,9 @@ use elf::Machine;
 use model::{Avma, FrameAddress, TruncationReason};
 use prof_unwinder::{Architecture, Registers, StackEnd};
 
-use crate::made::{BASE, EH_FRAME, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, words};
+use crate::made::{
+    BASE, EH_FRAME, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, words,
+};
 
 const SP: u64 = 0xffff_e000_0000;
 const LINK: u8 = 30;
@@ -25,6 +27,7 @@ fn program() -> One {
     };
     put(0x21c, &[0x97ff_ffb9]); // bl leaf
     put(0x31c, &[0x97ff_ffb9]); // bl caller
+    put(0x800, &[0x9100_03fd]); // mov x29, sp
     put(0x81c, &[0x97ff_fe79]); // bl caller
     put(0x900, &[0xd280_1168, 0xd400_0001]); // mov x8, #139; svc #0
     let section = eh_frame(
@@ -89,6 +92,28 @@ fn a_signal_trampoline_is_known_by_its_instructions() {
     assert_eq!(addresses(&unwound), [code(0x104), code(0x900), code(0x100), code(0x320)]);
     assert_eq!(unwound.frames[2].address, FrameAddress::InstructionPointer(Avma(code(0x100))));
     assert_eq!(unwound.end, StackEnd::Complete);
+}
+
+#[test]
+fn a_frame_pointer_of_zero_is_no_end_where_code_keeps_none() {
+    // `bl` at 0x804 and 0x824, and no prologue: each frame has 2 KiB, more than is searched for a return address.
+    let mut text = vec![0; TEXT_SIZE];
+    for (at, target) in [(0x804, 0x840), (0x824, 0x800)] {
+        let displacement = ((target - at) / 4) as u32 & 0x3ff_ffff;
+        text[at as usize..][..4].copy_from_slice(&(0x9400_0000 | displacement).to_le_bytes());
+    }
+    let section = eh_frame(&cie("zR", 4, LINK, &[0x0c, 31, 0]), &[(0x300, 0x40, &[0x07, 30])]);
+    let mut program = One::new(object(Machine::AARCH64, &text, &section, &[]));
+    let mut stack = vec![0; 1024];
+    (stack[256], stack[512]) = (code(0x808), code(0x828));
+    let unwound = unwind(&mut program, &registers(code(0x848), SP, 0, 1), &words(&stack));
+    assert_eq!(addresses(&unwound), [code(0x848)]);
+    assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::NoUnwindData));
+    // Near enough, they are found.
+    (stack[2], stack[4]) = (code(0x808), code(0x828));
+    let unwound = unwind(&mut program, &registers(code(0x848), SP, 0, 1), &words(&stack));
+    assert_eq!(addresses(&unwound), [code(0x848), code(0x808), code(0x828)]);
+    assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::NoUnwindData));
 }
 
 /// `.eh_frame` of `clang --target=aarch64-linux-gnu -O2 -mbranch-protection=pac-ret+b-key -c` (LLVM 14) of

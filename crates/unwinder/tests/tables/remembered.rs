@@ -158,7 +158,9 @@ fn stacks_of_a_thread_that_begins_in(first: &[u8]) {
     let functions: Vec<_> =
         (0_u32..).zip(kinds).map(|(index, kind)| (index * FUNCTION as u32, FUNCTION as u32, kind)).collect();
     // A direct call ends at each byte.
-    let code = [0xe8; (FUNCTIONS * FUNCTION) as usize];
+    let mut code = [0xe8; (FUNCTIONS * FUNCTION) as usize];
+    // mov %rsp, %rbp
+    code[(WITHOUT_TABLES * FUNCTION) as usize..][..3].copy_from_slice(&[0x48, 0x89, 0xe5]);
     let mut objects = One::new(object(Machine::X86_64, &code, &eh_frame(&cie, &functions), &[]));
     let process = |mapped_functions: u64| {
         let mut process = space(FUNCTION * mapped_functions);

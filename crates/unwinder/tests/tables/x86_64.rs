@@ -1,10 +1,17 @@
 //! x86-64 code without an FDE: which frame pointers and which words of the stack are followed.
 
-use elf::Machine;
-use model::{Avma, FileOffset, Svma, TruncationReason};
-use prof_unwinder::{AddressSpace, Architecture, Mapping, Registers, StackEnd, Unwinder};
+use std::sync::Arc;
 
-use crate::made::{BASE, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, unwind_by, words};
+use elf::Machine;
+use model::{Avma, FileOffset, Svma, Tid, TruncationReason};
+use prof_unwinder::{
+    AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy,
+    StackEnd, UnwindTables, Unwinder, UnwoundStack,
+};
+
+use crate::made::{
+    BASE, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, space, unwind, unwind_by, words,
+};
 
 const SP: u64 = 0x7ffe_0000_0000;
 
@@ -29,6 +36,8 @@ fn program_with(at: usize, instructions: &[u8]) -> One {
     call(0x320, 0x800);
     call(0x420, 0x800);
     call(0x820, 0x900);
+    // push %rbp; mov %rsp, %rbp
+    text[0x800..0x804].copy_from_slice(&[0x55, 0x48, 0x89, 0xe5]);
     text[at..at + instructions.len()].copy_from_slice(instructions);
     let section = eh_frame(
         // DW_CFA_def_cfa rsp, 8; the return address at −8
@@ -121,6 +130,81 @@ fn a_searched_caller_that_leads_nowhere_is_none() {
     let unwound = unwind(&mut program(), &registers(code(0x840), 1), &stack);
     assert_eq!(addresses(&unwound), [code(0x840)]);
     assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::NoUnwindData));
+}
+
+/// As [`program`], in code that keeps no frame pointers; that at 0x840 calls the one at 0xa00.
+fn program_without_frame_pointers() -> One {
+    let mut text = vec![0x90; TEXT_SIZE];
+    for (before, target) in [(0x320, 0x800), (0x860, 0xa00), (0x820, 0x900)] {
+        text[before - 5] = 0xe8;
+        text[before - 4..before].copy_from_slice(&(target - before as i32).to_le_bytes());
+    }
+    let section = eh_frame(&cie("zR", 1, 16, &[0x0c, 7, 8, 0x90, 1]), &[(0x300, 0x40, &[0x07, 16])]);
+    One::new(object(Machine::X86_64, &text, &section, &[]))
+}
+
+#[test]
+fn the_frame_pointer_of_an_outer_frame_jumps_over_none() {
+    // 0x800 and 0x900 leave the frame pointer as it was: of a frame further out.
+    let stack = words(&[1, code(0x820), 2, code(0x320), 3, 4, 0, code(0x320)]);
+    let unwound = unwind(&mut program_without_frame_pointers(), &registers(code(0x910), SP + 48), &stack);
+    assert_eq!(addresses(&unwound), [code(0x910), code(0x820), code(0x320)]);
+    assert_eq!((unwound.frames[2].stack_pointer, unwound.end), (SP + 32, StackEnd::Complete));
+}
+
+#[test]
+fn a_stack_is_not_complete_where_frames_may_be_missing() {
+    // A frame that is larger than what is searched, and a frame pointer of zero.
+    let mut stack = vec![0; 512];
+    stack[256] = code(0x820);
+    let unwound = unwind(&mut program_without_frame_pointers(), &registers(code(0x910), 0), &words(&stack));
+    assert_eq!(addresses(&unwound), [code(0x910)]);
+    assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::NoUnwindData));
+    // 0xa00 was called and jumped to 0x900: its caller's return address does not tell that.
+    let stack = words(&[1, code(0x860), 2, code(0x320), 3]);
+    let unwound = unwind(&mut program_without_frame_pointers(), &registers(code(0x910), 1), &stack);
+    assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::NoUnwindData));
+}
+
+#[test]
+fn a_stack_through_an_object_that_cannot_be_read_is_not_complete() {
+    // The program lies as in `program`; above it a library that has no file any more.
+    let mut space = space(TEXT_SIZE as u64);
+    let library = BASE + 0x10_0000;
+    space.insert(Mapping {
+        range: Avma(library)..Avma(library + 0x1000),
+        file_offset: FileOffset(0),
+        object: Some(ObjectNumber(7)),
+        executable: true,
+    });
+    let mut objects = WithoutLibrary(program());
+    // By the frame pointer, and by the next return address that can be checked.
+    for stack in [
+        &[1, 2, 0x1234, library + 0x20, 3, 0, code(0x320), 4],
+        &[1, library + 0x20, 2, 3, code(0x320), 4, 5, 6],
+    ] {
+        for fp in [SP + 40, 1] {
+            let registers = registers(library + 0x40, fp);
+            let bytes = words(stack);
+            let copy = StackCopy { start: SP, bytes: &bytes };
+            let innermost = Innermost { registers: &registers, stack: copy, thread: Tid(1) };
+            let mut unwound = UnwoundStack::default();
+            Unwinder::default().unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut unwound);
+            let end = StackEnd::Truncated(TruncationReason::ObjectUnreadable);
+            assert_eq!(unwound.end, end, "{:x?}", addresses(&unwound));
+        }
+    }
+}
+
+/// Objects of which only the first can be read.
+struct WithoutLibrary(One);
+
+impl Objects for WithoutLibrary {
+    type Bytes = <One as Objects>::Bytes;
+
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>> {
+        self.0.tables(object).filter(|_| object == ObjectNumber(0))
+    }
 }
 
 #[test]
