@@ -10,15 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use decoder::{CpuMode, Endian, Record, Sample, SampleFormat, context, kind};
+use decoder::{Attr, CpuMode, Endian, Record, Sample, SampleFormat, context, kind};
 use host::dump_files::DumpFiles;
 use host::objects::{BlockBytes, ObjectStore, SearchPaths};
 use model::{Avma, Name, Pid, TruncationReason};
 use perfdata::Description;
 use stacks::{
     ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bit_program, is_32_bit,
+    is_user_marker, link_register,
 };
-use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
+use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items, chain_limit, mark_cut_chain};
 use unwinder::{Architecture, NoMemory};
 
 use crate::Error;
@@ -60,11 +61,17 @@ impl Chains {
 
 /// Returns true if samples of the recording may have raw stacks.
 pub(crate) fn may_have_stacks(recording: &Description) -> bool {
-    recording.events().iter().any(|event| has_stacks(event.attr.sample_format))
+    let may_have = |format| has_stacks(format) || has_walk_and_registers(format);
+    recording.events().iter().any(|event| may_have(event.attr.sample_format))
 }
 
 fn has_stacks(format: SampleFormat) -> bool {
     format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
+}
+
+/// Returns true if samples have the kernel's walk over frame pointers and registers, maybe the link register.
+fn has_walk_and_registers(format: SampleFormat) -> bool {
+    format.contains(SampleFormat::REGS_USER | SampleFormat::CALLCHAIN) && !has_stacks(format)
 }
 
 /// Starts the stage: what comes from `batches` comes out of the channels in the channel, one each, in the same order. Objects
@@ -130,11 +137,23 @@ fn work(turn: &Mutex<SharedQueue>) {
         let mut chains = std::mem::take(&mut batch.chains);
         chains.clear();
         for UnwindJob { index, maps } in jobs.drain(..) {
-            let Some(sample) = batch.get(index).and_then(|record| sample_of(&batch.recording, record)) else {
+            let Some((sample, attr)) =
+                batch.get(index).and_then(|record| sample_of(&batch.recording, record))
+            else {
                 continue;
             };
             chain.clear();
             push_kernel_part(&sample, &mut chain);
+            if has_walk_and_registers(attr.sample_format) {
+                let marked = sample.callchain.and_then(|chain| mark_cut_chain(chain, chain_limit(attr)));
+                let recorded = sample.callchain.into_iter().flat_map(|chain| chain.iter());
+                let values: Vec<u64> = marked.unwrap_or_else(|| recorded.collect());
+                let user_part = values.into_iter().skip_while(|value| !is_user_marker(value));
+                let link = link_register(&sample, architecture).unwrap_or_default();
+                unwinder.extend_with_leaf_caller(architecture, &maps, user_part, link, &mut chain);
+                chains.push(index, &chain);
+                continue;
+            }
             let Some(state) = UserState::from_sample_with_any_copy(&sample, architecture) else {
                 let end = TruncationReason::NoUnwindData.marker();
                 let user = instruction_of_32_bit_program(&sample, architecture);
@@ -210,12 +229,16 @@ impl MachineState {
                 if let Some(Ok(record)) = layout.map(|layout| layout.decode(&record.raw)) {
                     self.tracker.apply(&record);
                 }
-            } else if let Some(sample) = sample_of(recording, record)
+            } else if let Some((sample, attr)) = sample_of(recording, record)
                 && let Some((pid, tid)) = sample.thread
             {
                 // Makes the thread known: this sample may be its first record.
                 self.tracker.comm(pid, tid);
-                if must_unwind(&sample, pid, architecture, &self.tracker) {
+                let must_unwind = match has_stacks(attr.sample_format) {
+                    true => must_unwind(&sample, pid, architecture, &self.tracker),
+                    false => link_register(&sample, architecture).is_some() && has_user_part(&sample),
+                };
+                if must_unwind {
                     jobs.push(UnwindJob { index, maps: self.maps_cache.get(&mut self.tracker, pid) });
                 }
             }
@@ -223,14 +246,14 @@ impl MachineState {
     }
 }
 
-/// The sample, if its event copies stacks.
-fn sample_of<'a>(recording: &'a Description, record: OrderedRecord<'a>) -> Option<Sample<'a>> {
+/// The sample and the attr of its event, if that copies stacks or registers.
+fn sample_of<'a>(recording: &'a Description, record: OrderedRecord<'a>) -> Option<(Sample<'a>, &'a Attr)> {
     let event = recording.event(record.event?)?;
-    if !has_stacks(event.attr.sample_format) {
+    if !has_stacks(event.attr.sample_format) && !has_walk_and_registers(event.attr.sample_format) {
         return None;
     }
     match event.layout.decode(&record.raw) {
-        Ok(Record::Sample(sample)) => Some(sample),
+        Ok(Record::Sample(sample)) => Some((sample, &event.attr)),
         // The replay counts records that cannot be decoded.
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use decoder::context;
 use model::{Avma, FrameAddress, TruncationReason};
-use unwinder::{Innermost, NoMemory, ReadMemory, StackEnd, Unwinder, UnwoundStack};
+use unwinder::{Architecture, Innermost, NoMemory, ReadMemory, StackEnd, Unwinder, UnwoundStack};
 
 use crate::mechanisms::Mechanisms;
 use crate::process_maps::{MappedObjects, ProcessMaps};
@@ -101,6 +101,27 @@ impl ChainUnwinder {
     ) {
         let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
         self.unwinder.unwind(objects.space(), objects, &innermost, beyond, &mut self.stack);
+    }
+
+    /// Appends the user part of a call chain that the kernel found by frame pointers (`user_part`), with the caller that it has jumped over
+    /// where the sampled function is a leaf whose return address is in the link register, which has the value `link`.
+    pub fn extend_with_leaf_caller(
+        &mut self,
+        architecture: Architecture,
+        maps: &ProcessMaps,
+        user_part: impl Iterator<Item = u64>,
+        link: u64,
+        chain: &mut Vec<u64>,
+    ) {
+        let mut user_part = user_part;
+        chain.extend(user_part.next());
+        if let Some(pc) = user_part.next() {
+            chain.push(pc);
+            let objects = &mut MappedObjects::all(maps);
+            let caller = self.unwinder.caller_of_leaf(architecture, &maps.space, objects, Avma(pc), link);
+            chain.extend(caller.map(|caller| caller.0));
+        }
+        chain.extend(user_part);
     }
 
     /// Returns true if threads begin in the function of a return address ([`Unwinder::is_outermost`]).

@@ -63,6 +63,12 @@ pub fn is_outside_mappings(sample: &Sample<'_>, tracker: &Tracker) -> bool {
     instruction.is_some_and(|address| tracker.mapping(pid, Avma(address)).is_none())
 }
 
+/// Returns the link register of a thread that runs a 64-bit program, if its sample has it.
+pub fn link_register(sample: &Sample<'_>, architecture: Architecture) -> Option<u64> {
+    let registers = sample.user_registers.as_ref().filter(|registers| registers.abi == ABI_64)?;
+    registers.get(architecture.perf_number(architecture.link_register()?)?)
+}
+
 /// Returns the kernel's part of a call chain, which comes first.
 pub fn kernel_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
     sample.callchain.into_iter().flat_map(|chain| chain.iter()).take_while(|value| !is_user_marker(value))

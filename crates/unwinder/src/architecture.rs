@@ -65,6 +65,12 @@ impl Architecture {
             .fold(0, |mask, bit| mask | 1 << bit)
     }
 
+    /// The register to ask the kernel for with a walk over frame pointers, which does not see the caller of a function without a frame:
+    /// the link register, as a mask for `sample_regs_user`. 0 where the return address is on the stack.
+    pub fn leaf_perf_mask(self) -> u64 {
+        self.link_register().and_then(|register| self.perf_number(register)).map_or(0, |bit| 1 << bit)
+    }
+
     /// The stack pointer's DWARF number.
     pub const fn stack_pointer(self) -> u8 {
         match self {

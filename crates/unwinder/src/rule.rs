@@ -105,6 +105,11 @@ impl CompactRule {
         Some(rule)
     }
 
+    /// Returns true if the return address is still in the link register.
+    pub(crate) fn returns_by_link_register(&self) -> bool {
+        self.return_address == 0
+    }
+
     /// The register that the CFA is counted from, and its value in a frame whose return address lies at `place`.
     pub(crate) fn base_below(&self, place: u64) -> (u8, u64) {
         let cfa = place.wrapping_sub_signed(i64::from(self.return_address) * WORD);

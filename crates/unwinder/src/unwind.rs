@@ -14,12 +14,13 @@ use model::{Avma, FileOffset, FrameAddress, Tid, TruncationReason};
 
 use self::table_rules::rule_from_tables;
 use crate::address_space::{AddressSpace, Mapping};
+use crate::architecture::Architecture;
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
 use crate::objects::Objects;
 use crate::registers::Registers;
 use crate::reuse::{CodeVersion, StackTrace, StepReads, Steps, TraceReuse};
-use crate::row::CfaRule;
+use crate::row::{CfaRule, Location};
 use crate::rule::{CompactRule, Rule};
 use crate::rule_cache::{CodeLocation, RuleCache};
 use crate::stack::{Frame, StackEnd, UnwoundStack};
@@ -159,6 +160,35 @@ impl Unwinder {
     ) -> Option<bool> {
         let position = return_address_in(space.find(Avma(return_address.0.checked_sub(1)?)), return_address)?;
         Some(matches!(self.rule(objects, position), Rule::Outermost))
+    }
+
+    /// Returns the caller of the function at the instruction `pc`, if the unwind tables say that the return address is still in the link
+    /// register, which has the value `link`: a walk over frame pointers jumps over that caller. Returns `None` on architectures without
+    /// a link register, and where no code can run right before the address.
+    pub fn caller_of_leaf<O: Objects>(
+        &mut self,
+        architecture: Architecture,
+        space: &AddressSpace,
+        objects: &mut O,
+        pc: Avma,
+        link: u64,
+    ) -> Option<Avma> {
+        let link_register = architecture.link_register()?;
+        let address = FrameAddress::InstructionPointer(pc);
+        let is_in_register =
+            match self.rule(objects, Position { address, lookup: pc, mapping: space.find(pc) }) {
+                Rule::Compact(rule) => rule.returns_by_link_register(),
+                Rule::Row(row) => {
+                    let location = row.location(row.return_address);
+                    row.return_address == link_register
+                        && !row.signal_frame
+                        && matches!(location, None | Some(Location::Same))
+                }
+                _ => false,
+            };
+        let link = Avma(architecture.strip_pointer_bits(link, space.highest_address()));
+        let position = return_address_in(space.find(Avma(link.0.checked_sub(1)?)), link);
+        position.filter(|_| is_in_register).map(|_| link)
     }
 
     /// Returns the rule for a position, from the cache or the tables.

@@ -2,6 +2,7 @@
 
 use decoder::attr::{SIZE_NEWEST, SIZE_VER7, SIZE_VER8, TYPE_SOFTWARE};
 use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
+use unwinder::Architecture;
 
 use crate::event::{Event, Precision, Rate, is_bpf_output};
 use crate::options::{CallChain, DEFAULT_FREQUENCY, Options, PrivilegeLevels, Target};
@@ -71,6 +72,15 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         stack.sample_regs_user =
             if event.read_outside { architecture.least_perf_mask() } else { architecture.perf_mask() };
         stack.sample_stack_user = copy;
+    }
+    if chain == CallChain::FramePointers
+        && user_chains
+        && let Some(mask) = stacks::native_architecture().map(Architecture::leaf_perf_mask)
+        && mask != 0
+    {
+        // Whoever reads the recording finds the callers of leaf functions by it, as perf does.
+        format |= SampleFormat::REGS_USER;
+        stack.sample_regs_user = mask;
     }
     if !extras.branches.is_empty() {
         format |= SampleFormat::BRANCH_STACK;

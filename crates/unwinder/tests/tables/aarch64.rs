@@ -2,10 +2,10 @@
 
 use elf::Machine;
 use model::{Avma, FrameAddress, TruncationReason};
-use prof_unwinder::{Architecture, Registers, StackEnd};
+use prof_unwinder::{Architecture, Registers, StackEnd, Unwinder};
 
 use crate::made::{
-    BASE, EH_FRAME, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, words,
+    BASE, EH_FRAME, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, space, unwind, words,
 };
 
 const SP: u64 = 0xffff_e000_0000;
@@ -114,6 +114,26 @@ fn a_frame_pointer_of_zero_is_no_end_where_code_keeps_none() {
     let unwound = unwind(&mut program, &registers(code(0x848), SP, 0, 1), &words(&stack));
     assert_eq!(addresses(&unwound), [code(0x848), code(0x808), code(0x828)]);
     assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::NoUnwindData));
+}
+
+#[test]
+fn the_link_register_tells_the_caller_of_a_leaf_as_long_as_its_table_says_so() {
+    let mut unwinder = Unwinder::default();
+    let mut caller_of = |pc, link| {
+        let (space, architecture) = (space(TEXT_SIZE as u64), Architecture::Aarch64);
+        let caller = unwinder.caller_of_leaf(architecture, &space, &mut program(), Avma(code(pc)), link);
+        caller.map(|caller| caller.0)
+    };
+    let signed = 0x0037_0000_0000_0000 | code(0x220);
+    // In `leaf`, and in `caller` before it saves x30.
+    assert_eq!(caller_of(0x104, signed), Some(code(0x220)));
+    assert_eq!(caller_of(0x200, code(0x320)), Some(code(0x320)));
+    // Behind that; in the first function; in code without a table; no address of code.
+    for (pc, link) in
+        [(0x210, code(0x320)), (0x304, code(0x220)), (0x840, code(0x220)), (0x104, 0), (0x104, 8)]
+    {
+        assert_eq!(caller_of(pc, link), None, "{pc:#x} {link:#x}");
+    }
 }
 
 /// `.eh_frame` of `clang --target=aarch64-linux-gnu -O2 -mbranch-protection=pac-ret+b-key -c` (LLVM 14) of
