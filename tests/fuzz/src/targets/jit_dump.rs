@@ -91,7 +91,7 @@ fn unwind(bytes: &[u8]) {
         let innermost = Innermost { registers: &registers, stack, thread: Tid(1) };
         let mut unwound = UnwoundStack::default();
         unwinder.unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut unwound);
-        assert!(unwound.frames.len() <= Unwinder::FRAME_LIMIT);
+        assert!(unwound.frames.len() <= usize::from(Unwinder::FRAME_LIMIT));
         let mut alone = UnwoundStack::default();
         Unwinder::default().unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut alone);
         assert_eq!(unwound, alone, "what is remembered of the stacks before shows");

@@ -34,7 +34,7 @@ impl Objects for One {
 
 pub(super) fn run(bytes: &[u8]) {
     let unwound = unwind(bytes);
-    assert!(unwound.frames.len() <= Unwinder::FRAME_LIMIT);
+    assert!(unwound.frames.len() <= usize::from(Unwinder::FRAME_LIMIT));
     for frame in unwound.frames.iter().skip(1) {
         let address = frame.address.address();
         assert!((Avma(CODE)..=Avma(2 * CODE)).contains(&address), "no code at {address:?}");
