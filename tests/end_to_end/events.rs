@@ -242,7 +242,13 @@ fn each_event_has_its_own_parameters() {
         let script = run(prof(["script", "--no-inline", "-F", "ip", "-i", "prof.data", "--event", event])
             .current_dir(folder.path()))
         .ok();
-        let blocks = script.text().split("\n\n").map(|block| block.trim().lines().count());
+        // The mark of a stack that was cut is no frame.
+        let is_mark = |line: &&str| {
+            let address = u64::from_str_radix(line.trim(), 16);
+            address.is_ok_and(|address| model::TruncationReason::from_marker(address).is_some())
+        };
+        let frames = |block: &str| block.trim().lines().filter(|line| !is_mark(line)).count();
+        let blocks = script.text().split("\n\n").map(frames);
         blocks.filter(|lines| *lines > 0).collect::<Vec<_>>()
     };
     // Without chains a sample is a line, and no empty line ends it.

@@ -411,10 +411,12 @@ mod tests {
         let bursts = || {
             let mut size = bursts();
             size.record_fill(ring - 1, ring - 1);
+            assert_eq!(size.wanted(), 4 << 10);
+            feed(&mut size, WINDOW_STACKS * (INITIAL_GROWTH_PAUSE_WINDOWS + 1), 100);
             size
         };
         let mut rare = bursts();
-        assert_eq!(rare.wanted(), 4 << 10);
+        assert_eq!(rare.wanted(), 1 << 10);
         for _ in 0..=MIN_RARE_CHUNKS {
             rare.record_fill(ring / 2, 10 << 10);
             feed(&mut rare, MIN_CUT_STACKS, deep);

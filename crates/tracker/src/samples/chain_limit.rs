@@ -28,7 +28,8 @@ pub fn mark_cut_chain(chain: U64s<'_>, limit: u16) -> Option<Vec<u64>> {
     let is_address = |value: &u64| *value < context::MAX;
     let last_context = chain.iter().rfind(|value| !is_address(value));
     let addresses = chain.iter().filter(is_address).count();
-    let is_marked = chain.iter().last().is_some_and(|last| TruncationReason::from_marker(last).is_some());
+    let is_marked =
+        chain.iter().next_back().is_some_and(|last| TruncationReason::from_marker(last).is_some());
     if addresses != usize::from(limit) || last_context == Some(context::USER_DEFERRED) || is_marked {
         return None;
     }
