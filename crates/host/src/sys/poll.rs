@@ -81,7 +81,7 @@ impl PollSet {
     /// Waits until something is ready, and returns how much is. Returns 0 after `timeout` (`None` waits forever) or a signal.
     ///
     /// # Errors
-    /// Those of `poll(2)` except `EINTR`.
+    /// Those of `ppoll(2)` except `EINTR`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         let asked = self.questions.iter().filter(|question| question.ask.is_some()).count();
         if asked == 0 {
@@ -110,14 +110,15 @@ impl PollSet {
     }
 
     fn wait_for_descriptors(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        let milliseconds = timeout.map_or(-1, |timeout| {
-            // Rounded up: a wait of 0.3 ms must not become a busy loop.
-            let up = timeout.as_nanos().div_ceil(1_000_000);
-            libc::c_int::try_from(up).unwrap_or(libc::c_int::MAX)
+        let timeout = timeout.map(|timeout| libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
         });
+        let limit = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let count = libc::nfds_t::try_from(self.entries.len()).unwrap_or(libc::nfds_t::MAX);
-        // SAFETY: the pointer and the count describe the vector, which the kernel writes `revents` into.
-        let result = check(unsafe { libc::poll(self.entries.as_mut_ptr(), count, milliseconds) });
+        // SAFETY: the pointer and the count describe the vector, which the kernel writes `revents` into; it reads the timeout, if there is
+        // one, and leaves the mask of signals as it is where there is none.
+        let result = check(unsafe { libc::ppoll(self.entries.as_mut_ptr(), count, limit, std::ptr::null()) });
         match result {
             Ok(ready) => Ok(usize::try_from(ready).unwrap_or(0)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {

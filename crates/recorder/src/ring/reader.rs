@@ -208,6 +208,8 @@ impl Reader {
         schedule::prefer_low_latency();
         let mut poll = PollSet::default();
         let waker = poll.add(self.shared.waker.as_fd());
+        let mut delay = PollSet::default();
+        delay.add(self.shared.waker.as_fd());
         let events = self.shared.rings.events();
         let are_sideband = self.shared.rings.are_sideband();
         // Per ring, the index of the event that is polled, and its place in the set.
@@ -229,7 +231,8 @@ impl Reader {
             let is_due = is_last || asked > self.answered || self.shared.rings.max_fill() > threshold;
             let mut sideband = polled.iter().zip(&are_sideband).filter(|(_, is_sideband)| **is_sideband);
             if !is_due && sideband.any(|((_, place), _)| poll.ready(*place).readable) {
-                std::thread::sleep(OBSERVATION_DELAY);
+                // A round that begins meanwhile does not wait for that.
+                let _ = delay.wait(Some(OBSERVATION_DELAY));
                 self.shared.rings.observe_mappings();
             }
             let emptied =
