@@ -30,7 +30,7 @@ pub struct FileMapping<'a> {
     pub path: &'a [u8],
 }
 
-/// What identifies the contents of a file.
+/// The facts by which the contents of a file are told from others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileState {
     /// The build id; `None` if the file has none.

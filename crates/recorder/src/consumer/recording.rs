@@ -39,7 +39,7 @@ pub struct Recording {
     pub copy_sizes: PerArrival<CopySizes>,
     /// The code of the running kernel.
     pub kernel: Arc<KernelObjects>,
-    /// What is read of mapped files while it runs.
+    /// The build ids, sizes and times of mapped files, which are read while it runs.
     pub files: MappedFiles,
 }
 

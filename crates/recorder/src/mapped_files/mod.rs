@@ -35,7 +35,7 @@ const FINISH_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of files that a tracker knows; then it forgets them all, and is told again of those that are mapped.
 const MAX_FILES_OF_TRACKER: usize = 1 << 16;
 
-/// What is known of mapped files. Clones share it.
+/// The build ids, sizes and times of mapped files. Clones share them.
 #[derive(Clone, Default, Debug)]
 pub struct MappedFiles {
     table: Arc<Mutex<Table>>,

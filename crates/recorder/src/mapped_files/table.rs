@@ -18,7 +18,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of changes that are kept for those who ask for them now and then.
 const MAX_CHANGES: usize = 1 << 14;
 
-/// What is known of mapped files.
+/// The mapped files that were read, or could not be.
 #[derive(Default, Debug)]
 pub(super) struct Table {
     recent: HashMap<FileIdentity, Entry>,
