@@ -214,6 +214,16 @@ fn no_samples(summary: &Summary, options: &Options) -> String {
 
 /// Returns the reason why a clock or cycle event has no samples, and what to try.
 fn little_cpu_time(event: &RecordedEvent, summary: &Summary, options: &Options) -> String {
+    let is_of_threads = matches!(options.target, Target::Processes(_) | Target::Threads(_) | Target::User(_));
+    let counted = summary.coverage.events.iter().filter_map(|coverage| coverage.counted).max();
+    let counted = counted.map(Duration::from_nanos).filter(|counted| *counted >= MIN_CPU_TIME);
+    if let Some(counted) = counted.filter(|_| is_of_threads && event.attr.is_cpu_clock()) {
+        return format!(
+            "the threads used {} ms of CPU time together, and none a whole period on one CPU{}",
+            counted.as_millis(),
+            higher_rate(event, max_sample_rate())
+        );
+    }
     match (&options.target, summary.cpu_time) {
         (Target::Command, Some(time)) => {
             let (used, all) = (time.total(), summary.duration);
@@ -369,6 +379,8 @@ mod tests {
             "no samples: page-faults occurred 37 times, and every 100th occurrence is sampled; try: -c 1"
         );
         let attached = Options::new(Target::Processes(vec![]));
+        let of_bursts = no_samples(&summary(clock(AttrFlags::empty()), Some(300_000_000), 0), &attached);
+        assert!(of_bursts.starts_with("no samples: the threads used 300 ms of CPU time"), "{of_bursts}");
         let mut parent = summary(clock(AttrFlags::empty()), None, 0);
         (parent.cpu_time, parent.unrecorded_children) = (None, 4);
         assert!(
