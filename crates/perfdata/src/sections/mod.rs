@@ -60,7 +60,7 @@ const MAX_RATIO: u64 = 32;
 
 /// The sections that are read, and the bytes of memory that each may take whatever its size: packed sections may unpack to a thousand
 /// times their bytes, and a table of small ones is larger than it was. The others have entries of a fixed size.
-const FREE_BYTES: [(u32, u64); 10] = [
+const FREE_BYTES: [(u32, u64); 11] = [
     (id::STACK_TOTALS, 0),
     (id::PROCESSES, 0),
     (id::NAMES, 40 << 20),
@@ -71,6 +71,7 @@ const FREE_BYTES: [(u32, u64); 10] = [
     (id::GENERATED_CODE, 8 << 20),
     (id::MAPPED_FILES, 0),
     (id::UNREAD_LOST_COUNTS, 0),
+    (id::MISSING_SAMPLES, 0),
 ];
 
 /// Returns the bytes of memory that a section of `size` bytes may take, unpacked and decoded; `None` for one that is not read.
@@ -295,6 +296,12 @@ mod tests {
                 let section = with_head(1);
                 let read = mapped_files::from_section(&section, Endian::NATIVE);
                 assert_eq!(read.len(), BYTES / 72);
+                (section, size_of_val(&read[..]))
+            }
+            id::MISSING_SAMPLES => {
+                let section = vec![0; BYTES];
+                let read = missing_samples::from_section(&section, Endian::NATIVE);
+                assert_eq!(read.len(), BYTES / 40);
                 (section, size_of_val(&read[..]))
             }
             id::SWITCH_SAMPLING => {
