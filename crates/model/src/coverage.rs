@@ -78,7 +78,7 @@ pub struct MissingSamples {
     pub missing: u64,
     /// The mean period of a sample, in the event's unit.
     pub period: u64,
-    /// Why.
+    /// The reason.
     pub reason: Shortfall,
 }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::event::EventError;
 
-/// What to type where `/proc` is that of another pid namespace.
+/// The command to type where `/proc` is that of another pid namespace.
 pub(crate) const MOUNT_PROC: &str = "try: unshare --pid --fork --mount-proc, or mount -t proc proc /proc";
 
 /// The reason why a recording or count could not be made. Each message says what failed, why, and what to type next.

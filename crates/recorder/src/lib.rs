@@ -45,8 +45,8 @@ mod waits;
 mod window;
 
 pub use consumer::{
-    Chunk, Consumer, DrainStats, Dump, DumpFailure, DumpReport, Ending, LostCount, RecordedEvent, Recording,
-    RecordingSink, RingKind, SwitchUpdate, TaskTime,
+    Chunk, Circumstances, Consumer, DrainStats, Dump, DumpFailure, DumpReport, Ending, EventCoverage,
+    LostCount, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate, TaskTime,
 };
 pub use control::{CommandSources, Control, DUMP_SIGNAL_THREAD, ends_with_command, signals_of_recordings};
 pub use error::{Errno, Error};
@@ -64,7 +64,7 @@ pub use options::{
 pub use output::{FileConsumer, OUTPUT_BUFFER_BYTES};
 pub use processes::{Containers, FileHolder, NameSources};
 pub use ring::{RingMemory, drain_whole};
-pub use session::{PrivilegedExec, record};
-pub use summary::{Circumstances, Command, EventCoverage, RunningCommand, Summary};
+pub use session::record;
+pub use summary::{Command, PrivilegedExec, RunningCommand, Summary};
 pub use waits::observe_waits;
 pub use window::{FileCompletion, NextFileWhen, SeriesConsumer, Window, WindowConsumer};

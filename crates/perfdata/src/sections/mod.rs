@@ -50,7 +50,7 @@ pub mod id {
     pub const MAPPED_FILES: u32 = 9;
     /// The number of counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
-    /// How many samples of each event are missing for want of whole periods, and why: present where that is a large share.
+    /// The samples of each event that are missing for want of whole periods, and why: present where that is a large share.
     pub const MISSING_SAMPLES: u32 = 17;
 }
 

@@ -6,7 +6,7 @@ use host::sys::spawn::ExitStatus;
 use model::{Pid, Tid};
 use perfdata::sections::{SwitchSampling, WatchedTime};
 
-use crate::summary::EventCoverage;
+use super::EventCoverage;
 use crate::unwind::StackTotals;
 
 /// The totals that a consumer gets at the end of a recording.
@@ -22,7 +22,7 @@ pub struct Ending {
     pub stacks: Option<StackTotals>,
     /// CPU times of tasks without a READ record: of threads that were attached to, or of the command.
     pub task_times: Vec<TaskTime>,
-    /// What share of each event its samples cover.
+    /// The share of each event that its samples cover.
     pub coverage: EventCoverage,
     /// The exit status of the command; `None` if it still runs or there is none.
     pub exit: Option<ExitStatus>,

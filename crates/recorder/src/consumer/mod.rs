@@ -2,6 +2,7 @@
 //! traits [`RecordingSink`] and [`Consumer`].
 
 mod chunk;
+mod coverage;
 mod dump_report;
 mod ending;
 mod forward;
@@ -17,6 +18,8 @@ use crate::notice::Notice;
 use crate::unwind::{PerArrival, StackTotals};
 
 pub use chunk::{Chunk, DrainStats, RingKind};
+pub use coverage::{Circumstances, EventCoverage};
+pub(crate) use coverage::{Tasks, nanoseconds};
 pub use dump_report::{Dump, DumpFailure, DumpReport};
 pub use ending::{Ending, LostCount, TaskTime};
 pub(crate) use forward::{forward_calls, forward_upkeep};

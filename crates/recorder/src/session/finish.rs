@@ -7,10 +7,10 @@ use host::sys::clock;
 use model::Loss;
 
 use super::{Prepared, PrivilegedExecs, Session};
-use crate::consumer::{Ending, LostCount};
+use crate::consumer::{Circumstances, Ending, LostCount};
 use crate::error::Error;
 use crate::notice::Notice;
-use crate::summary::{Circumstances, Command, RunningCommand, Summary, coverage, lost_samples};
+use crate::summary::{Command, RunningCommand, Summary, coverage, lost_samples};
 
 impl Session<'_> {
     /// Ends the consumer's recording and returns the summary. All records have been consumed.

@@ -21,7 +21,7 @@ use host::sys::system;
 use model::{Loss, Pid};
 use perfdata::sections::WatchedTime;
 
-use crate::consumer::{Chunk, Consumer, DrainStats, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, DrainStats, Recording, RingKind, Tasks};
 use crate::control::messages::{self, Inbox, Message, Outbox};
 use crate::control::{
     Answers, CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
@@ -36,12 +36,11 @@ use crate::open::{
 use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, Synthesis};
 use crate::ring::{DrainOptions, Readers};
-use crate::summary::{Summary, Tally, Tasks, Throttling};
+use crate::summary::{Summary, Tally, Throttling};
 use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, POLL_INTERVAL, SwitchSampler};
 use outside::Next;
 use pace::{MIN_INTERVAL, Pace};
-pub use privileged_execs::PrivilegedExec;
 use privileged_execs::PrivilegedExecs;
 use upkeep::Upkeep;
 

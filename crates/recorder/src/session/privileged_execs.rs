@@ -21,22 +21,10 @@ use crate::open::Opened;
 use crate::options::Options;
 use crate::processes::Synthesis;
 use crate::records::raw_records;
+use crate::summary::PrivilegedExec;
 
 /// Maximum number of processes that are listed. A message names the first ones.
 const MAX_LISTED: usize = 1000;
-
-/// A process that executed a program with more rights than its caller had.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PrivilegedExec {
-    /// The process.
-    pub pid: Pid,
-    /// The name of the program.
-    pub name: Name,
-    /// The time at which the kernel ended its events, by the clock of records.
-    pub(crate) time: Timestamp,
-    /// The time until they were opened again, of which nothing is recorded; `None` where they were not.
-    pub gap: Option<Duration>,
-}
 
 /// Follows processes from FORK to exec to EXIT.
 pub(super) struct PrivilegedExecs {

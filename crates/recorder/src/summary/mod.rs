@@ -2,6 +2,7 @@
 
 mod coverage;
 mod loss;
+mod privileged_exec;
 mod throttling;
 
 use std::time::Duration;
@@ -13,13 +14,12 @@ use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus};
 use model::Loss;
 
-use crate::consumer::RecordedEvent;
+use crate::consumer::{EventCoverage, RecordedEvent};
 use crate::control::Control;
-use crate::session::PrivilegedExec;
 
-pub use coverage::{Circumstances, EventCoverage};
-pub(crate) use coverage::{Tally, Tasks, coverage};
+pub(crate) use coverage::{Tally, coverage};
 pub(crate) use loss::lost_samples;
+pub use privileged_exec::PrivilegedExec;
 pub(crate) use throttling::Throttling;
 
 /// The summary of a finished recording.
