@@ -8,6 +8,7 @@ mod dist;
 mod fixtures;
 mod fuzz;
 mod growth;
+mod kernels;
 mod matrix;
 mod no_std;
 mod package;
@@ -70,6 +71,11 @@ const CHORES: &[Chore] = &[
         name: "growth",
         about: "compare instructions and memory for recordings four times as long (words of a SHAPE, --prof FILE)",
         run: growth::run,
+    },
+    Chore {
+        name: "kernels",
+        about: "boot Debian's kernels in an emulator and check prof in them (--all, words of kernels or checks)",
+        run: kernels::run,
     },
     Chore {
         name: "soak",

@@ -1,0 +1,187 @@
+//! `cargo xtask kernels [--all] [FILTER…]`: boots Debian's kernels in an emulator and checks `prof` in them.
+//!
+//! Nothing of the host is changed, and no rights are needed: packages are fetched by a private apt, unpacked below `target/kernels`, and
+//! run from there. What cannot be had here is skipped, with a line that says why.
+
+mod answer;
+mod apt;
+mod architecture;
+mod catalogue;
+mod checks;
+mod emulator;
+mod fetched;
+mod guest;
+mod initramfs;
+mod kernel;
+mod laboratory;
+mod machine;
+mod programs;
+mod selection;
+mod table;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+use crate::workspace;
+use answer::Answer;
+use checks::Check;
+use fetched::Fetched;
+use kernel::Kernel;
+use laboratory::Laboratory;
+use machine::Machine;
+use selection::Selection;
+use table::{Cell, Outcome};
+
+/// A kernel on a machine, with the checks that run there.
+struct Boot<'a> {
+    kernel: &'a Kernel,
+    image: &'a Path,
+    machine: Machine,
+    checks: Vec<&'a Check>,
+}
+
+/// Boots the kernels of CI, or with `--all` all of the catalogue. Each FILTER is a part of a kernel's name (`6.12`, `aarch64`), of a
+/// check's or of its rights; kernels and checks must match one of those that match any.
+pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    let is_all = args.iter().any(|arg| arg == "--all");
+    let filters: Vec<&String> = args.iter().filter(|arg| *arg != "--all").collect();
+    if let Some(flag) = filters.iter().find(|filter| filter.starts_with('-')) {
+        bail!("usage: cargo xtask kernels [--all] [FILTER…], not {flag}");
+    }
+    let checks = checks::all();
+    let selection = Selection::new(is_all, &filters, &checks);
+    let cache = workspace::root().join("target/kernels");
+    std::fs::create_dir_all(cache.join("log")).with_context(|| cache.display().to_string())?;
+    let fetched = match Fetched::fetch(&cache, &selection) {
+        Ok(fetched) => fetched,
+        Err(error) => {
+            println!("skipped: no kernel was booted: {error:#}");
+            return Ok(());
+        }
+    };
+    let laboratory = Laboratory::build(&cache, fetched)?;
+    let start = Instant::now();
+    let boots = laboratory.boots(&checks, &selection);
+    let cells = boot_all(&laboratory, &boots, &cache)?;
+    println!("{}", table::markdown(&cells));
+    println!(
+        "{} kernels, {} guests, {} checks, {:.0} s",
+        laboratory.kernels.len(),
+        boots.len(),
+        cells.len(),
+        start.elapsed().as_secs_f64()
+    );
+    for cell in cells.iter().filter(|cell| matches!(cell.outcome, Outcome::Known(_) | Outcome::Mended(_))) {
+        println!("{cell}");
+    }
+    let failed: Vec<&Cell> = cells.iter().filter(|cell| matches!(cell.outcome, Outcome::Failed(_))).collect();
+    for cell in &failed {
+        eprintln!("{cell}");
+    }
+    if !failed.is_empty() {
+        bail!(
+            "{} of {} checks failed; the guests' consoles are in {}",
+            failed.len(),
+            cells.len(),
+            cache.join("log").display()
+        );
+    }
+    Ok(())
+}
+
+/// Boots one guest per CPU of the host at a time, and judges what they print.
+fn boot_all<'a>(
+    laboratory: &'a Laboratory,
+    boots: &'a [Boot<'a>],
+    cache: &Path,
+) -> anyhow::Result<Vec<Cell<'a>>> {
+    let next = AtomicUsize::new(0);
+    let cells = Mutex::new(BTreeMap::new());
+    let worker = || -> anyhow::Result<()> {
+        while let Some((index, boot)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, boots.get(i)?)))
+        {
+            let start = Instant::now();
+            let answers = boot.run(laboratory, cache)?;
+            let judged = boot.judge(answers, laboratory)?;
+            let failed = judged.iter().filter(|cell| matches!(cell.outcome, Outcome::Failed(_))).count();
+            eprintln!(
+                "{} {}, {}: {} checks, {failed} failed, {:.0} s",
+                boot.kernel.short_version(),
+                boot.kernel.architecture.machine(),
+                boot.machine.label(),
+                judged.len(),
+                start.elapsed().as_secs_f64()
+            );
+            if let Ok(mut cells) = cells.lock() {
+                cells.insert(index, judged);
+            }
+        }
+        Ok(())
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        running.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a thread that ran a guest has panicked"),
+        })
+    })?;
+    let cells = cells.into_inner().unwrap_or_default();
+    Ok(cells.into_values().flatten().collect())
+}
+
+impl<'a> Boot<'a> {
+    /// Returns a name for the files of this guest.
+    fn name(&self) -> String {
+        format!("{}-{}-{:?}", self.kernel.short_version(), self.kernel.architecture.machine(), self.machine)
+    }
+
+    fn run(&self, laboratory: &Laboratory, cache: &Path) -> anyhow::Result<BTreeMap<String, Answer>> {
+        let scripts =
+            self.checks.iter().enumerate().map(|(index, check)| (script_name(index), check.guest_script()));
+        let architecture = self.kernel.architecture;
+        let packed = guest::pack(laboratory, architecture, self.machine, &scripts.collect())?;
+        let initramfs = tempfile::NamedTempFile::new_in(cache)?;
+        std::fs::write(initramfs.path(), packed).with_context(|| initramfs.path().display().to_string())?;
+        let boot = laboratory.emulator.boot(architecture, self.machine, self.image, initramfs.path());
+        guest::run(boot, &self.log(cache))
+    }
+
+    fn log(&self, cache: &Path) -> PathBuf {
+        cache.join("log").join(format!("{}.log", self.name()))
+    }
+
+    /// Judges the answers by the names of scripts.
+    fn judge(
+        &self,
+        mut answers: BTreeMap<String, Answer>,
+        laboratory: &'a Laboratory,
+    ) -> anyhow::Result<Vec<Cell<'a>>> {
+        let prof = laboratory.programs.prof()?;
+        let cell = |(index, &check): (usize, &&'a Check)| {
+            let mut answer = answers.remove(&script_name(index)).unwrap_or_default();
+            prof.clone_into(&mut answer.prof);
+            let known = laboratory.known(check, self.kernel).map(|known| known.why.as_str());
+            let outcome = match ((check.judge)(self.kernel, &answer), known) {
+                (Ok(()), None) => Outcome::Passed,
+                (Ok(()), Some(why)) => Outcome::Mended(why),
+                (Err(_), Some(why)) => Outcome::Known(why),
+                (Err(error), None) => Outcome::Failed(format!("{error:#}")),
+            };
+            Cell { kernel: self.kernel, check, outcome }
+        };
+        Ok(self.checks.iter().enumerate().map(cell).collect())
+    }
+}
+
+/// Returns the name of the script of the check at an index; names are in order.
+fn script_name(index: usize) -> String {
+    format!("{index:03}")
+}
