@@ -45,6 +45,7 @@ mod script;
 mod shares;
 mod short_lives;
 mod signals;
+mod sources;
 mod stacks;
 mod stat;
 mod svg;

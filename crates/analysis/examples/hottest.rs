@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let input = Input::open(path.as_ref())?;
     let this_host = is_of_this_host(input.reader.features());
     let paths = SearchPaths::from_environment(None, Vec::new(), this_host);
-    let symbols = SymbolSettings { paths, options: Options::default() };
+    let symbols = SymbolSettings { paths, options: Options::default(), reads_sources: false };
     let request = Request { several_events: false, ..Request::all(&symbols) };
     let analysis = Analysis::read(input, &request, &Silent)?;
     let Some(event) = analysis.events.first() else { return Ok(()) };

@@ -75,6 +75,8 @@ pub struct Analysis {
     pub(crate) this_host: bool,
     pub(crate) asked_servers: bool,
     pub(crate) held: Arc<RetainedFiles>,
+    /// The user who answers for lines in the recording.
+    pub(crate) recording_author: u32,
 }
 
 impl Analysis {
@@ -90,12 +92,12 @@ impl Analysis {
         let this_host = is_of_this_host(input.reader.features());
         let paths = &request.symbols.paths;
         let symbolizing = Symbolizing::new(request.symbols)
-            .with_names_of(&input.reader, notices)
+            .with_names_of(&input, notices)
             .with_writing_time(input.written)
             .with_lifetimes(&input.lifetimes)
             .with_dumps(&input.dumps)
             .with_held(&input.held);
-        let held = Arc::clone(&input.held);
+        let (held, recording_author) = (Arc::clone(&input.held), input.author);
         let sees_kernel = |event: &Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
         if this_host && request.kernel && input.reader.events().iter().any(sees_kernel) {
             symbolizing.read_kernel_ahead();
@@ -163,6 +165,7 @@ impl Analysis {
             this_host,
             asked_servers,
             held,
+            recording_author,
         })
     }
 

@@ -77,6 +77,9 @@ enum Command {
     /// Add names to a dump (run by the recorder)
     #[command(hide = true)]
     DumpNames(commands::dump_names::DumpNamesArguments),
+    /// Read source files for another process (run by commands that show them)
+    #[command(hide = true)]
+    SourceHelper,
     /// Write the manual pages to a folder
     #[command(hide = true)]
     Man(commands::completions::ManArguments),
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         Command::List(list) => commands::list::run(&list, &console),
         Command::Dump(dump) => commands::dump::run(&dump, &console),
         Command::DumpNames(names) => commands::dump_names::run(&names, &console),
+        Command::SourceHelper => commands::source_helper::run(),
         Command::Doctor(doctor) => commands::doctor::run(&doctor, &console),
         Command::Completions(shell) => commands::completions::run(&shell, Arguments::command()),
         Command::Man(man) => commands::completions::write_pages(&man, Arguments::command(), &console),

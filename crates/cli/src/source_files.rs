@@ -1,14 +1,18 @@
-//! Reads the source files that debug information names.
+//! The source files that debug information names, as a listing shows them.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Maximum size read of a source file.
-const MAX_SOURCE_BYTES: u64 = 16 << 20;
+use analysis::symbols::SourceOwners;
+use export::SourceText;
+use host::sources::{SourceError, SourceHelper};
+
+use crate::commands::source_helper;
+
+/// Maximum size of all source files of a listing together.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 
 /// Parses `FROM=TO` of `--source-dir`.
 pub(crate) fn parse_replacement(text: &str) -> Result<(String, PathBuf), String> {
@@ -19,17 +23,30 @@ pub(crate) fn parse_replacement(text: &str) -> Result<(String, PathBuf), String>
 /// Cached source files, by their paths in debug information.
 pub(crate) struct SourceFiles<'a> {
     folders: &'a [(String, PathBuf)],
-    read: RefCell<HashMap<String, Option<Arc<[String]>>>>,
+    helper: RefCell<Option<SourceHelper>>,
+    read: RefCell<HashMap<String, Option<Arc<SourceText>>>>,
+    size: RefCell<usize>,
+    /// The number of files that are not shown, and the first of them, by the reason.
+    refused: RefCell<BTreeMap<SourceError, (usize, String)>>,
 }
 
 impl<'a> SourceFiles<'a> {
-    /// Creates an empty cache. `folders` are pairs of path prefixes and their replacements.
+    /// Creates an empty cache, and starts the process that reads for it: before the sandbox, in which none can be started. `folders`
+    /// are pairs of path prefixes and their replacements.
     pub(crate) fn new(folders: &'a [(String, PathBuf)]) -> Self {
-        Self { folders, read: RefCell::default() }
+        // Without the process, no file is shown, and that is said.
+        let helper = SourceHelper::start(&[source_helper::COMMAND]).ok();
+        Self {
+            folders,
+            helper: RefCell::new(helper),
+            read: RefCell::default(),
+            size: RefCell::default(),
+            refused: RefCell::default(),
+        }
     }
 
-    /// Returns the lines of a file; `None` if it cannot be read.
-    pub(crate) fn lines(&self, path: &str) -> Option<Arc<[String]>> {
+    /// Returns a file; `None` if it is not shown. `owners` say who answers for the files that name it.
+    pub(crate) fn text(&self, path: &str, owners: &SourceOwners) -> Option<Arc<SourceText>> {
         if let Some(known) = self.read.borrow().get(path) {
             return known.clone();
         }
@@ -37,22 +54,48 @@ impl<'a> SourceFiles<'a> {
             let rest = path.strip_prefix(from.as_str())?;
             Some(to.join(rest.trim_start_matches('/')))
         });
-        let lines = read_lines(replaced.unwrap_or_else(|| PathBuf::from(path)));
-        self.read.borrow_mut().insert(path.to_owned(), lines.clone());
-        lines
+        let place = replaced.unwrap_or_else(|| PathBuf::from(path));
+        let text = match self.bytes(&place, owners.of(path)) {
+            Ok(bytes) => Some(Arc::new(SourceText::new(bytes))),
+            Err(error) => {
+                let mut refused = self.refused.borrow_mut();
+                refused.entry(error).or_insert_with(|| (0, place.display().to_string())).0 += 1;
+                None
+            }
+        };
+        self.read.borrow_mut().insert(path.to_owned(), text.clone());
+        text
     }
-}
 
-/// Reads up to [`MAX_SOURCE_BYTES`] of a regular file. Debug information may name any file, so a link must lead to a file with the
-/// same extension.
-fn read_lines(path: PathBuf) -> Option<Arc<[String]>> {
-    if !path.is_absolute() || !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return None;
+    fn bytes(&self, place: &std::path::Path, users: &[u32]) -> Result<Vec<u8>, SourceError> {
+        let mut size = self.size.borrow_mut();
+        if *size >= MAX_TOTAL_BYTES {
+            return Err(SourceError::NoRoom);
+        }
+        let mut helper = self.helper.borrow_mut();
+        let bytes = helper.as_mut().ok_or(SourceError::NoAnswer)?.read(users, place)?;
+        *size += bytes.len();
+        Ok(bytes)
     }
-    if path.canonicalize().ok()?.extension() != path.extension() {
-        return None;
+
+    /// Says which files are not shown, except those that do not exist.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let refused = self.refused.borrow();
+        let said = refused.iter().filter_map(|(error, (count, first))| {
+            let why = match error {
+                SourceError::Missing => return None,
+                SourceError::Forbidden => {
+                    "the owner of the program or debug file that names it may not read it, and only what that user may \
+                     read is shown"
+                }
+                SourceError::NotASource => "it is no regular file with this name",
+                SourceError::NoAnswer => "source files could not be read within 2 s",
+                SourceError::NoRoom => "the source files of a listing may have 64 MiB together",
+            };
+            let first = export::printable(first);
+            let others = if *count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+            Some(format!("the source {first}{others} is not shown: {why}"))
+        });
+        said.collect()
     }
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MAX_SOURCE_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }

@@ -19,13 +19,12 @@ mod names;
 mod palette;
 pub mod report;
 pub mod script;
+mod source_text;
 pub mod summary;
 pub mod view;
 mod waiting;
 
-/// Reads a source file's lines by the path that debug information states; returns `None` for a file that cannot be read.
-pub type SourceReader<'a> = dyn Fn(&str) -> Option<std::sync::Arc<[String]>> + 'a;
-
 pub use names::{frame_name, printable, safe_label};
 pub use palette::{Rgb, THREAD_TIME_LEGEND, thread_time_colour};
+pub use source_text::{SourceReader, SourceText};
 pub use waiting::is_off_cpu;

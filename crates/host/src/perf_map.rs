@@ -17,6 +17,7 @@ use model::{MapRefusal, Pid};
 
 use crate::in_root;
 use crate::mounts::Mounts;
+use crate::objects::file_author;
 use crate::procfs;
 use crate::sys::system;
 use model::ProcessLifetime;
@@ -273,6 +274,13 @@ impl MapFile {
             let _ = each(&line_rest);
         }
         Ok(self.size - end)
+    }
+}
+
+impl MapFile {
+    /// Returns the user who answers for its contents.
+    pub fn author(&self) -> u32 {
+        file_author(&self.file)
     }
 }
 

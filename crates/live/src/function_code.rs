@@ -6,7 +6,7 @@ use std::sync::Arc;
 use analysis::annotate::{
     Chosen, CodeReader, Lookup, SampledFunction, Syntax, Whole, functions_of_samples, name_of_whole, wholes,
 };
-use analysis::symbols::SymbolSettings;
+use analysis::symbols::{SourceOwners, SymbolSettings};
 use export::annotate::AnnotatedFunction;
 use export::safe_label;
 use host::objects::SearchPaths;
@@ -95,12 +95,17 @@ pub struct LiveCode {
 impl Default for LiveCode {
     fn default() -> Self {
         let paths = SearchPaths::from_environment(None, Vec::new(), true);
-        let settings = SymbolSettings { paths, options: symbolizer::Options::default() };
+        let settings = SymbolSettings { paths, options: symbolizer::Options::default(), reads_sources: true };
         Self { reader: CodeReader::new(&settings, Syntax::default()), known: HashMap::new() }
     }
 }
 
 impl LiveCode {
+    /// Returns who answers for the source files of all lines so far.
+    pub fn source_owners(&self) -> SourceOwners {
+        self.reader.source_owners()
+    }
+
     /// Annotates the function of a query. Reads files. Returns `None` where no function of that name has code at the samples.
     pub fn annotate(&mut self, query: &CodeQuery) -> Option<AnnotatedFunction> {
         let mut spaces = SpaceTable::default();

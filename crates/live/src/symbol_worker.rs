@@ -68,6 +68,7 @@ impl SymbolWorker {
         let symbolizing = Symbolizing::new(&SymbolSettings {
             paths: SearchPaths::from_environment(None, Vec::new(), true),
             options: symbolizer::Options::default(),
+            reads_sources: false,
         });
         let symbolizing =
             Arc::new(symbolizing.with_dumps(dumps).keeping_indexes(KEPT_INDEX_BYTES).with_few_threads());

@@ -210,6 +210,7 @@ impl Script {
         let symbols = SymbolSettings {
             paths: SearchPaths::from_environment(None, Vec::new(), true),
             options: symbolizer::Options::default(),
+            reads_sources: false,
         };
         let analysis = Analysis::read(Input::open(&path).unwrap(), &Request::all(&symbols), &Silent).unwrap();
         let mut all = Functions::new();

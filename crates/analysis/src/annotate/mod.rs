@@ -4,11 +4,12 @@ mod disassembly;
 mod functions;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elf::Machine;
 use export::annotate::AnnotatedFunction;
 use host::objects::{HostObject, ObjectStore, RetainedFiles};
+use host::sys::identity::NOBODY;
 use model::{
     AddressKind, FileOffset, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry,
     Svma,
@@ -18,7 +19,7 @@ use symbolizer::Options;
 use symbolizer::archived::ArchivedCode;
 
 use crate::Analysis;
-use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
+use crate::symbols::{SourceOwners, SymbolSettings, Symbolizing, Symbols};
 use disassembly::{Decoded, Disassembler};
 
 pub use disassembly::{HAS_DISASSEMBLY, Syntax};
@@ -46,8 +47,15 @@ impl<'a> Annotator<'a> {
         syntax: Syntax,
         embedded: Vec<ArchivedCode>,
     ) -> Self {
-        let reader = CodeReader::new(settings, syntax).with_held(&analysis.held).with_embedded(embedded);
+        let reader = CodeReader::new(settings, syntax)
+            .with_held(&analysis.held)
+            .with_embedded(embedded, analysis.recording_author);
         Self { analysis, reader }
+    }
+
+    /// Returns who answers for the source files of all lines so far.
+    pub fn source_owners(&self) -> SourceOwners {
+        self.reader.source_owners()
     }
 
     fn lookup(&self) -> Lookup<'a> {
@@ -113,18 +121,23 @@ pub struct CodeReader {
     syntax: Syntax,
     /// Code that the recording carries.
     embedded: HashMap<(Space, u64), ArchivedCode>,
+    /// The user who answers for lines in the recording.
+    recording_author: u32,
+    source_owners: Mutex<SourceOwners>,
 }
 
 impl CodeReader {
     /// Has read nothing yet. `settings` say where objects and debug files are looked for.
     pub fn new(settings: &SymbolSettings, syntax: Syntax) -> Self {
         let options = Options { inlines: true, locations: true, ..settings.options };
-        let with_lines = SymbolSettings { paths: settings.paths.clone(), options };
+        let with_lines = SymbolSettings { paths: settings.paths.clone(), options, reads_sources: true };
         Self {
             store: ObjectStore::new(settings.paths.clone()),
             symbolizing: Symbolizing::new(&with_lines).keeping_objects(),
             syntax,
             embedded: HashMap::new(),
+            recording_author: NOBODY,
+            source_owners: Mutex::default(),
         }
     }
 
@@ -132,8 +145,9 @@ impl CodeReader {
         Self { store: self.store.with_retained_files(Arc::clone(held)), ..self }
     }
 
-    fn with_embedded(self, embedded: Vec<ArchivedCode>) -> Self {
+    fn with_embedded(self, embedded: Vec<ArchivedCode>, recording_author: u32) -> Self {
         Self {
+            recording_author,
             embedded: embedded.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),
             ..self
         }
@@ -143,7 +157,18 @@ impl CodeReader {
     pub fn resolve(&self, places: impl IntoIterator<Item = StackEntry>, lookup: &Lookup<'_>) -> Symbols {
         let mut symbols = Symbols::default();
         self.symbolizing.resolve(places, lookup.spaces, &lookup.pids, &mut symbols);
+        self.owners().extend(&symbols.source_owners);
         symbols
+    }
+
+    /// Returns who answers for the source files of all lines so far.
+    pub fn source_owners(&self) -> SourceOwners {
+        self.owners().clone()
+    }
+
+    fn owners(&self) -> MutexGuard<'_, SourceOwners> {
+        // A panic in another thread leaves the table valid.
+        self.source_owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Annotates one piece of a function.
@@ -167,6 +192,9 @@ impl CodeReader {
         let mut machine = None;
         if let Some(code) = self.embedded.get(&(space.clone(), function.start)) {
             machine = Some(Machine(code.machine));
+            for (_, frames) in &code.frames {
+                self.owners().add_frames(frames, &[self.recording_author]);
+            }
             self.fill_embedded(&mut range, function, code);
         } else {
             match self.code(function, lookup) {

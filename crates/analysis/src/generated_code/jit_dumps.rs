@@ -130,6 +130,11 @@ impl JitDumps {
         lock(&self.dumps).get(&space).cloned()
     }
 
+    /// Returns the user who answers for the contents of a dump; `None` if it is not used.
+    pub(crate) fn author(&self, space: SpaceId) -> Option<u32> {
+        Some(self.dump(space)?.content.as_ref().ok()?.file.author())
+    }
+
     /// The function at a place of a dump.
     pub(crate) fn resolve(&self, entry: &StackEntry) -> Resolution {
         let none = |reason| Resolution::Unresolved(reason);

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use host::objects::RetainedFiles;
+use host::objects::{RetainedFiles, file_author};
+use host::sys::identity::NOBODY;
 use host::sys::system::SystemName;
 use model::Name;
 use perfdata::features::Features;
@@ -38,6 +39,9 @@ pub struct Input {
     pub dumps: Arc<JitDumps>,
     /// Files of its processes that were kept open while recording.
     pub held: Arc<RetainedFiles>,
+    /// The user who answers for the lines that it names: its owner. Root's recordings carry what the files of other users said, so
+    /// nobody answers for these, nor for a stream.
+    pub author: u32,
 }
 
 impl Input {
@@ -47,7 +51,8 @@ impl Input {
     /// [`Error::Open`], [`Error::NotADirectoryOfParts`], [`Error::Read`] where it is no recording.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
-        Self::from_source(open_path(path, &name)?, name)
+        let (source, author) = open_path(path, &name)?;
+        Self::from_source(source, name, author)
     }
 
     /// Reads a file that is open already, at offsets. `name` is what to call it.
@@ -55,7 +60,8 @@ impl Input {
     /// # Errors
     /// [`Error::Read`] where it is no recording.
     pub fn from_file(file: File, name: &str) -> Result<Self, Error> {
-        Self::from_source(Source::File(Box::new(file)), name.to_owned())
+        let author = author_of(&file);
+        Self::from_source(Source::File(Box::new(file)), name.to_owned(), author)
     }
 
     /// Reads a stream in the form for pipes, or a file's bytes that come through one. `name` is what to call it.
@@ -63,7 +69,7 @@ impl Input {
     /// # Errors
     /// [`Error::Read`] where it is no recording.
     pub fn from_stream(stream: Box<dyn Read + Send>, name: &str) -> Result<Self, Error> {
-        Self::from_source(Source::Stream(stream), name.to_owned())
+        Self::from_source(Source::Stream(stream), name.to_owned(), NOBODY)
     }
 
     /// Has files of its processes that were kept open while recording.
@@ -72,7 +78,7 @@ impl Input {
         Self { held: Arc::clone(held), ..self }
     }
 
-    fn from_source(source: Source, name: String) -> Result<Self, Error> {
+    fn from_source(source: Source, name: String, author: u32) -> Result<Self, Error> {
         let reader = Reader::open(source).map_err(|source| Error::Read { name: name.clone(), source })?;
         let lifetimes = ProcessLifetimes::default();
         lifetimes.add_recorded(reader.features(), reader.endian());
@@ -81,7 +87,7 @@ impl Input {
         let lifetimes = Arc::new(lifetimes);
         let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lifetimes)))
             .with_embedded(jit_placements::read(&reader));
-        Ok(Self { reader, name, written, lifetimes, dumps: Arc::new(dumps), held: Arc::default() })
+        Ok(Self { reader, name, written, lifetimes, dumps: Arc::new(dumps), held: Arc::default(), author })
     }
 }
 
@@ -94,21 +100,30 @@ pub fn is_of_this_host(features: &Features) -> bool {
         && features.os_release.as_ref().is_none_or(|name| is(name, &here.release))
 }
 
-fn open_path(path: &Path, name: &str) -> Result<Source, Error> {
+fn author_of(recording: &File) -> u32 {
+    match file_author(recording) {
+        0 => NOBODY,
+        author => author,
+    }
+}
+
+fn open_path(path: &Path, name: &str) -> Result<(Source, u32), Error> {
     let failed = |source| Error::Open { name: name.to_owned(), source };
     let metadata = fs::metadata(path).map_err(failed)?;
     if metadata.is_dir() {
         return open_directory(path, name);
     }
     let file = File::open(path).map_err(failed)?;
-    if metadata.is_file() { Ok(Source::File(Box::new(file))) } else { Ok(Source::Stream(Box::new(file))) }
+    let author = author_of(&file);
+    let is_file = metadata.is_file();
+    Ok((if is_file { Source::File(Box::new(file)) } else { Source::Stream(Box::new(file)) }, author))
 }
 
 /// Opens the folder that `perf record --threads` writes: `data` with the header, and `data.0`, `data.1`, …
-fn open_directory(path: &Path, name: &str) -> Result<Source, Error> {
-    let open = |path: PathBuf| -> Result<Box<dyn ReadAt>, Error> {
+fn open_directory(path: &Path, name: &str) -> Result<(Source, u32), Error> {
+    let open = |path: PathBuf| -> Result<File, Error> {
         let failed = |source| Error::Open { name: path.display().to_string(), source };
-        Ok(Box::new(File::open(&path).map_err(failed)?))
+        File::open(&path).map_err(failed)
     };
     let data = path.join("data");
     if !data.is_file() {
@@ -119,7 +134,10 @@ fn open_directory(path: &Path, name: &str) -> Result<Source, Error> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("data.")?.parse().ok())
         .collect();
     numbers.sort_unstable();
-    let parts =
-        numbers.iter().map(|number| open(path.join(format!("data.{number}")))).collect::<Result<_, _>>()?;
-    Ok(Source::Directory { data: open(data)?, parts })
+    let boxed = |file: File| -> Box<dyn ReadAt> { Box::new(file) };
+    let parts = numbers.iter().map(|number| open(path.join(format!("data.{number}"))).map(boxed));
+    let parts = parts.collect::<Result<_, _>>()?;
+    let data = open(data)?;
+    let author = author_of(&data);
+    Ok((Source::Directory { data: boxed(data), parts }, author))
 }

@@ -10,6 +10,7 @@ mod object_cache;
 mod objects;
 mod recorded;
 mod remarks;
+mod source_owners;
 mod threads;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,8 +18,9 @@ use std::time::SystemTime;
 
 use elf::UnpackBudget;
 use host::objects::{ObjectLimits, ObjectStore, RetainedFiles, SearchPaths};
+use host::sys::identity::NOBODY;
+use host::sys::system;
 use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
-use perfdata::Reader;
 use symbolizer::archived::ArchivedNames;
 use symbolizer::{Options, Resolutions};
 
@@ -28,11 +30,14 @@ use object_cache::{Indexes, ObjectCache};
 use recorded::RecordedNames;
 use remarks::MissingUnits;
 pub use remarks::Remarks;
+pub use source_owners::SourceOwners;
+use source_owners::locations;
 use threads::{ThreadSource, Threads};
 
 use crate::Notices;
 use crate::embedded::sections;
 use crate::generated_code::jit_dumps::JitDumps;
+use crate::input::Input;
 use crate::input::process_lifetimes::ProcessLifetimes;
 
 /// The settings of a search for names.
@@ -41,6 +46,8 @@ pub struct SymbolSettings {
     pub paths: SearchPaths,
     /// The details that are wanted of each place.
     pub options: Options,
+    /// True if source files will be read, for which root must know who answers for their names ([`Symbols::source_owners`]).
+    pub reads_sources: bool,
 }
 
 /// Resolutions of stack entries, and remarks on files that were not used, or in part only.
@@ -48,6 +55,8 @@ pub struct SymbolSettings {
 pub struct Symbols {
     /// The resolution of each entry.
     pub resolutions: Resolutions,
+    /// The users who answer for the source files of their lines.
+    pub source_owners: SourceOwners,
     remarks: Remarks,
 }
 
@@ -78,6 +87,8 @@ struct Answers {
     /// The object, where names in it were cut, and how many so far.
     cut_names: Option<(Name, usize)>,
     missing_units: Option<MissingUnits>,
+    /// The users who answer for the files that the lines come from.
+    authors: Vec<u32>,
 }
 
 impl Answers {
@@ -108,6 +119,9 @@ pub struct Symbolizing {
     dumps: Arc<JitDumps>,
     recorded: RecordedNames,
     archived: ArchivedNames,
+    /// The user who answers for lines in the recording.
+    recording_author: u32,
+    reads_sources: bool,
     options: Options,
     /// Indexes or objects that are kept between calls.
     kept: ObjectCache,
@@ -126,6 +140,8 @@ impl Symbolizing {
             dumps: Arc::default(),
             recorded: RecordedNames::default(),
             archived: ArchivedNames::default(),
+            recording_author: NOBODY,
+            reads_sources: settings.reads_sources && system::effective_user() == 0,
             options: settings.options,
             kept: ObjectCache::Nothing,
             threads: ThreadSource::Fresh,
@@ -135,7 +151,8 @@ impl Symbolizing {
     /// Names the places of a recording: with the names that it carries, too, for what has none elsewhere. What is damaged of
     /// them is said. One that names no host may be of any.
     #[must_use]
-    pub fn with_names_of(self, recording: &Reader, notices: &dyn Notices) -> Self {
+    pub fn with_names_of(self, input: &Input, notices: &dyn Notices) -> Self {
+        let recording = &input.reader;
         let names_host = recording.features().hostname.is_some();
         let store = if names_host { self.store } else { self.store.without_own_images() };
         let (recorded, error) = RecordedNames::new(recording, self.options.names);
@@ -146,7 +163,7 @@ impl Symbolizing {
         if let Some(damage) = damage {
             notices.warn(&format!("names in the recording: {damage}"));
         }
-        Self { store, recorded, archived, ..self }
+        Self { store, recorded, archived, recording_author: input.author, ..self }
     }
 
     /// Sets when the file of the recording was written last. A recording that names no kernel may then be found to be of the
@@ -250,11 +267,21 @@ impl Symbolizing {
         entries.sort_unstable_by_key(|entry| (entry.space, *entry));
         entries.dedup();
         symbols.resolutions.reserve(entries.len());
+        let mut archived = Resolutions::default();
         if !self.archived.is_empty() {
             // Archived names are not looked up again: a file of the same name may be another one on this machine.
             entries.retain(|entry| {
-                let found = self.archived.resolve(spaces.get(entry.space), entry);
-                found.map(|found| symbols.resolutions.insert(*entry, found)).is_none()
+                let space = spaces.get(entry.space);
+                let Some(found) = self.archived.resolve(space, entry) else { return true };
+                // A recording may name any source file: root relies on the object that has the line table, if there is one.
+                let has_object = self.reads_sources && matches!(space, Space::Object(_));
+                if has_object {
+                    archived.insert(*entry, found.clone());
+                } else {
+                    symbols.source_owners.add(&found, &[self.recording_author]);
+                }
+                symbols.resolutions.insert(*entry, found);
+                has_object
             });
         }
         let mut jobs: Vec<Job<'_>> = Vec::new();
@@ -277,7 +304,15 @@ impl Symbolizing {
             // Each answer is stored whole, so those of a thread that has panicked since are usable.
             let mut symbols = answered.lock().unwrap_or_else(PoisonError::into_inner);
             for (&entry, resolution) in job.entries.iter().zip(answers.resolutions) {
-                symbols.resolutions.insert(entry, resolution);
+                let Some(archived) = archived.get(&entry) else {
+                    symbols.source_owners.add(&resolution, &answers.authors);
+                    symbols.resolutions.insert(entry, resolution);
+                    continue;
+                };
+                let names = |file: &str| locations(&resolution).any(|location| *location.file == *file);
+                let is_named = locations(archived).all(|location| names(&location.file));
+                let authors = if is_named { &answers.authors[..] } else { &[self.recording_author] };
+                symbols.source_owners.add(archived, authors);
             }
             symbols.remarks.notes.extend(answers.notes);
             if let Some((path, cut)) = answers.cut_names {
@@ -321,7 +356,15 @@ impl Symbolizing {
             Space::KernelModule { name, .. } => each(&|entry| kernel().resolve_in_module(name, entry)),
             Space::KernelSymbol { name } => each(&|entry| named(&name.to_string(), Some(entry.offset))),
             Space::Jit { pid, .. } => each(&|entry| lookups.resolve(*pid, job.space, entry)),
-            Space::JitDump { .. } => each(&|entry| self.dumps.resolve(entry)),
+            Space::JitDump { .. } => Answers {
+                authors: job
+                    .entries
+                    .first()
+                    .and_then(|entry| self.dumps.author(entry.space))
+                    .into_iter()
+                    .collect(),
+                ..each(&|entry| self.dumps.resolve(entry))
+            },
             Space::Unmapped { pid, .. } => each(&|entry| match lookups.resolve(*pid, job.space, entry) {
                 resolved @ Resolution::Resolved(_) => resolved,
                 _ => Resolution::Unresolved(Reason::Unmapped),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use elf::{Object, SymbolSource};
 use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
@@ -49,6 +49,16 @@ impl Opened {
             Arc::new(CachedIndex::new(stamp, if wanted { unpack_minidebug(&object) } else { Ok(None) }))
         });
         Self { object, path, name, files, known }
+    }
+
+    /// Returns the users who answer for the files that its lines come from: that with the line table, and those that this refers to.
+    /// The vDSO comes from the kernel, for which root answers.
+    fn authors(&self) -> BTreeSet<u32> {
+        let DebugFiles { debug, supplementary, package, .. } = &self.files;
+        let with_lines =
+            debug.as_ref().filter(|debug| debug.has_contents(".debug_line")).unwrap_or(&self.object);
+        let files = std::iter::once(with_lines).chain(supplementary).chain(package);
+        files.map(|file| file.source().author().unwrap_or(0)).collect()
     }
 
     /// Returns true if one of its files changed while it was read, so that what was found is not to be relied on.
@@ -182,10 +192,13 @@ fn resolve_unchanged(
     let places = places(&code);
     let mut plan = symbolizer.plan(&places);
     let mut walks = Vec::new();
+    let authors = Mutex::new(opened.authors());
     loop {
         let walk = |task| {
             symbolizer.walk(&plan, task, &|wanted| {
-                store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
+                let unit = store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)?;
+                authors.lock().unwrap_or_else(PoisonError::into_inner).extend(unit.source().author());
+                Some(unit)
             })
         };
         if plan.bytes() > MIN_PARALLEL_BYTES {
@@ -209,7 +222,8 @@ fn resolve_unchanged(
         files.debug_path.as_ref().map_or_else(|| name.to_string(), |path| path.display().to_string());
     notes.extend(symbolizer.damaged_sections().map(|what| format!("{described}: {what}")));
     let cut_names = Some((name.clone(), index.cut_names())).filter(|&(_, count)| count > 0);
-    Answers { resolutions, notes, cut_names, missing_units }
+    let authors = authors.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
+    Answers { resolutions, notes, cut_names, missing_units, authors }
 }
 
 /// Returns the path of the file that holds the rest of a unit, as the compiler stated it.

@@ -30,6 +30,7 @@ impl SymbolArguments {
         SymbolSettings {
             paths: SearchPaths::from_environment(self.symfs.clone(), self.debug_dir.clone(), this_host),
             options: Options { names, inlines, ..Options::default() },
+            reads_sources: false,
         }
     }
 }

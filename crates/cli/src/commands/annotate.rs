@@ -83,14 +83,16 @@ pub fn run(arguments: &AnnotateArguments, console: &Console) -> anyhow::Result<E
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let source = RecordingSource::File(arguments.path());
+    let sources = SourceFiles::new(&arguments.source_dir);
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
-        list(arguments, input, output, console)
+        list(arguments, input, &sources, output, console)
     })
 }
 
 fn list(
     arguments: &AnnotateArguments,
     input: Input,
+    sources: &SourceFiles<'_>,
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
@@ -120,13 +122,13 @@ fn list(
     let annotator = Annotator::new(&analysis, &settings, syntax, carried);
     let annotated: Vec<AnnotatedFunction> =
         chosen.iter().map(|chosen| annotator.annotate_whole(chosen)).collect();
-    let sources = SourceFiles::new(&arguments.source_dir);
+    let owners = annotator.source_owners();
     let listing = Listing {
         event: &shown.name,
         unit: shown.unit(),
         total: event.profile.total().weight(shown.view.weight()),
         lost: analysis.loss.samples,
-        sources: &|path| sources.lines(path),
+        sources: &|path| sources.text(path, &owners),
         full: arguments.full,
         colour: arguments.output.is_none() && is_coloured(),
     };
@@ -135,6 +137,7 @@ fn list(
     } else {
         write_text(&listing, &annotated, output)?;
     }
+    sources.remarks().iter().for_each(|remark| console.warn(remark));
     let losses = losses(&analysis.loss);
     if !losses.is_empty() {
         console.warn(&format!("missing in this recording: {losses}"));

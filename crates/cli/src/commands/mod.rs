@@ -18,6 +18,7 @@ mod record_series;
 mod recording_output;
 pub mod report;
 pub mod script;
+pub mod source_helper;
 mod stack_completeness;
 pub mod stat;
 mod summary;

@@ -11,6 +11,7 @@ use analysis::user_modules::UserModules;
 use analysis::{Analysis, EventView, Measure, Notices, Request, TimeWeight, archive};
 use anyhow::{Context, bail};
 use clap::Args;
+use export::SourceReader;
 use export::summary::Summary;
 use export::view::{Page, PageEvent, PageRange, PageWait};
 use profile::{Columns, Detail, Show};
@@ -70,20 +71,23 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
         time.is_some(),
     );
     let browser = arguments.output.as_deref().filter(|_| arguments.open);
+    let sources = arguments.with_source.then(|| SourceFiles::new(&arguments.source_dir));
     reading::produce(&source, &arguments.query.debuginfod, output, browser, console, |input, output| {
-        write(arguments, input, output, console)
+        write(arguments, input, sources.as_ref(), output, console)
     })
 }
 
 fn write(
     arguments: &ViewArguments,
     input: Input,
+    sources: Option<&SourceFiles<'_>>,
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
     let query = &arguments.query;
     let time = query.stacks.time();
-    let settings = query.settings(&input, arguments.with_source);
+    let mut settings = query.settings(&input, arguments.with_source);
+    settings.reads_sources = arguments.with_source;
     let request = Request {
         detail: Detail {
             threads: true,
@@ -139,17 +143,12 @@ fn write(
         to: span.end.0,
         is_ready: span.is_ready,
     };
-    let sources = SourceFiles::new(&arguments.source_dir);
-    let code = if HAS_DISASSEMBLY && (arguments.with_source || !carried.is_empty()) {
-        code(
-            &analysis,
-            &shown,
-            Annotator::new(&analysis, &settings, Syntax::default(), carried),
-            arguments.with_source,
-        )
-    } else {
-        Vec::new()
-    };
+    let has_code = HAS_DISASSEMBLY && (arguments.with_source || !carried.is_empty());
+    let annotator = Annotator::new(&analysis, &settings, Syntax::default(), carried);
+    let code = if has_code { code(&analysis, &shown, &annotator, arguments.with_source) } else { Vec::new() };
+    let mut owners = annotator.source_owners();
+    owners.extend(&analysis.symbols.source_owners);
+    let read = sources.map(|sources| |path: &str| sources.text(path, &owners));
     let page = Page {
         title: arguments.title.clone().unwrap_or(recorded),
         facts,
@@ -159,10 +158,12 @@ fn write(
         waits: analysis.waits.iter().map(wait).collect(),
         switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),
-        source: if arguments.with_source { Some(&|path: &str| sources.lines(path)) } else { None },
+        source: read.as_ref().map(|read| read as &SourceReader<'_>),
         code: &code,
     };
-    Ok(export::view::write(&page, output)?)
+    export::view::write(&page, output)?;
+    sources.iter().flat_map(|sources| sources.remarks()).for_each(|remark| console.warn(&remark));
+    Ok(())
 }
 
 /// Maximum number of functions whose instructions are included.
@@ -172,7 +173,7 @@ const MAX_FUNCTIONS: usize = 200;
 fn code(
     analysis: &Analysis,
     shown: &[EventView<'_>],
-    annotator: Annotator<'_>,
+    annotator: &Annotator<'_>,
     from_files: bool,
 ) -> Vec<PageRange> {
     let mut hottest: Vec<(f64, SampledFunction)> = Vec::new();

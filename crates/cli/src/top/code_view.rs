@@ -208,7 +208,8 @@ impl Reading {
             self.sources = Some((function.clone(), SourceFiles::new(&[])));
         }
         let sources = self.sources.as_ref().map(|(_, sources)| sources);
-        Ok(listed(request, &annotated, &|path| sources?.lines(path)))
+        let owners = self.code.source_owners();
+        Ok(listed(request, &annotated, &|path| sources?.text(path, &owners)))
     }
 }
 

@@ -203,8 +203,8 @@ impl Rows<'_> {
             return None;
         }
         let text = (self.listing.sources)(&location.file);
-        let text = text.as_ref().and_then(|lines| lines.get(location.line as usize - 1)).map(String::as_str);
-        let text = text.map_or_else(String::new, source_text);
+        let text = text.as_ref().and_then(|source| source.line(location.line));
+        let text = text.map_or_else(String::new, |line| source_text(&line));
         let inlined: Vec<String> = match instruction.frames.as_ref() {
             [inlined @ .., _] => {
                 inlined.iter().map(|frame| printable(&frame.function).into_owned()).collect()

@@ -151,8 +151,8 @@ impl LineLabels<'_> {
             return number;
         }
         let read = self.read.filter(|_| is_source(&location.file));
-        let lines = read.and_then(|read| read(&location.file));
-        let line = lines.as_ref().and_then(|lines| lines.get(location.line as usize - 1));
+        let source = read.and_then(|read| read(&location.file));
+        let line = source.as_ref().and_then(|source| source.line(location.line));
         let line = line.map_or_else(String::new, |line| shown(line.trim()));
         self.labels.push((label.clone(), line));
         let number = self.labels.len() as u32;

@@ -70,14 +70,16 @@ impl Lines {
         let mut texts: Vec<Value> = Vec::new();
         for (file, (_, mut lines)) in order {
             let path = &self.files[file as usize];
-            let Some(text) = is_source(path).then(|| read(path)).flatten() else { continue };
+            let Some(source) = is_source(path).then(|| read(path)).flatten() else { continue };
             lines.sort_unstable();
-            for (first, end) in line_ranges(&lines, text.len()) {
+            for (first, end) in line_ranges(&lines, source.lines()) {
                 if end - first > left {
                     break;
                 }
                 left -= end - first;
-                let text: Vec<String> = text[first..end].iter().map(|line| shown(line)).collect();
+                let numbers = first as u32 + 1..=end as u32;
+                let text: Vec<String> =
+                    numbers.filter_map(|number| Some(shown(&source.line(number)?))).collect();
                 texts.push(json!([file, first + 1, text]));
             }
         }

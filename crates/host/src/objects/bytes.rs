@@ -1,7 +1,7 @@
 use std::fmt::Debug;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,12 +10,14 @@ use model::{BuildId, Reason};
 
 use super::block_cache::{BlockBytes, BlockCache, BlockFile};
 use crate::sys::file_map::FileMap;
+use crate::sys::file_system::{self, FileSystem};
+use crate::sys::identity::NOBODY;
 
 /// The bytes of an object: a memory-mapped file, or a copy in memory.
 #[derive(Debug)]
 pub enum ObjectBytes {
-    /// A memory-mapped file.
-    Mapped(FileMap),
+    /// A memory-mapped file, and the user who answers for its contents ([`file_author`]).
+    Mapped(FileMap, u32),
     /// A copy of an image without a file, or an unpacked file.
     Memory(Vec<u8>),
 }
@@ -27,16 +29,35 @@ impl ObjectBytes {
     /// Returns true if bytes that were read may not be those of the file: see [`FileMap::has_changed`].
     pub fn has_changed(&self) -> bool {
         match self {
-            Self::Mapped(map) => map.has_changed(),
+            Self::Mapped(map, _) => map.has_changed(),
             Self::Memory(_) => false,
         }
+    }
+
+    /// Returns the user who answers for the contents of the file; `None` for bytes in memory.
+    pub fn author(&self) -> Option<u32> {
+        match self {
+            Self::Mapped(_, author) => Some(*author),
+            Self::Memory(_) => None,
+        }
+    }
+}
+
+/// Returns the user who answers for the contents of a file: its owner, or nobody ([`NOBODY`]) if any user may have written it, or if
+/// a program of any user says who owns it (FUSE).
+pub fn file_author(file: &File) -> u32 {
+    const OTHERS_WRITE: u32 = 0o002; // S_IWOTH of inode(7)
+    let is_fuse = file_system::of(file).is_ok_and(|kind| kind == FileSystem::Fuse);
+    match file.metadata() {
+        Ok(metadata) if !is_fuse && metadata.mode() & OTHERS_WRITE == 0 => metadata.uid(),
+        _ => NOBODY,
     }
 }
 
 impl AsRef<[u8]> for ObjectBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
-            Self::Mapped(map) => map.as_ref(),
+            Self::Mapped(map, _) => map.as_ref(),
             Self::Memory(bytes) => bytes,
         }
     }
@@ -66,7 +87,7 @@ impl FileBytes for ObjectBytes {
 
     /// Releases the pages of a mapped file until they are read again.
     fn release_memory(&self) {
-        if let Self::Mapped(map) = self {
+        if let Self::Mapped(map, _) = self {
             map.release_pages();
         }
     }
@@ -115,7 +136,7 @@ pub(super) fn build_id_of_file(file: &File) -> Option<BuildId> {
 /// As [`open`].
 pub(crate) fn open_opened(file: &File) -> Result<HostObject, Reason> {
     let bytes = check(file.metadata()).and_then(|()| FileMap::new(file)).map_err(|error| reason(&error))?;
-    let object = Object::parse(ObjectBytes::Mapped(bytes));
+    let object = Object::parse(ObjectBytes::Mapped(bytes, file_author(file)));
     let object = object.map_err(|error| Reason::Malformed(error.to_string()))?;
     if object.source().has_changed() { Err(Reason::ChangedWhileRead) } else { Ok(object) }
 }

@@ -19,7 +19,7 @@ mod unwind_source;
 pub use block_cache::{BlockBytes, BlockCache};
 #[cfg(feature = "debuginfod")]
 pub(crate) use bytes::open_opened;
-pub use bytes::{FileBytes, HostObject, ObjectBytes, open as open_file};
+pub use bytes::{FileBytes, HostObject, ObjectBytes, file_author, open as open_file};
 pub use debug_files::DebugFiles;
 pub use image::{own_vdso, own_vdso_bytes};
 pub use mapped::{FileMapping, FileState, MappedFileReader};

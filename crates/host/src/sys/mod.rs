@@ -6,6 +6,7 @@ pub mod device;
 pub mod directory;
 mod fatal_signals;
 pub mod file_map;
+pub mod file_system;
 pub mod identity;
 pub mod inherited;
 pub mod limits;

@@ -1,10 +1,10 @@
-//! Resolves paths below a folder as if it were the root: `openat2(2)`.
+//! Resolves paths with restrictions: `openat2(2)`.
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -15,21 +15,29 @@ use std::path::Path;
 /// Those of `openat2(2)`: `EXDEV` if the path crosses a mount, `ENOSYS` before Linux 5.6, `EPERM` if a seccomp filter does not
 /// know the call, `EAGAIN` if a folder is moved meanwhile.
 pub fn open_in_root(root: &File, path: &Path) -> io::Result<File> {
+    let resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_XDEV;
+    open_path(root.as_raw_fd(), path, libc::O_NOFOLLOW, resolve)
+}
+
+/// Opens an absolute path with `O_PATH`. Follows links, but none of the kernel's own, such as `/proc/self/cwd`, which lead past the
+/// folders on the way to what they name.
+///
+/// # Errors
+/// As [`open_in_root`]; `ELOOP` for a link of the kernel's.
+pub fn open_without_magic_links(path: &Path) -> io::Result<File> {
+    open_path(libc::AT_FDCWD, path, 0, libc::RESOLVE_NO_MAGICLINKS)
+}
+
+fn open_path(folder: RawFd, path: &Path, flags: libc::c_int, resolve: u64) -> io::Result<File> {
     let invalid = |_| io::Error::from_raw_os_error(libc::EINVAL);
     let path = CString::new(path.as_os_str().as_bytes()).map_err(invalid)?;
     // SAFETY: a structure of numbers, for which zeroes are valid.
     let mut how: libc::open_how = unsafe { zeroed() };
-    how.flags = (libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) as u64;
-    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_XDEV;
+    how.flags = (libc::O_PATH | libc::O_CLOEXEC | flags) as u64;
+    how.resolve = resolve;
     // SAFETY: the path is a C string and the structure is of the size that is given; both live until the call returns.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            root.as_raw_fd(),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<libc::open_how>(),
-        )
+        libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of::<libc::open_how>())
     };
     if result < 0 {
         return Err(io::Error::last_os_error());

@@ -99,7 +99,7 @@ fn print(
     let this_host = is_of_this_host(input.reader.features());
     let settings = arguments.symbols.settings(!arguments.no_inline, this_host);
     let symbolizing = Symbolizing::new(&settings)
-        .with_names_of(&input.reader, console)
+        .with_names_of(&input, console)
         .with_lifetimes(&input.lifetimes)
         .with_dumps(&input.dumps)
         .keeping_objects();

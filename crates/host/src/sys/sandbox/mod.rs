@@ -65,13 +65,13 @@ fn confine(parent: u32) -> io::Result<()> {
     if unsafe { libc::getppid() }.cast_unsigned() != parent {
         process::exit(1); // It ended before PR_SET_PDEATHSIG took effect.
     }
-    drop_capabilities()?;
+    drop_capabilities(&KEPT_CAPABILITIES)?;
     let program = calls::filter()?;
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
-/// Drops all capabilities except [`KEPT_CAPABILITIES`] (`capset(2)`, version 3: two words of 32 capabilities).
-fn drop_capabilities() -> io::Result<()> {
+/// Drops all capabilities of the calling thread except `kept` (`capset(2)`, version 3: two words of 32 capabilities).
+pub(super) fn drop_capabilities(kept: &[u32]) -> io::Result<()> {
     #[repr(C)]
     struct Header {
         version: u32,
@@ -91,7 +91,7 @@ fn drop_capabilities() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     for (word, first) in sets.iter_mut().zip([0, 32]) {
-        let kept = KEPT_CAPABILITIES.iter().filter(|&&number| (first..first + 32).contains(&number));
+        let kept = kept.iter().filter(|&&number| (first..first + 32).contains(&number));
         let kept = kept.fold(0, |mask, number| mask | 1_u32 << (number - first));
         *word = Words { effective: word.effective & kept, permitted: word.permitted & kept, inheritable: 0 };
     }
