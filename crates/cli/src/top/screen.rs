@@ -4,8 +4,9 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use host::sys::terminal;
-use ratatui::backend::CrosstermBackend;
-use ratatui::{Frame, Terminal};
+use ratatui::backend::{Backend, CrosstermBackend};
+use ratatui::layout::{Rect, Size};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
 /// Escape sequences that switch to the alternate screen (xterm's mode 1049), mark pasted text (2004), report clicks and the
 /// wheel with their cells (1000, 1006), and hide the cursor. Movements of the mouse are not reported: they would load slow links.
@@ -16,9 +17,15 @@ const LEAVE: &[u8] = b"\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?
 /// True if a thread has panicked. Drawing would then overwrite its message.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
+/// Maximum size of what is drawn, in cells: more than a screen of 8K has in a small font. A terminal may claim 65,535 in each direction,
+/// and each cell takes a hundred bytes.
+const MAX_SIZE: Size = Size { width: 1536, height: 512 };
+
 /// The terminal in raw mode, on the alternate screen. Dropping it restores the terminal.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// What is drawn of it.
+    area: Rect,
 }
 
 impl Screen {
@@ -34,9 +41,14 @@ impl Screen {
             terminal::restore();
             before(panic);
         }));
-        let terminal = Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(1 << 14, io::stdout())));
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 14, io::stdout()));
+        let area = backend.size().map(drawn_area);
         set_up()?;
-        Ok(Self { terminal: terminal.inspect_err(|_| terminal::restore())? })
+        let open = |area| {
+            let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+            Ok(Self { terminal: Terminal::with_options(backend, options)?, area })
+        };
+        area.and_then(open).inspect_err(|_| terminal::restore())
     }
 
     /// Draws, and writes only cells that changed since the last drawing.
@@ -46,6 +58,9 @@ impl Screen {
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Ordering::Acquire) {
             return Err(io::Error::other("an internal error; please report it with the message above"));
+        }
+        if drawn_area(self.terminal.size()?) != self.area {
+            self.clear()?;
         }
         self.terminal.draw(draw)?;
         Ok(())
@@ -57,8 +72,8 @@ impl Screen {
     /// Fails if the terminal is gone.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         // `Terminal::clear` asks the terminal where its cursor is, and another thread would read the answer.
-        let size = self.terminal.size()?;
-        self.terminal.resize(size.into())
+        self.area = drawn_area(self.terminal.size()?);
+        self.terminal.resize(self.area)
     }
 
     /// Restores the terminal, stops this process until it is continued (`SIGCONT`), and sets the terminal up again.
@@ -87,6 +102,11 @@ impl Drop for Screen {
     }
 }
 
+/// Returns the part of a terminal of this size that is drawn.
+fn drawn_area(size: Size) -> Rect {
+    Rect::new(0, 0, size.width.min(MAX_SIZE.width), size.height.min(MAX_SIZE.height))
+}
+
 fn set_up() -> io::Result<()> {
     terminal::enter_raw_mode(LEAVE)?;
     let mut stdout = io::stdout();
@@ -99,6 +119,13 @@ mod tests {
     use super::*;
     use std::process::{Command, Stdio};
     use std::thread;
+
+    #[test]
+    fn a_terminal_that_claims_any_size_takes_bounded_memory() {
+        assert_eq!(drawn_area(Size { width: 300, height: 80 }), Rect::new(0, 0, 300, 80));
+        let area = drawn_area(Size { width: u16::MAX, height: u16::MAX });
+        assert!((area.area() as usize) * 2 * size_of::<ratatui::buffer::Cell>() <= 128 << 20, "{area:?}");
+    }
 
     #[test]
     #[ignore = "started by another test, in a terminal of its own"]
