@@ -448,3 +448,41 @@ fn a_call_that_takes_too_long_makes_a_dump() {
     let (files, run_, _folder) = record("60s");
     assert_eq!(files.len(), 1, "{}", run_.stderr);
 }
+
+/// Listens where a recording would, as another user, and answers with its first argument as often as the second says.
+const FALSE_RECORDING: &str = "import os, socket, sys\n\
+    os.setgroups([]); os.setgid(12345); os.setuid(12345)\n\
+    listener = socket.socket(socket.AF_UNIX); listener.bind('\\0prof-record-%d' % os.getpid()); listener.listen(5)\n\
+    print(os.getpid(), flush=True)\n\
+    connection, _ = listener.accept(); connection.recv(10)\n\
+    try:\n    for _ in range(int(sys.argv[2])): connection.sendall(os.fsencode(sys.argv[1]).replace(b'$', b'\\n'))\n\
+    except OSError: pass";
+
+#[test]
+fn what_a_stranger_answers_is_not_believed() {
+    use std::os::unix::fs::MetadataExt;
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        programs::skip("only root may act as another user");
+        return;
+    }
+    if !programs::has("python3") {
+        return;
+    }
+    let flood = "A".repeat(1 << 16);
+    for (answer, times, why) in [
+        ("ack /etc/shadow\u{1b}[2J$", "1", "not believed"),
+        ("ack /etc/shadow$", "1", "not believed"),
+        (&flood, "1000000", "does not answer as a recording does"),
+    ] {
+        let mut stranger = Command::new("python3");
+        let stranger = stranger.args(["-c", FALSE_RECORDING, answer, times]).stdout(Stdio::piped());
+        let mut stranger = stranger.spawn().unwrap();
+        let mut pid = String::new();
+        BufReader::new(stranger.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+        let dump = run(&mut prof(["dump", pid.trim()]));
+        let _ = stranger.kill();
+        stranger.wait().unwrap();
+        assert_eq!((dump.code, dump.text()), (1, ""), "{}", dump.stderr);
+        assert!(dump.stderr.contains(why) && !dump.stderr.contains('\u{1b}'), "{}", dump.stderr);
+    }
+}

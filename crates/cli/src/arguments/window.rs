@@ -1,5 +1,6 @@
 //! Arguments of recordings that write several files: windows (`--overwrite`), `--switch-output`, `--dump-when`, `--control`.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -187,6 +188,10 @@ impl WindowArguments {
             match CommandSocket::for_this_process() {
                 Ok(socket) => sources = sources.with_socket(socket),
                 // SIGUSR2 works without the socket.
+                Err(error) if error.kind() == ErrorKind::AddrInUse => console.warn(
+                    "another process has taken the address at which prof dump would ask this recording; it will send a signal \
+                     instead",
+                ),
                 Err(error) => {
                     console.detail(&format!("prof dump will use a signal instead of a socket: {error}"))
                 }

@@ -16,6 +16,6 @@ mod trust;
 pub use destination::{Destination, DestinationError, DestinationKind, NameInFolder, open_pipe_read_write};
 pub use new_file::NewFile;
 pub use series::FileSeries;
-pub use socket::{CommandSocket, connect_to_recording};
+pub use socket::{CommandSocket, ConnectError, RecordingConnection};
 
 pub(crate) use folder::make_folders;

@@ -1,18 +1,23 @@
 //! Unix sockets through which other processes send commands to a recording.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use model::Pid;
 
 use super::destination::{DestinationError, NameInFolder};
 use super::folder::open_folder;
 use super::trust::Trusted;
-use crate::sys::peer;
+use crate::sys::peer::{self, Peer};
+use crate::sys::system;
+
+/// Maximum length of an answer: that of a path (`PATH_MAX`), or a sentence.
+const MAX_ANSWER_BYTES: usize = 8 << 10;
 
 /// A listening socket for trusted users. When dropped, removes its name from the file system, if it has one.
 #[derive(Debug)]
@@ -49,7 +54,7 @@ impl CommandSocket {
         Self::with(listener, trusted, name)
     }
 
-    /// Creates the socket to which [`connect_to_recording`] connects. It has an abstract address instead of a path.
+    /// Creates the socket to which [`RecordingConnection::new`] connects. It has an abstract address instead of a path.
     ///
     /// # Errors
     /// `EADDRINUSE` if another process has taken the address.
@@ -98,15 +103,77 @@ impl Drop for CommandSocket {
     }
 }
 
-/// Connects to a recording that runs in the process `pid`.
-///
-/// # Errors
-/// `ECONNREFUSED` if the process does not listen, or another process has taken its address.
-pub fn connect_to_recording(pid: Pid) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect_addr(&address_of(pid)?)?;
-    match peer::credentials(stream.as_fd())?.process == pid {
-        true => Ok(stream),
-        false => Err(io::ErrorKind::ConnectionRefused.into()),
+/// A connection to a recording.
+#[derive(Debug)]
+pub struct RecordingConnection {
+    stream: UnixStream,
+    /// The user who runs the recording.
+    pub user: u32,
+}
+
+/// The reason why there is no connection to a recording.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// Another process has taken the address.
+    TakenBy(Peer),
+    /// `ECONNREFUSED` if nobody listens.
+    System(io::Error),
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl RecordingConnection {
+    /// Connects to a recording that runs in the process `pid`.
+    ///
+    /// # Errors
+    /// The process does not listen, or another process does.
+    pub fn new(pid: Pid) -> Result<Self, ConnectError> {
+        let stream = UnixStream::connect_addr(&address_of(pid)?)?;
+        let peer = peer::credentials(stream.as_fd())?;
+        if peer.process == pid {
+            Ok(Self { stream, user: peer.user })
+        } else {
+            Err(ConnectError::TakenBy(peer))
+        }
+    }
+
+    /// Sends a command, and returns the line that answers it without its line feed: empty if the recording has ended.
+    ///
+    /// # Errors
+    /// Those of the socket; `WouldBlock` if there is no whole line within `timeout`, `InvalidData` for one that is too long.
+    pub fn ask(mut self, command: &str, timeout: Duration) -> io::Result<Vec<u8>> {
+        let until = Instant::now() + timeout;
+        self.stream.set_write_timeout(Some(timeout))?;
+        self.stream.write_all(format!("{command}\n").as_bytes())?;
+        let (mut answer, mut block) = (Vec::new(), [0; 512]);
+        loop {
+            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+            self.stream.set_read_timeout(Some(left.ok_or(io::ErrorKind::WouldBlock)?))?;
+            let read = match self.stream.read(&mut block) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            answer.extend(&block[..read]);
+            if let Some(end) = answer.iter().position(|&byte| byte == b'\n') {
+                answer.truncate(end);
+                return Ok(answer);
+            }
+            if read == 0 {
+                return Ok(Vec::new());
+            }
+            if answer.len() > MAX_ANSWER_BYTES {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+    }
+
+    /// Returns true if the recording runs as us or as root, whose answers we believe.
+    pub fn is_trusted(&self) -> bool {
+        [0, system::effective_user()].contains(&self.user)
     }
 }
 
@@ -117,7 +184,6 @@ fn address_of(pid: Pid) -> io::Result<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -145,12 +211,36 @@ mod tests {
     #[test]
     fn a_recording_is_found_by_its_number() {
         let own = Pid(std::process::id() as i32);
-        assert!(connect_to_recording(own).is_err());
+        assert!(RecordingConnection::new(own).is_err());
         let socket = CommandSocket::for_this_process().unwrap();
-        let mut client = connect_to_recording(own).unwrap();
-        client.write_all(b"ping").unwrap();
-        let mut text = [0; 4];
-        socket.accept().unwrap().read_exact(&mut text).unwrap();
-        assert_eq!(&text, b"ping");
+        let answered = |answer: &[u8], timeout| {
+            let client = RecordingConnection::new(own).unwrap();
+            assert!(client.is_trusted());
+            let mut server = socket.accept().unwrap();
+            // More than the socket holds is cut here.
+            let _ = server.write(answer);
+            let answer = client.ask("ping", timeout);
+            let mut text = [0; 5];
+            server.read_exact(&mut text).unwrap();
+            assert_eq!(&text, b"ping\n");
+            answer.map_err(|error| error.kind())
+        };
+        let (long, short) = (Duration::from_secs(60), Duration::from_millis(10));
+        assert_eq!(answered(b"ack /a/b\nmore", long).unwrap(), b"ack /a/b");
+        assert_eq!(answered(b"ack /a", short), Err(io::ErrorKind::WouldBlock));
+        assert_eq!(answered(b"", short), Err(io::ErrorKind::WouldBlock));
+        assert_eq!(answered(&[b'A'; 1 << 16], long), Err(io::ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn who_takes_the_address_of_another_process_is_named() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id() as i32);
+        let _taken = UnixListener::bind_addr(&address_of(pid).unwrap()).unwrap();
+        let refused = RecordingConnection::new(pid).unwrap_err();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ConnectError::TakenBy(peer) = refused else { panic!("{refused:?}") };
+        assert_eq!((peer.process.0, peer.user), (std::process::id() as i32, system::effective_user()));
     }
 }
