@@ -23,6 +23,7 @@ mod exports;
 mod faults;
 mod flags;
 mod folded;
+mod foreign_files;
 mod hostile_names;
 mod jit_dumps;
 mod listing;

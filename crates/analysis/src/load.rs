@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use decoder::{AttrFlags, SampleFormat};
 use export::summary::{Summary, subtitle, subtitle_of_time};
 use host::debuginfod;
-use host::objects::RetainedFiles;
+use host::objects::{RecordedFiles, RetainedFiles};
 use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
 use profile::{Detail, Profile, SampleFilter, Shape, Show, View, Weight};
@@ -75,6 +75,7 @@ pub struct Analysis {
     pub(crate) this_host: bool,
     pub(crate) asked_servers: bool,
     pub(crate) held: Arc<RetainedFiles>,
+    pub(crate) files: Arc<RecordedFiles>,
     /// The user who answers for lines in the recording.
     pub(crate) recording_author: u32,
 }
@@ -96,8 +97,9 @@ impl Analysis {
             .with_writing_time(input.written)
             .with_lifetimes(&input.lifetimes)
             .with_dumps(&input.dumps)
-            .with_held(&input.held);
-        let (held, recording_author) = (Arc::clone(&input.held), input.author);
+            .with_files(&input.held, &input.files);
+        let (held, files) = (Arc::clone(&input.held), Arc::clone(&input.files));
+        let recording_author = input.author;
         let sees_kernel = |event: &Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
         if this_host && request.kernel && input.reader.events().iter().any(sees_kernel) {
             symbolizing.read_kernel_ahead();
@@ -165,6 +167,7 @@ impl Analysis {
             this_host,
             asked_servers,
             held,
+            files,
             recording_author,
         })
     }

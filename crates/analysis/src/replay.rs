@@ -45,13 +45,13 @@ pub fn replay<E: From<Error>>(
     notices: &dyn Notices,
     sink: &mut Sink<'_, E>,
 ) -> Result<Replayed, E> {
-    let Input { reader, name, lifetimes, dumps, .. } = input;
+    let Input { reader, name, lifetimes, dumps, files, .. } = input;
     let progress = notices.progress(&format!("reading {name}"), reader.total_size());
     let containers = container_changes(reader.features(), reader.endian());
     let mut replay = Replay {
         containers,
         samples: SampleReader::default(),
-        build_ids: ListedBuildIds::default(),
+        build_ids: ListedBuildIds::new(&files),
         lifetimes,
         dumps: DumpPlayer::new(Arc::clone(&dumps)),
     };

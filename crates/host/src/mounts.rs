@@ -10,10 +10,12 @@ use model::Pid;
 
 use crate::procfs;
 
-/// The FUSE mounts in the mount namespaces of a process and of ours.
+/// The mounts in the mount namespaces of a process and of ours.
 #[derive(Debug)]
 pub(crate) struct Mounts {
-    /// Ids of FUSE mounts. Mount ids are unique on the machine.
+    /// Ids of all mounts. They are unique on the machine.
+    all: HashSet<u32>,
+    /// Ids of FUSE mounts.
     fuse: HashSet<u32>,
 }
 
@@ -24,12 +26,16 @@ impl Mounts {
         // Paths may be in any encoding.
         let text =
             |path: PathBuf| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let fuse = lists
-            .into_iter()
-            .flatten()
-            .filter_map(text)
-            .flat_map(|list| fuse_mounts(&list).collect::<Vec<_>>());
-        Self { fuse: fuse.collect() }
+        let lists: Vec<String> = lists.into_iter().flatten().filter_map(text).collect();
+        let all = lists.iter().flat_map(|list| list.lines()).filter_map(id_of_mount).collect();
+        let fuse = lists.iter().flat_map(|list| fuse_mounts(list)).collect();
+        Self { all, fuse }
+    }
+
+    /// Returns true if the file was opened by a path in one of the two namespaces: a descriptor can be passed on from any other one,
+    /// or from none.
+    pub(crate) fn contains(&self, file: &File) -> bool {
+        mount_of(file).is_some_and(|mount| self.all.contains(&mount))
     }
 
     /// Returns true if a FUSE program serves this file.
@@ -44,8 +50,12 @@ fn fuse_mounts(list: &str) -> impl Iterator<Item = u32> {
         let (mount, source) = line.split_once(" - ")?;
         let kind = source.split(' ').next()?;
         let is_fuse = kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.");
-        mount.split(' ').next()?.parse().ok().filter(|_| is_fuse)
+        id_of_mount(mount).filter(|_| is_fuse)
     })
+}
+
+fn id_of_mount(line: &str) -> Option<u32> {
+    line.split(' ').next()?.parse().ok()
 }
 
 fn mount_of(file: &File) -> Option<u32> {

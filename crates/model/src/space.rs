@@ -30,7 +30,8 @@ pub struct ObjectIdentity {
     pub path: Name,
     /// The build id, where the kernel or the recorder found one.
     pub build_id: Option<BuildId>,
-    /// The inode, where the record carried it instead of a build id.
+    /// The inode, where there is no build id, or where path and build id do not say what file it is: an unprivileged user may have made
+    /// the path lead to a file of his own, with the build id of another.
     pub file: Option<FileIdentity>,
 }
 

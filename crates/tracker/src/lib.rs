@@ -26,7 +26,7 @@ pub mod waits;
 pub use callchain::{AddressSpace, ChainItem, chain_items};
 pub use container::container_of;
 pub use deferred::Deferred;
-pub use mapping::{Mapping, MappingKind, is_generated_code, mapped_object};
+pub use mapping::{FileContents, Mapping, MappingKind, is_generated_code, mapped_object};
 pub use order::Orderer;
 pub use samples::{
     Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, chain_limit, mark_cut_chain,

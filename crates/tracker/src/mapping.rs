@@ -89,7 +89,7 @@ pub fn mapped_object(record: &Mmap<'_>) -> Option<ObjectIdentity> {
     if !is_executable(record) || is_anonymous(record, build_id(record)) {
         return None;
     }
-    match image_space(record, None) {
+    match image_space(record, FileContents::default()) {
         Space::Object(identity) => Some(identity),
         _ => None,
     }
@@ -121,15 +121,25 @@ pub(crate) fn build_id(record: &Mmap<'_>) -> Option<BuildId> {
     }
 }
 
-/// The space of a mapped image. `known` is the build id that the recording lists for the path.
-pub(crate) fn image_space(record: &Mmap<'_>, known: Option<BuildId>) -> Space {
-    let build_id = build_id(record).or(known);
+/// What a recording lists of a mapped file beside its records.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FileContents {
+    /// The build id; `None` if the file has none, or none is listed.
+    pub build_id: Option<BuildId>,
+    /// True if an unprivileged user may have made the recorded path lead to the file. It is then an object of its own, which shares
+    /// its names with no other file of that path and build id.
+    pub is_foreign: bool,
+}
+
+/// The space of a mapped image. `known` is what the recording lists for its file.
+pub(crate) fn image_space(record: &Mmap<'_>, known: FileContents) -> Space {
+    let build_id = build_id(record).or(known.build_id);
     if is_vdso(record.path) {
         return Space::Vdso { build_id };
     }
     let file = match record.extended.map(|extended| extended.identity) {
         // A build id says more than an inode, and makes one space of what records of both forms map.
-        Some(MmapIdentity::File(file)) if build_id.is_none() => Some(file),
+        Some(MmapIdentity::File(file)) if build_id.is_none() || known.is_foreign => Some(file),
         _ => None,
     };
     Space::Object(ObjectIdentity { path: Name::new(record.path), build_id, file })

@@ -12,7 +12,7 @@ use model::{
 use crate::callchain::{AddressSpace, ChainItem, chain_items};
 use crate::container::container_of;
 use crate::kernel::KernelMap;
-use crate::mapping::{self, Mapping, MappingKind};
+use crate::mapping::{self, FileContents, Mapping, MappingKind};
 use crate::process::{Process, Processes};
 use crate::process_mappings::ProcessMappings;
 use crate::thread::{Seen, Threads};
@@ -64,7 +64,7 @@ pub struct Tracker {
     /// By path; `None` where the recording lists several for one path.
     build_ids: HashMap<Vec<u8>, Option<BuildId>>,
     /// By the file of MMAP2 records, in the order of time.
-    files: HashMap<FileIdentity, Vec<(Timestamp, Option<BuildId>)>>,
+    files: HashMap<FileIdentity, Vec<(Timestamp, FileContents)>>,
     generations: u64,
     scans_cut_short: u64,
     /// Cgroups by the numbers that samples carry.
@@ -101,15 +101,15 @@ impl Tracker {
             .or_insert(Some(build_id));
     }
 
-    /// Adds the build id that a mapped file has from the time `since` on, or that it has none. It is used for mappings whose records
+    /// Adds what the recorder read of a mapped file, which holds from the time `since` on. It is used for mappings whose records
     /// name the file. As soon as one file is known, build ids by path say nothing of mappings with an inode: another file may have had
     /// the path.
-    pub fn add_file(&mut self, file: FileIdentity, since: Timestamp, build_id: Option<BuildId>) {
+    pub fn add_file(&mut self, file: FileIdentity, since: Timestamp, contents: FileContents) {
         let states = self.files.entry(file).or_default();
         let place = states.partition_point(|(earlier, _)| *earlier < since);
         match states.get_mut(place).filter(|(known, _)| *known == since) {
-            Some(known) => known.1 = build_id,
-            None => states.insert(place, (since, build_id)),
+            Some(known) => known.1 = contents,
+            None => states.insert(place, (since, contents)),
         }
     }
 
@@ -379,11 +379,13 @@ impl Tracker {
 
     fn mmap(&mut self, record: &Mmap<'_>) {
         self.scans_cut_short = self.scans_cut_short.saturating_add(u64::from(record.scan_cut_short));
-        let known = self.known_build_id(record);
+        let known = self.known_contents(record);
         match record.mode {
             CpuMode::Hypervisor | CpuMode::GuestKernel | CpuMode::GuestUser => return,
-            CpuMode::Kernel => return self.kernel.map(record, known, &mut self.spaces),
-            _ if record.pid == Pid::NONE => return self.kernel.map(record, known, &mut self.spaces),
+            CpuMode::Kernel => return self.kernel.map(record, known.build_id, &mut self.spaces),
+            _ if record.pid == Pid::NONE => {
+                return self.kernel.map(record, known.build_id, &mut self.spaces);
+            }
             _ => {}
         }
         let Some((start, last)) = mapping::range(record.start, record.len) else { return };
@@ -391,7 +393,7 @@ impl Tracker {
         self.revive(record.pid, record.tid);
         let executable = mapping::is_executable(record);
         let process = self.processes.of(record.pid);
-        if mapping::is_anonymous(record, mapping::build_id(record).or(known)) {
+        if mapping::is_anonymous(record, mapping::build_id(record).or(known.build_id)) {
             let space = match process.anonymous_at(start, last) {
                 Some(again) if same_code(&self.spaces, again.space, record) => again.space,
                 _ => self.spaces.intern(mapping::anonymous_space(record.pid, process.code, record.path)),
@@ -408,21 +410,21 @@ impl Tracker {
         self.renew(record.pid);
     }
 
-    /// Returns the build id that the recording lists for the file of a record, or else for its path.
-    fn known_build_id(&self, record: &Mmap<'_>) -> Option<BuildId> {
+    /// Returns what the recording lists for the file of a record, or else for its path.
+    fn known_contents(&self, record: &Mmap<'_>) -> FileContents {
         if let Some(MmapIdentity::File(file)) = record.extended.map(|extended| extended.identity)
             && file.inode != 0
             && !self.files.is_empty()
         {
             let time = record.sample_id.time.unwrap_or(Timestamp(u64::MAX));
-            let states = self.files.get(&file)?;
+            let states = self.files.get(&file).map_or(&[][..], Vec::as_slice);
             let place = states.partition_point(|(since, _)| *since <= time).max(1);
-            return states.get(place - 1)?.1;
+            return states.get(place - 1).map(|(_, contents)| *contents).unwrap_or_default();
         }
         // The kernel image's record names its reference symbol, too: `[kernel.kallsyms]_text`.
         let kernel: &[u8] = b"[kernel.kallsyms]";
         let path = if record.path.starts_with(kernel) { kernel } else { record.path };
-        *self.build_ids.get(path)?
+        FileContents { build_id: self.build_ids.get(path).copied().flatten(), is_foreign: false }
     }
 
     fn comm_record(&mut self, record: &Comm<'_>) {

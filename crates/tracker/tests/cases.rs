@@ -11,7 +11,7 @@
 //! t=10 mmap pid=2 0x1000+0x2000 /bin/a       mmap2 with prot=, build-id= or ino=; kernel, data or shared as flags; pgoff=
 //! t=10 ksymbol 0xffffffffc0000000+0x100 bpf_prog_x      ksymbol-gone
 //! t=10 build-id=abcd /bin/a                  the recording's BUILD_ID section
-//! t=10 file ino=7 since=10 build-id=abcd     what the recorder read of a file; no build-id= where it has none
+//! t=10 file ino=7 since=10 build-id=abcd     what the recorder read of a file; no build-id= where it has none; foreign=1
 //! t=10 sample pid=2 mode=user ip=0x1000      and chain=kernel,0x1,user,0x2,deferred,7
 //! t=10 deferred pid=2 cookie=7 chain=0x1,0x2
 //! round                                      every ring has been emptied
@@ -26,7 +26,7 @@ use decoder::context;
 use decoder::record::{Comm, Ksymbol, Mmap, MmapExtended, MmapIdentity, Record, Task};
 use decoder::{CpuMode, SampleId};
 use model::{AddressKind, BuildId, FileIdentity, Pid, Space, StackEntry, Tid, Timestamp};
-use prof_tracker::{Deferred, Orderer, RawStack, Tracker};
+use prof_tracker::{Deferred, FileContents, Orderer, RawStack, Tracker};
 
 #[test]
 fn every_case_reads_as_blessed() {
@@ -233,7 +233,9 @@ impl State {
             "" => self.tracker.add_build_id(line.rest.as_bytes(), line.build_id().unwrap()),
             "file" => {
                 let since = Timestamp(line.number_of("since").unwrap_or(0));
-                self.tracker.add_file(line.file(), since, line.build_id());
+                let is_foreign = line.fields.contains_key("foreign");
+                let contents = FileContents { build_id: line.build_id(), is_foreign };
+                self.tracker.add_file(line.file(), since, contents);
             }
             "sample" => {
                 let mode = match line.fields.get("mode").copied() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elf::Machine;
 use export::annotate::AnnotatedFunction;
-use host::objects::{HostObject, ObjectStore, RetainedFiles};
+use host::objects::{HostObject, ObjectStore, RecordedFiles, RetainedFiles};
 use host::sys::identity::NOBODY;
 use model::{
     AddressKind, FileOffset, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry,
@@ -48,7 +48,7 @@ impl<'a> Annotator<'a> {
         embedded: Vec<ArchivedCode>,
     ) -> Self {
         let reader = CodeReader::new(settings, syntax)
-            .with_held(&analysis.held)
+            .with_files(&analysis.held, &analysis.files)
             .with_embedded(embedded, analysis.recording_author);
         Self { analysis, reader }
     }
@@ -141,8 +141,10 @@ impl CodeReader {
         }
     }
 
-    fn with_held(self, held: &Arc<RetainedFiles>) -> Self {
-        Self { store: self.store.with_retained_files(Arc::clone(held)), ..self }
+    fn with_files(self, held: &Arc<RetainedFiles>, recorded: &Arc<RecordedFiles>) -> Self {
+        let store =
+            self.store.with_retained_files(Arc::clone(held)).with_recorded_files(Arc::clone(recorded));
+        Self { store, symbolizing: self.symbolizing.with_files(held, recorded), ..self }
     }
 
     fn with_embedded(self, embedded: Vec<ArchivedCode>, recording_author: u32) -> Self {

@@ -48,7 +48,7 @@ pub fn names(input: Input, settings: &SymbolSettings) -> Result<EphemeralNames, 
     let symbolizing = Symbolizing::new(settings)
         .with_lifetimes(&input.lifetimes)
         .with_dumps(&input.dumps)
-        .with_held(&input.held);
+        .with_files(&input.held, &input.files);
     let mut places = EphemeralPlaces::new(Arc::clone(&input.held));
     let dumps = Arc::clone(&input.dumps);
     let replayed = replay::<Error>(input, &settings.paths, &Silent, &mut places)?;

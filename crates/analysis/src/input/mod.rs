@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use host::objects::{RetainedFiles, file_author};
+use host::objects::{RecordedFiles, RetainedFiles, file_author};
 use host::sys::identity::NOBODY;
 use host::sys::system::SystemName;
 use model::Name;
@@ -39,6 +39,8 @@ pub struct Input {
     pub dumps: Arc<JitDumps>,
     /// Files of its processes that were kept open while recording.
     pub held: Arc<RetainedFiles>,
+    /// What it says of mapped files; filled by [`replay`](crate::replay::replay).
+    pub files: Arc<RecordedFiles>,
     /// The user who answers for the lines that it names: its owner. Root's recordings carry what the files of other users said, so
     /// nobody answers for these, nor for a stream.
     pub author: u32,
@@ -87,7 +89,16 @@ impl Input {
         let lifetimes = Arc::new(lifetimes);
         let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lifetimes)))
             .with_embedded(jit_placements::read(&reader));
-        Ok(Self { reader, name, written, lifetimes, dumps: Arc::new(dumps), held: Arc::default(), author })
+        Ok(Self {
+            reader,
+            name,
+            written,
+            lifetimes,
+            dumps: Arc::new(dumps),
+            held: Arc::default(),
+            files: Arc::default(),
+            author,
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use elf::UnpackBudget;
-use host::objects::{ObjectLimits, ObjectStore, RetainedFiles, SearchPaths};
+use host::objects::{ObjectLimits, ObjectStore, RecordedFiles, RetainedFiles, SearchPaths};
 use host::sys::identity::NOBODY;
 use host::sys::system;
 use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
@@ -180,10 +180,12 @@ impl Symbolizing {
         Self { perf_maps, ..self }
     }
 
-    /// Takes files that were kept open while recording before it looks for others.
+    /// Takes files that were kept open while recording before it looks for others, and only files that are as `recorded`.
     #[must_use]
-    pub fn with_held(self, held: &Arc<RetainedFiles>) -> Self {
-        Self { store: self.store.with_retained_files(Arc::clone(held)), ..self }
+    pub fn with_files(self, held: &Arc<RetainedFiles>, recorded: &Arc<RecordedFiles>) -> Self {
+        let store =
+            self.store.with_retained_files(Arc::clone(held)).with_recorded_files(Arc::clone(recorded));
+        Self { store, ..self }
     }
 
     /// Names generated code by the jitdump files that were found when the records were played.

@@ -33,6 +33,9 @@ pub struct DumpNamesArguments {
     recording: i32,
     /// Descriptors of retained files
     held: Vec<i32>,
+    /// Descriptors of retained files that name only mappings of their inodes
+    #[arg(long, num_args = 0..)]
+    foreign: Vec<i32>,
 }
 
 /// Appends the names to the recording, if there are any.
@@ -49,8 +52,9 @@ pub fn run(arguments: &DumpNamesArguments, console: &Console) -> anyhow::Result<
         console.detail(&format!("reading files without a sandbox: {error}"));
     }
     let recording = inherited::descriptor(arguments.recording).context("cannot open the recording")?;
-    let held = arguments.held.iter().filter_map(|&number| inherited::descriptor_to_read(number).ok());
-    let held = Arc::new(RetainedFiles::from_files(held));
+    let open = |number: &i32| inherited::descriptor_to_read(*number).ok();
+    let (held, foreign) = (arguments.held.iter().filter_map(open), arguments.foreign.iter().filter_map(open));
+    let held = Arc::new(RetainedFiles::from_files(held, foreign));
     let length = recording.metadata()?.len();
     let input = Input::from_file(recording.try_clone()?, "the recording")?.with_held(&held);
     if let Some(names) = archive::vanishing_names(input, length, console) {
@@ -79,11 +83,15 @@ impl DumpNames {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         held.close_findable();
         let file = inherited::duplicate_for_child(recording)?;
-        let files: Vec<OwnedFd> =
-            held.files().map(inherited::duplicate_for_child).collect::<std::io::Result<_>>()?;
+        let duplicates = |foreign| -> std::io::Result<Vec<OwnedFd>> {
+            held.files(foreign).map(inherited::duplicate_for_child).collect()
+        };
+        let (files, foreign) = (duplicates(false)?, duplicates(true)?);
+        let number = |file: &OwnedFd| file.as_raw_fd().to_string();
         let mut command = Command::new("/proc/self/exe");
         command.args(["--quiet", COMMAND]);
-        command.args([&file].into_iter().chain(&files).map(|file| file.as_raw_fd().to_string()));
+        command.args([&file].into_iter().chain(&files).map(number));
+        command.arg("--foreign").args(foreign.iter().map(number));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match timed_child::run_until(&mut command, times, when_late)? {
             Some(ExitStatus::Code(0)) => Ok(()),

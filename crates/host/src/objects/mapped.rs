@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use model::{BuildId, Pid};
 
 use super::bytes::build_id_of_file;
-use super::retained_files::{MappingLocation, nanoseconds, open_mapped, without_deleted_suffix};
+use super::retained_files::{MappedFile, MappingLocation, nanoseconds, open_mapped, without_deleted_suffix};
 use crate::procfs::{self, PathView};
 use crate::sys::perf_event::own_pid;
 
@@ -41,6 +41,8 @@ pub struct FileState {
     pub modified: i64,
     /// The time of the last change of contents, name or rights, in nanoseconds since 1970.
     pub changed: i64,
+    /// True if an unprivileged user may have made the recorded path lead to it: then path and build id do not say what it is.
+    pub is_foreign: bool,
 }
 
 /// Reads mapped files. It keeps the root folders of some processes open, by which the files of a container are found after its
@@ -60,36 +62,42 @@ impl MappedFileReader {
     /// May block as long as a file system does not answer, except for FUSE, which is not asked.
     pub fn read(&mut self, mapping: &FileMapping<'_>, known: Option<&FileState>) -> Option<FileState> {
         let view = self.learn_root(mapping.pid);
-        let file = self.open(mapping, view.as_ref())?;
+        let MappedFile { file, is_foreign } = self.open(mapping, view.as_ref())?;
         let metadata = file.metadata().ok()?;
         let state = FileState {
             build_id: None,
             size: metadata.len(),
             modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
             changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+            is_foreign,
         };
-        let is_same = |known: &&FileState| FileState { build_id: None, ..**known } == state;
+        let is_same = |known: &&FileState| FileState { build_id: None, is_foreign, ..**known } == state;
         match known.filter(is_same) {
-            Some(known) => Some(*known),
+            // Once it was found by a path that says what it is, it stays that.
+            Some(known) => Some(FileState { is_foreign: known.is_foreign && is_foreign, ..*known }),
             None => Some(FileState { build_id: build_id_of_file(&file), ..state }),
         }
     }
 
-    fn open(&self, mapping: &FileMapping<'_>, view: Option<&PathView>) -> Option<File> {
+    fn open(&self, mapping: &FileMapping<'_>, view: Option<&PathView>) -> Option<MappedFile> {
         // Devices are not compared, because overlay and btrfs show different ones in records and in stat(2).
         let is_it = |file: &File| {
             let metadata = file.metadata();
             metadata.is_ok_and(|file| file.ino() == mapping.inode && file.len() > mapping.page_offset)
         };
-        let at = |root| MappingLocation { pid: mapping.pid, start: mapping.start, end: mapping.end, root };
         let path = without_deleted_suffix(mapping.path);
+        let open = |root, view: Option<&PathView>| {
+            let is_foreign = view.is_some_and(|view| view.is_foreign);
+            let FileMapping { pid, start, end, .. } = *mapping;
+            open_mapped(&MappingLocation { pid, start, end, root, is_foreign }, path, &is_it)
+        };
         let root_of =
             |view: &PathView| self.roots.iter().find(|(known, _)| known == view).map(|(_, root)| root);
-        let found = open_mapped(&at(view.and_then(root_of)), path, &is_it);
+        let found = open(view.and_then(root_of), view);
         // The process has ended: its root may be that of an earlier one.
         found.or_else(|| {
-            let roots = self.roots.iter().rev().filter(|_| view.is_none());
-            roots.map(|(_, root)| root).find_map(|root| open_mapped(&at(Some(root)), path, &is_it))
+            let mut roots = self.roots.iter().rev().filter(|_| view.is_none());
+            roots.find_map(|(view, root)| open(Some(root), Some(view)))
         })
     }
 

@@ -11,6 +11,7 @@ mod bytes;
 mod debug_files;
 mod image;
 mod mapped;
+mod recorded_files;
 mod retained_files;
 mod search;
 mod store;
@@ -23,6 +24,7 @@ pub use bytes::{FileBytes, HostObject, ObjectBytes, file_author, open as open_fi
 pub use debug_files::DebugFiles;
 pub use image::{own_vdso, own_vdso_bytes};
 pub use mapped::{FileMapping, FileState, MappedFileReader};
+pub use recorded_files::{RecordedFiles, RecordedState};
 pub use retained_files::{MappingLocation, RetainedFiles};
 pub use search::SearchPaths;
 pub use store::{ObjectLimits, ObjectStore};

@@ -56,6 +56,8 @@ struct RetainedFile {
     modified: i64,
     /// The number of mappings when this file was mapped last.
     mapped: u64,
+    /// True if the file names only mappings of its inode.
+    is_foreign: bool,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -63,6 +65,8 @@ struct HandedOver {
     by_build_id: HashMap<BuildId, RetainedFile>,
     /// By inode and file name, because inodes of different file systems may be equal.
     by_inode: HashMap<(u64, OsString), RetainedFile>,
+    /// Foreign files, in the same way.
+    foreign: HashMap<(u64, OsString), RetainedFile>,
 }
 
 /// The process and addresses of a mapping.
@@ -76,6 +80,8 @@ pub struct MappingLocation<'a> {
     pub end: u64,
     /// The root folder of the process, if it differs from ours.
     pub root: Option<&'a File>,
+    /// True if its paths may mean what an unprivileged user likes ([`crate::procfs::is_foreign`]).
+    pub is_foreign: bool,
 }
 
 impl RetainedFiles {
@@ -105,7 +111,7 @@ impl RetainedFiles {
         }
         *attempts += 1;
         let found = open_mapped(at, path_in_process(identity), &|file| is_same_file(file, identity));
-        if let Some(file) = found
+        if let Some(MappedFile { file, is_foreign }) = found
             && let Ok(metadata) = file.metadata()
         {
             if !has_room {
@@ -118,10 +124,13 @@ impl RetainedFiles {
             if identity.build_id.is_none()
                 && let Some(build_id) = build_id_of_file(&file)
             {
-                let with_id = ObjectIdentity { build_id: Some(build_id), file: None, ..identity.clone() };
+                // A foreign file names nothing that another one of that path and build id is mapped as.
+                let file = identity.file.filter(|_| is_foreign);
+                let with_id = ObjectIdentity { build_id: Some(build_id), file, ..identity.clone() };
                 self.by_build_id.insert(with_id, identity.clone());
             }
-            self.files.insert(identity.clone(), RetainedFile::new(file, &metadata, self.mappings));
+            let retained = RetainedFile { is_foreign, ..RetainedFile::new(file, &metadata, self.mappings) };
+            self.files.insert(identity.clone(), retained);
         }
     }
 
@@ -130,24 +139,33 @@ impl RetainedFiles {
         Self { newest_only: true, ..Self::default() }
     }
 
-    /// Returns a set of files that another process opened, identified by their own build ids and inodes.
-    pub fn from_files(files: impl IntoIterator<Item = File>) -> Self {
+    /// Returns a set of files that another process opened, identified by their own build ids and inodes; `foreign` ones by their inodes
+    /// alone.
+    pub fn from_files(
+        files: impl IntoIterator<Item = File>,
+        foreign: impl IntoIterator<Item = File>,
+    ) -> Self {
         let mut handed_over = HandedOver::default();
-        for file in files {
+        let all =
+            files.into_iter().map(|file| (file, false)).chain(foreign.into_iter().map(|file| (file, true)));
+        for (file, is_foreign) in all {
             let Ok(metadata) = file.metadata() else { continue };
-            let build_id = build_id_of_file(&file);
-            let retained = RetainedFile::new(file, &metadata, 0);
+            let build_id = build_id_of_file(&file).filter(|_| !is_foreign);
+            let retained = RetainedFile { is_foreign, ..RetainedFile::new(file, &metadata, 0) };
             let path = std::fs::read_link(format!("/proc/self/fd/{}", retained.file.as_raw_fd()));
             let name = path.ok().and_then(|path| Some(file_name(path.as_os_str().as_bytes())?.to_owned()));
-            handed_over.by_inode.extend(name.map(|name| ((metadata.ino(), name), retained.clone())));
-            handed_over.by_build_id.extend(build_id.map(|build_id| (build_id, retained)));
+            let HandedOver { by_build_id, by_inode, foreign } = &mut handed_over;
+            let by_inode = if is_foreign { foreign } else { by_inode };
+            by_inode.extend(name.map(|name| ((metadata.ino(), name), retained.clone())));
+            by_build_id.extend(build_id.map(|build_id| (build_id, retained)));
         }
         Self { handed_over, ..Self::default() }
     }
 
-    /// Returns the open files.
-    pub fn files(&self) -> impl Iterator<Item = &File> {
-        self.files.values().map(|retained| &*retained.file)
+    /// Returns the open files; those that are foreign, or the others.
+    pub fn files(&self, foreign: bool) -> impl Iterator<Item = &File> {
+        let files = self.files.values().filter(move |retained| retained.is_foreign == foreign);
+        files.map(|retained| &*retained.file)
     }
 
     /// Closes the files that can be opened again by their paths.
@@ -164,17 +182,16 @@ impl RetainedFiles {
             let there = root.as_ref().and_then(|root| {
                 in_root::open(root, Path::new(OsStr::from_bytes(path)), &|file| !mounts.is_fuse(file)).ok()
             });
-            let number = |metadata: Metadata| (metadata.dev(), metadata.ino());
-            let there = there.and_then(|there| there.metadata().ok()).map(number);
-            there.is_none() || there != retained.file.metadata().ok().map(number)
+            let there = there.as_ref().and_then(number);
+            there.is_none() || there != number(&retained.file)
         });
         self.attempts = HashMap::new();
     }
 
     /// Returns true if no file is retained.
     pub fn is_empty(&self) -> bool {
-        let HandedOver { by_build_id, by_inode } = &self.handed_over;
-        self.files.is_empty() && by_build_id.is_empty() && by_inode.is_empty()
+        let HandedOver { by_build_id, by_inode, foreign } = &self.handed_over;
+        self.files.is_empty() && by_build_id.is_empty() && by_inode.is_empty() && foreign.is_empty()
     }
 
     /// Returns true if this file is retained.
@@ -197,11 +214,13 @@ impl RetainedFiles {
     }
 
     fn find(&self, identity: &ObjectIdentity) -> Option<&RetainedFile> {
+        let HandedOver { by_build_id, by_inode, foreign } = &self.handed_over;
         let handed_over = || match (&identity.build_id, &identity.file) {
-            (Some(build_id), _) => self.handed_over.by_build_id.get(build_id),
-            (None, Some(file)) => {
-                let name = file_name(identity.path.as_bytes())?.to_owned();
-                self.handed_over.by_inode.get(&(file.inode, name))
+            (Some(build_id), None) => by_build_id.get(build_id),
+            (build_id, Some(file)) => {
+                let key = (file.inode, file_name(identity.path.as_bytes())?.to_owned());
+                let others = || by_inode.get(&key).filter(|_| build_id.is_none());
+                foreign.get(&key).filter(|_| build_id.is_some()).or_else(others)
             }
             (None, None) => None,
         };
@@ -212,8 +231,21 @@ impl RetainedFiles {
 
 impl RetainedFile {
     fn new(file: File, metadata: &Metadata, mapped: u64) -> Self {
-        Self { file: Arc::new(file), size: metadata.len(), modified: modified(metadata), mapped }
+        Self {
+            file: Arc::new(file),
+            size: metadata.len(),
+            modified: modified(metadata),
+            mapped,
+            is_foreign: false,
+        }
     }
+}
+
+/// An opened file of a mapping.
+pub(super) struct MappedFile {
+    pub(super) file: File,
+    /// True if an unprivileged user may have made the recorded path lead to it: then path and build id do not say what it is.
+    pub(super) is_foreign: bool,
 }
 
 /// Opens the file of a mapping for reading: through the process or, if that has ended or may not be read, by its `path` below the
@@ -222,15 +254,27 @@ pub(super) fn open_mapped(
     at: &MappingLocation<'_>,
     path: &Path,
     is_it: &dyn Fn(&File) -> bool,
-) -> Option<File> {
+) -> Option<MappedFile> {
     let mounts = Mounts::of_process(at.pid);
     let open = |found: &File| open_to_read(found, &mounts).filter(|file| is_it(file));
+    let below = |root: Option<&File>| {
+        let root = root.map_or_else(|| open_path("/"), |root| root.try_clone().ok())?;
+        in_root::open(&root, path, &|file| !mounts.is_fuse(file)).ok()
+    };
     let by_link = links(at).filter_map(|link| open_path(&link)).find_map(|found| open(&found));
-    by_link.or_else(|| {
-        let root = at.root.map_or_else(|| open_path("/"), |root| root.try_clone().ok())?;
-        let found = in_root::open(&root, path, &|file| !mounts.is_fuse(file)).ok()?;
-        open(&found)
-    })
+    // A link leads to the mapped file, whatever the path means: it may have been opened in another namespace, or in none.
+    let is_of_view = by_link.as_ref().is_none_or(|file| mounts.contains(file));
+    let file = by_link.or_else(|| open(&below(at.root)?))?;
+    // What lies at this path in our own view is what it says, whoever has mapped it.
+    let is_ours = || Some(number(&below(None)?)? == number(&file)?);
+    let is_foreign = (at.is_foreign || !is_of_view) && is_ours() != Some(true);
+    Some(MappedFile { file, is_foreign })
+}
+
+/// Returns device and inode of a file.
+fn number(file: &File) -> Option<(u64, u64)> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// Returns links to a mapped file that work without its path: that of the mapping, which needs privileges, and that of the program.
@@ -240,7 +284,7 @@ fn links(at: &MappingLocation<'_>) -> impl Iterator<Item = PathBuf> {
     names.into_iter().filter_map(move |name| procfs::shared_path(pid, &name).ok())
 }
 
-fn open_path(path: &(impl AsRef<Path> + ?Sized)) -> Option<File> {
+pub(super) fn open_path(path: &(impl AsRef<Path> + ?Sized)) -> Option<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()
 }
 
@@ -258,7 +302,10 @@ fn open_to_read(found: &File, mounts: &Mounts) -> Option<File> {
 fn is_same_file(file: &File, identity: &ObjectIdentity) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     match (&identity.build_id, &identity.file) {
-        (Some(recorded), _) => build_id_of_file(file).is_some_and(|found| found.same_object(recorded)),
+        (Some(recorded), file_too) => {
+            let is_inode = file_too.is_none_or(|recorded| recorded.inode == metadata.ino());
+            is_inode && build_id_of_file(file).is_some_and(|found| found.same_object(recorded))
+        }
         // Devices are not compared, because overlay and btrfs show different ones in records and in stat(2).
         (None, Some(recorded)) => recorded.inode != 0 && recorded.inode == metadata.ino(),
         (None, None) => false,
@@ -300,7 +347,7 @@ mod tests {
 
     /// Nobody maps anything there.
     const NOWHERE: MappingLocation<'_> =
-        MappingLocation { pid: Pid(i32::MAX), start: 0, end: 0x1000, root: None };
+        MappingLocation { pid: Pid(i32::MAX), start: 0, end: 0x1000, root: None, is_foreign: false };
 
     fn identity(path: &Path) -> ObjectIdentity {
         let inode = fs::metadata(path).unwrap().ino();
@@ -334,7 +381,7 @@ mod tests {
         fs::write(&text, "no object").unwrap();
         let open = [&program, &text].map(|path| File::open(path).unwrap());
         let build_id = build_id_of_file(&open[0]);
-        let retained = RetainedFiles::from_files(open);
+        let retained = RetainedFiles::from_files(open, []);
         let (program, text) = (identity(&program), identity(&text));
         assert!(retained.contains(&program) && retained.contains(&text));
         if build_id.is_some() {

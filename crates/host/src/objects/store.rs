@@ -8,8 +8,10 @@ use elf::{Object, UnpackBudget};
 use model::{FileIdentity, Name, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open_as;
-use super::retained_files::{DELETED_SUFFIX, RetainedFiles, path_in_process};
+use super::recorded_files::RecordedFiles;
+use super::retained_files::{DELETED_SUFFIX, RetainedFiles, open_path, path_in_process};
 use super::{FileBytes, ObjectBytes, SearchPaths};
+use crate::mounts::Mounts;
 use crate::procfs;
 
 /// Finds and opens the objects of a recording, and caches them.
@@ -20,6 +22,8 @@ pub struct ObjectStore<S: FileBytes = ObjectBytes> {
     shared: S::Shared,
     /// Files that were retained while recording.
     retained: Arc<RetainedFiles>,
+    /// What the recording says of files without build ids.
+    recorded: Arc<RecordedFiles>,
     opened: Mutex<OpenObjects<S>>,
 }
 
@@ -63,6 +67,7 @@ impl<S: FileBytes> ObjectStore<S> {
             limits: ObjectLimits::default(),
             shared: S::Shared::default(),
             retained: Arc::default(),
+            recorded: Arc::default(),
             opened: Mutex::new(opened),
         }
     }
@@ -71,6 +76,12 @@ impl<S: FileBytes> ObjectStore<S> {
     #[must_use]
     pub fn with_retained_files(self, retained: Arc<RetainedFiles>) -> Self {
         Self { retained, ..self }
+    }
+
+    /// Makes the store use a file without a build id only if it is as the recording says.
+    #[must_use]
+    pub fn with_recorded_files(self, recorded: Arc<RecordedFiles>) -> Self {
+        Self { recorded, ..self }
     }
 
     /// Makes the store use kernel and vDSO of this machine only if their build ids match.
@@ -179,37 +190,59 @@ impl<S: FileBytes> ObjectStore<S> {
         })
     }
 
-    /// Checks that an object is the recorded one: by its build id, or else by device and inode. Those are compared only on the
-    /// recording machine and without `--symfs`.
+    /// Checks that an object is the recorded one: by its build id, or else by device, inode, size and time of modification. Those are
+    /// compared only on the recording machine and without `--symfs`. A foreign object must have both: the build id and the inode.
     fn check(&self, object: &Object<S>, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
+        let file = identity.file.as_ref().filter(|_| self.paths.this_host && self.paths.symfs.is_none());
         if let Some(recorded) = identity.build_id {
-            return match object.build_id() {
-                Some(found) if found.same_object(&recorded) => Ok(()),
-                found => Err(Reason::BuildIdDiffers { recorded, found }),
+            match object.build_id() {
+                Some(found) if found.same_object(&recorded) => {}
+                found => return Err(Reason::BuildIdDiffers { recorded, found }),
+            }
+            let inode = || std::fs::metadata(path).map(|found| found.ino()).ok();
+            return match file {
+                Some(file) if inode() != Some(file.inode) => Err(Reason::FileChanged),
+                _ => Ok(()),
             };
         }
-        let file = identity.file.as_ref().filter(|_| self.paths.this_host && self.paths.symfs.is_none());
         match (file, std::fs::metadata(path)) {
-            (Some(recorded), Ok(found)) if is_other_inode(recorded, &found) => Err(Reason::FileChanged),
+            (Some(recorded), Ok(found))
+                if is_other_inode(recorded, &found) || !self.recorded.agree(recorded, &found) =>
+            {
+                Err(Reason::FileChanged)
+            }
             _ => Ok(()),
         }
     }
 
     /// Returns candidate paths of the object, the most likely first. The iterator is lazy, because reading the mappings of a process
     /// costs more than opening a file.
+    ///
+    /// Paths below the roots of foreign processes lead to what these like: they are candidates only for foreign objects, which no
+    /// other process has mapped, and those have no other candidates. What a process has mapped of a certain inode is that file,
+    /// whatever process it is.
     fn candidates(&self, identity: &ObjectIdentity, pids: &[Pid]) -> impl Iterator<Item = PathBuf> {
-        let (bytes, path) = (identity.path.as_bytes(), path_in_process(identity));
+        const MAX_PROCESSES: usize = 4;
+        let path = path_in_process(identity);
+        let is_foreign = identity.build_id.is_some() && identity.file.is_some();
         let is_living = |pid: &&Pid| pid.0 > 0 && self.paths.this_host && self.paths.symfs.is_none();
-        let living = pids.iter().filter(is_living).take(4);
+        let is_alike = move |&&pid: &&Pid| procfs::is_foreign(pid).is_ok_and(|found| found == is_foreign);
+        let living = pids.iter().filter(is_living);
         let by_path = path.is_absolute().then(|| {
             let below_roots = living
                 .clone()
+                .filter(is_alike)
+                .take(MAX_PROCESSES)
                 .filter_map(|&pid| procfs::shared_path(pid, "root").ok())
                 .map(|root| super::search::join_below(&root, path));
-            let mapped = living.filter_map(move |&pid| map_files_link(pid, bytes));
-            below_roots.chain(std::iter::once_with(|| self.paths.in_symfs(path))).chain(mapped)
+            let mapped = living
+                .filter(move |pid| identity.file.is_some() || is_alike(pid))
+                .take(MAX_PROCESSES)
+                .filter_map(|&pid| map_files_link(pid, identity));
+            let ours = (!is_foreign).then(|| self.paths.in_symfs(path));
+            below_roots.chain(ours).chain(mapped)
         });
-        let by_build_id = identity.build_id.as_ref().into_iter();
+        let by_build_id = identity.build_id.as_ref().filter(|_| !is_foreign).into_iter();
         by_path
             .into_iter()
             .flatten()
@@ -246,13 +279,23 @@ fn is_other_inode(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
 }
 
 /// Returns the link of a living process to a file that it has mapped, which works even if the file is deleted. Needs
-/// `CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE` (proc(5), `/proc/pid/map_files`).
-fn map_files_link(pid: Pid, path: &[u8]) -> Option<PathBuf> {
+/// `CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE` (proc(5), `/proc/pid/map_files`). `None` if an object that is known by its path was
+/// mapped through a mount of another namespace, where its path may be any.
+fn map_files_link(pid: Pid, identity: &ObjectIdentity) -> Option<PathBuf> {
+    let path = identity.path.as_bytes();
     let (maps, _) = procfs::executable_maps(pid, false, Duration::from_millis(100)).ok()?;
-    let entry = maps
-        .into_iter()
-        .find(|entry| entry.path == path || entry.path.strip_suffix(DELETED_SUFFIX) == Some(path))?;
-    procfs::shared_path(pid, &format!("map_files/{:x}-{:x}", entry.start, entry.end)).ok()
+    let entry = maps.into_iter().find(|entry| {
+        let is_inode = identity.file.is_none_or(|file| {
+            (file.major, file.minor, file.inode) == (entry.device.0, entry.device.1, entry.inode)
+        });
+        is_inode && (entry.path == path || entry.path.strip_suffix(DELETED_SUFFIX) == Some(path))
+    })?;
+    let link = procfs::shared_path(pid, &format!("map_files/{:x}-{:x}", entry.start, entry.end)).ok()?;
+    let is_of_view = || Mounts::of_process(pid).contains(&open_path(&link)?).then_some(());
+    if identity.file.is_none() {
+        is_of_view()?;
+    }
+    Some(link)
 }
 
 /// Returns true if a mapping with this path is one of the kernel itself: `[vdso]`, `[uprobes]`.
@@ -263,6 +306,7 @@ fn is_kernel_mapping(path: &Name) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::RecordedState;
     use model::{BuildId, Name};
     use std::os::unix::ffi::OsStrExt;
 
@@ -325,6 +369,21 @@ mod tests {
         assert!(elsewhere(Some(PathBuf::from("/")), true).is_ok(), "nor of a copy of its files");
         identity.file = Some(file(metadata.ino()));
         assert!(store().open(&identity, &[]).is_ok());
+        let state = RecordedState {
+            size: metadata.len(),
+            modified: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
+        };
+        let with = |states: &[RecordedState]| {
+            let recorded = Arc::new(RecordedFiles::default());
+            states.iter().for_each(|state| recorded.add(file(metadata.ino()), *state));
+            store().with_recorded_files(recorded).open(&identity, &[]).map(drop)
+        };
+        assert_eq!(with(&[state, state]), Ok(()));
+        let changed = Err(Reason::FileChanged);
+        let larger = RecordedState { size: state.size + 1, ..state };
+        assert_eq!(with(&[larger]), changed, "a linker wrote in place");
+        assert_eq!(with(&[RecordedState { modified: state.modified - 1, ..state }]), changed);
+        assert_eq!(with(&[larger, state]), changed, "which of the two was mapped?");
     }
 
     #[test]
@@ -340,7 +399,7 @@ mod tests {
         let pid = Pid(child.id().try_into().unwrap());
         // `spawn` returns when the child has let go of our memory, which is before the program is mapped.
         let begin = std::time::Instant::now();
-        while map_files_link(pid, copy.as_os_str().as_bytes()).is_none() && begin.elapsed().as_secs() < 10 {
+        while map_files_link(pid, &identity(&copy, None)).is_none() && begin.elapsed().as_secs() < 10 {
             std::thread::yield_now();
         }
         std::fs::remove_file(&copy).unwrap();

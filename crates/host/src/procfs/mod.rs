@@ -10,9 +10,12 @@ mod syscall_state;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use model::{Pid, Tid};
 
+use crate::sys::namespace;
+use crate::sys::perf_event::own_pid;
 use crate::sys::system::shows_our_pids;
 
 pub use life::{TaskState, busy_time, context_switches, cpu_time, life, task_state};
@@ -83,6 +86,8 @@ pub fn namespaces(pid: Pid) -> Option<[[u64; 2]; 7]> {
 pub struct PathView {
     namespace: u64,
     root: PathBuf,
+    /// True if somebody without rights over us may have made it: see [`is_foreign`].
+    pub is_foreign: bool,
 }
 
 /// Reads the path view of a process.
@@ -90,9 +95,41 @@ pub struct PathView {
 /// # Errors
 /// The process has ended, or we may not read it.
 pub fn path_view(pid: Pid) -> io::Result<PathView> {
+    let namespace = namespace_inode(pid, "mnt")?;
+    let root = fs::read_link(shared_path(pid, "root")?)?;
+    Ok(PathView { namespace, root, is_foreign: is_foreign_in(pid, namespace)? })
+}
+
+/// Returns true if paths of a process may mean what an unprivileged user likes: it is in another user namespace than we, where any
+/// user may change root folders, or its mount namespace belongs to another one, where any user may mount. A mount namespace that is
+/// ours, or whose owner we may not know because it has rights over us, is not foreign.
+///
+/// # Errors
+/// The process has ended, or we may not read it.
+pub fn is_foreign(pid: Pid) -> io::Result<bool> {
+    is_foreign_in(pid, namespace_inode(pid, "mnt")?)
+}
+
+fn is_foreign_in(pid: Pid, mount_namespace: u64) -> io::Result<bool> {
+    static OWN: OnceLock<Option<[u64; 2]>> = OnceLock::new();
+    let own = || Some([namespace_inode(own_pid(), "user").ok()?, namespace_inode(own_pid(), "mnt").ok()?]);
+    // Kernels without user namespaces lack the links.
+    let Some([own_user, own_mounts]) = *OWN.get_or_init(own) else { return Ok(false) };
+    if namespace_inode(pid, "user")? != own_user {
+        return Ok(true);
+    }
+    if mount_namespace == own_mounts {
+        return Ok(false);
+    }
+    match namespace::owning_user_namespace(&fs::File::open(shared_path(pid, "ns/mnt")?)?) {
+        Ok(owner) => Ok(owner != own_user),
+        Err(error) => Ok(error.raw_os_error() != Some(libc::EPERM)),
+    }
+}
+
+fn namespace_inode(pid: Pid, kind: &str) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
-    let namespace = fs::metadata(shared_path(pid, "ns/mnt")?)?.ino();
-    Ok(PathView { namespace, root: fs::read_link(shared_path(pid, "root")?)? })
+    Ok(fs::metadata(shared_path(pid, &format!("ns/{kind}"))?)?.ino())
 }
 
 /// Opens the root folder of a process with `O_PATH`, to resolve paths below it.

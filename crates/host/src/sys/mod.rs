@@ -13,6 +13,7 @@ pub mod limits;
 mod map_guard;
 pub mod memory;
 pub mod mount;
+pub mod namespace;
 pub mod peer;
 pub mod perf_event;
 pub mod pidfd;

@@ -6,8 +6,11 @@ use model::{BuildId, FileIdentity, Timestamp};
 /// The layout of the section: this number (u64), then the files.
 const VERSION: u64 = 1;
 /// Bytes of a file: major, minor (u32 each), inode, generation, since when, size (u64 each), time of the last modification (i64),
-/// length of the build id (u8), the build id padded to 20 bytes, three zeros.
+/// length of the build id (u8), the build id padded to 20 bytes, 1 if it is foreign (u8), two zeros.
 const ENTRY: usize = 72;
+/// Position of the length of the build id in it, and of the mark of foreign files.
+const LENGTH: usize = 48;
+const FOREIGN: usize = 69;
 
 /// A file that was mapped, as it was from some moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,12 +26,15 @@ pub struct MappedFile {
     pub size: u64,
     /// The time of the last modification (`st_mtim` of stat(3type)), in nanoseconds since 1970.
     pub modified: i64,
+    /// True if an unprivileged user may have made the recorded path lead to this file (in a mount namespace of another user namespace,
+    /// for instance): then only its inode says what it is, not path and build id.
+    pub is_foreign: bool,
 }
 
 /// Encodes the section ([`super::id::MAPPED_FILES`]).
 pub fn to_section<'a>(files: impl IntoIterator<Item = &'a MappedFile>) -> Vec<u8> {
     let mut section = VERSION.to_ne_bytes().to_vec();
-    for MappedFile { file, since, build_id, size, modified } in files {
+    for MappedFile { file, since, build_id, size, modified, is_foreign } in files {
         section.extend(file.major.to_ne_bytes());
         section.extend(file.minor.to_ne_bytes());
         for word in [file.inode, file.generation, since.0, *size] {
@@ -39,6 +45,7 @@ pub fn to_section<'a>(files: impl IntoIterator<Item = &'a MappedFile>) -> Vec<u8
         let mut padded = [0; 24];
         let bytes = std::iter::once(id.len() as u8).chain(id.iter().copied());
         padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        padded[FOREIGN - LENGTH] = u8::from(*is_foreign);
         section.extend(padded);
     }
     section
@@ -68,14 +75,15 @@ fn parse(bytes: &[u8; ENTRY], endian: Endian) -> MappedFile {
         let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
         endian.u32(bytes.copied().unwrap_or_default())
     };
-    let length = usize::from(bytes.get(48).copied().unwrap_or_default());
-    let id = bytes.get(49..69).and_then(|id| id.get(..length));
+    let length = usize::from(bytes[LENGTH]);
+    let id = bytes[LENGTH + 1..FOREIGN].get(..length);
     MappedFile {
         file: FileIdentity { major: half(0), minor: half(4), inode: word(8), generation: word(16) },
         since: Timestamp(word(24)),
         build_id: id.and_then(BuildId::from_bytes),
         size: word(32),
         modified: word(40).cast_signed(),
+        is_foreign: bytes[FOREIGN] != 0,
     }
 }
 
@@ -91,6 +99,7 @@ mod tests {
             build_id: BuildId::from_bytes(id),
             size: 1 << 40,
             modified: -5,
+            is_foreign: inode == 3,
         };
         let files = [file(2, &[3; 20]), file(3, &[]), file(4, &[1, 0])];
         let section = to_section(&files);

@@ -22,7 +22,7 @@ use decoder::record::{Mmap, MmapExtended, MmapIdentity};
 use host::objects::{FileMapping, FileState, MappedFileReader};
 use model::{FileIdentity, Pid, Timestamp};
 use perfdata::sections::mapped_files::MappedFile;
-use tracker::Tracker;
+use tracker::{FileContents, Tracker};
 
 use crate::error::Error;
 pub(crate) use observer::MappingObserver;
@@ -158,7 +158,8 @@ impl MappedFiles {
             tracker.forget_files();
         }
         for state in self.lock().states(&file) {
-            tracker.add_file(file, state.since, state.build_id);
+            let MappedFile { since, build_id, is_foreign, .. } = *state;
+            tracker.add_file(file, since, FileContents { build_id, is_foreign });
         }
     }
 

@@ -117,17 +117,17 @@ impl Table {
             return;
         };
         // Links and rights change the time of the last change alone.
-        let contents = |state: &FileState| (state.build_id, state.size, state.modified);
+        let contents = |state: &FileState| (state.build_id, state.size, state.modified, state.is_foreign);
         let before = entry.latest.replace(state);
         if before.as_ref().map(contents) == Some(contents(&state)) {
             return;
         }
-        let FileState { build_id, size, modified, .. } = state;
+        let FileState { build_id, size, modified, is_foreign, .. } = state;
         let since = match entry.states.last() {
             Some(last) => since.max(Timestamp(last.since.0.saturating_add(1))),
             None => Timestamp(0),
         };
-        entry.states.push(MappedFile { file, since, build_id, size, modified });
+        entry.states.push(MappedFile { file, since, build_id, size, modified, is_foreign });
         if self.changes.len() >= MAX_CHANGES {
             self.changes.pop_front();
         }

@@ -116,6 +116,7 @@ impl<C: Consumer> FileHolder<C> {
             start: map.start,
             end: map.start.saturating_add(map.len),
             root: view.as_ref().and_then(|view| self.roots.get(view)),
+            is_foreign: view.as_ref().is_some_and(|view| view.is_foreign),
         };
         lock(&self.held).add(&identity, &at);
     }

@@ -102,6 +102,7 @@ fn print(
         .with_names_of(&input, console)
         .with_lifetimes(&input.lifetimes)
         .with_dumps(&input.dumps)
+        .with_files(&input.held, &input.files)
         .keeping_objects();
     let sees_kernel = |event: &perfdata::Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
     if this_host && input.reader.events().iter().any(sees_kernel) {

@@ -8,6 +8,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch,
 };
 
+use super::super::namespace::NS_GET_USERNS;
+
 /// A condition on an argument (by its index) of an allowed call.
 enum Check {
     /// It is this number.
@@ -137,7 +139,8 @@ const ALLOWED: &[Allowed] = &[
     (libc::SYS_fstat, ANY),
     (libc::SYS_fstatfs, ANY),
     (libc::SYS_getdents64, ANY),
-    (libc::SYS_ioctl, &[&[Is(1, TCGETS)], &[Is(1, TIOCGWINSZ)]]), // asks a terminal for its settings and size
+    // Asks a terminal for its settings and size, and a namespace for its owner, of which it opens a handle that can only be asked, too.
+    (libc::SYS_ioctl, &[&[Is(1, TCGETS)], &[Is(1, TIOCGWINSZ)], &[Is(1, NS_GET_USERNS)]]),
     (libc::SYS_lseek, ANY),
     (libc::SYS_pipe2, ANY),                          // makes two that lead to each other
     (libc::SYS_ppoll, ANY),                          // waits for them
