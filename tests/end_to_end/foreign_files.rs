@@ -50,6 +50,8 @@ fn started(program: &Path) -> Running {
 fn stranger(namespaces: &[&str], script: &str, words: &[&Path]) -> Option<Running> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups", "unshare", "-U", "-r"]);
+    // All of his processes end with the first.
+    command.args(["-p", "-f", "--kill-child"]);
     command.args(namespaces).args(["sh", "-c", script, "sh"]).args(words);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -57,6 +59,7 @@ fn stranger(namespaces: &[&str], script: &str, words: &[&Path]) -> Option<Runnin
         .unwrap();
     if line.trim() != "ready" {
         skip("no user namespaces for users here");
+        drop(Running(child));
         return None;
     }
     Some(Running(child))
@@ -99,7 +102,8 @@ fn assert_is_named_by_its_own(victim: &Folded, all: &Folded, how: &str) {
     assert!(all.with("evil") > 5, "{how}: the stranger's process has its own names");
 }
 
-const BIND: &str = "mount --bind \"$2\" \"$1\" && echo ready && exec \"$1\"";
+/// After the file was at its own path, too, where it is what it says.
+const BIND: &str = "\"$2\" & mount --bind \"$2\" \"$1\" && echo ready && exec \"$1\"";
 /// Of the root folder, which has the program at the same path.
 const CHROOT: &str = "echo ready && exec chroot \"$2\" \"$1\"";
 

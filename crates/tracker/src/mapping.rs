@@ -121,7 +121,7 @@ pub(crate) fn build_id(record: &Mmap<'_>) -> Option<BuildId> {
     }
 }
 
-/// What a recording lists of a mapped file beside its records.
+/// The contents of a mapped file, as a recording lists them beside its records.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FileContents {
     /// The build id; `None` if the file has none, or none is listed.

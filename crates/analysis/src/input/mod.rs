@@ -39,7 +39,7 @@ pub struct Input {
     pub dumps: Arc<JitDumps>,
     /// Files of its processes that were kept open while recording.
     pub held: Arc<RetainedFiles>,
-    /// What it says of mapped files; filled by [`replay`](crate::replay::replay).
+    /// The contents that it says mapped files had; filled by [`replay`](crate::replay::replay).
     pub files: Arc<RecordedFiles>,
     /// The user who answers for the lines that it names: its owner. Root's recordings carry what the files of other users said, so
     /// nobody answers for these, nor for a stream.

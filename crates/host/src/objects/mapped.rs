@@ -73,8 +73,7 @@ impl MappedFileReader {
         };
         let is_same = |known: &&FileState| FileState { build_id: None, is_foreign, ..**known } == state;
         match known.filter(is_same) {
-            // Once it was found by a path that says what it is, it stays that.
-            Some(known) => Some(FileState { is_foreign: known.is_foreign && is_foreign, ..*known }),
+            Some(known) => Some(FileState { is_foreign, ..*known }),
             None => Some(FileState { build_id: build_id_of_file(&file), ..state }),
         }
     }

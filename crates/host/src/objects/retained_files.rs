@@ -121,12 +121,12 @@ impl RetainedFiles {
                     self.by_build_id.retain(|_, retained| *retained != oldest);
                 }
             }
+            // A foreign file names nothing that another one of that path and build id is mapped as.
             if identity.build_id.is_none()
+                && !is_foreign
                 && let Some(build_id) = build_id_of_file(&file)
             {
-                // A foreign file names nothing that another one of that path and build id is mapped as.
-                let file = identity.file.filter(|_| is_foreign);
-                let with_id = ObjectIdentity { build_id: Some(build_id), file, ..identity.clone() };
+                let with_id = ObjectIdentity { build_id: Some(build_id), file: None, ..identity.clone() };
                 self.by_build_id.insert(with_id, identity.clone());
             }
             let retained = RetainedFile { is_foreign, ..RetainedFile::new(file, &metadata, self.mappings) };
@@ -225,7 +225,8 @@ impl RetainedFiles {
             (None, None) => None,
         };
         let with_id = || self.files.get(self.by_build_id.get(identity)?);
-        self.files.get(identity).or_else(with_id).or_else(handed_over)
+        let by_file = || self.files.get(&ObjectIdentity { build_id: None, ..identity.clone() });
+        self.files.get(identity).or_else(with_id).or_else(by_file).or_else(handed_over)
     }
 }
 

@@ -218,29 +218,33 @@ impl<S: FileBytes> ObjectStore<S> {
     /// Returns candidate paths of the object, the most likely first. The iterator is lazy, because reading the mappings of a process
     /// costs more than opening a file.
     ///
-    /// Paths below the roots of foreign processes lead to what these like: they are candidates only for foreign objects, which no
-    /// other process has mapped, and those have no other candidates. What a process has mapped of a certain inode is that file,
-    /// whatever process it is.
+    /// Paths below the roots of foreign processes lead to what these like: they are candidates only for foreign objects, and the last
+    /// ones. What a process has mapped of a certain inode is that file, whatever process it is.
     fn candidates(&self, identity: &ObjectIdentity, pids: &[Pid]) -> impl Iterator<Item = PathBuf> {
         const MAX_PROCESSES: usize = 4;
         let path = path_in_process(identity);
         let is_foreign = identity.build_id.is_some() && identity.file.is_some();
         let is_living = |pid: &&Pid| pid.0 > 0 && self.paths.this_host && self.paths.symfs.is_none();
-        let is_alike = move |&&pid: &&Pid| procfs::is_foreign(pid).is_ok_and(|found| found == is_foreign);
         let living = pids.iter().filter(is_living);
+        let of_kind =
+            |foreign: bool| move |pid: &&Pid| procfs::is_foreign(**pid).is_ok_and(|found| found == foreign);
+        let below_root =
+            |&pid: &Pid| Some(super::search::join_below(&procfs::shared_path(pid, "root").ok()?, path));
         let by_path = path.is_absolute().then(|| {
-            let below_roots = living
-                .clone()
-                .filter(is_alike)
-                .take(MAX_PROCESSES)
-                .filter_map(|&pid| procfs::shared_path(pid, "root").ok())
-                .map(|root| super::search::join_below(&root, path));
+            let below_roots =
+                living.clone().filter(of_kind(false)).take(MAX_PROCESSES).filter_map(below_root);
+            let is_ours = of_kind(false);
             let mapped = living
-                .filter(move |pid| identity.file.is_some() || is_alike(pid))
+                .clone()
+                .filter(move |pid| identity.file.is_some() || is_ours(pid))
                 .take(MAX_PROCESSES)
                 .filter_map(|&pid| map_files_link(pid, identity));
-            let ours = (!is_foreign).then(|| self.paths.in_symfs(path));
-            below_roots.chain(ours).chain(mapped)
+            let foreign = living.filter(move |_| is_foreign).filter(of_kind(true));
+            let below_foreign_roots = foreign.take(MAX_PROCESSES).filter_map(below_root);
+            below_roots
+                .chain(std::iter::once_with(|| self.paths.in_symfs(path)))
+                .chain(mapped)
+                .chain(below_foreign_roots)
         });
         let by_build_id = identity.build_id.as_ref().filter(|_| !is_foreign).into_iter();
         by_path

@@ -94,7 +94,7 @@ impl MappedFiles {
     /// Has the file of a mapping read, unless it is known. Makes no system call for a known file.
     pub(crate) fn request(&self, map: &Mmap<'_>) {
         let Some(file) = mapped_file(map) else { return };
-        if self.lock().needs_reading(&file, Instant::now()) {
+        if self.lock().needs_reading(&file, map.path, Instant::now()) {
             self.send(request_of(file, map));
         }
     }
@@ -116,7 +116,7 @@ impl MappedFiles {
     /// Reads the file of a mapping on the calling thread, unless it is known.
     pub(crate) fn read_now(&self, map: &Mmap<'_>, reader: &mut MappedFileReader) {
         let Some(file) = mapped_file(map) else { return };
-        if !self.lock().is_known(&file) {
+        if self.lock().needs_reading(&file, map.path, Instant::now()) {
             let request = request_of(file, map);
             let state = reader.read(&request.mapping(), None);
             self.lock().insert(&request, state, Timestamp(0));

@@ -37,6 +37,8 @@ struct Entry {
     states: Vec<MappedFile>,
     /// What was read last.
     latest: Option<FileState>,
+    /// The path of the mapping through which it was read last: whether a path says what the file is holds for that path alone.
+    path: Vec<u8>,
     checked: Instant,
     /// The time of the mapping through which it was read last.
     mapped: Timestamp,
@@ -55,17 +57,16 @@ impl Table {
         recent.get_mut(file).or_else(|| earlier.get_mut(file))
     }
 
-    /// Returns true if a file that is mapped now has to be read.
-    pub(super) fn needs_reading(&self, file: &FileIdentity, now: Instant) -> bool {
+    /// Returns true if a file that is mapped by this path now has to be read.
+    pub(super) fn needs_reading(&self, file: &FileIdentity, path: &[u8], now: Instant) -> bool {
+        let has_other_path = |entry: &Entry| {
+            let is_foreign = entry.latest.is_some_and(|state| state.is_foreign);
+            !is_foreign && entry.path != path
+        };
         self.get(file).is_none_or(|entry| match entry.states.is_empty() {
             true => entry.failed_attempts < MAX_ATTEMPTS,
-            false => now.duration_since(entry.checked) > RECHECK_INTERVAL,
+            false => has_other_path(entry) || now.duration_since(entry.checked) > RECHECK_INTERVAL,
         })
-    }
-
-    /// Returns true if the file has been read.
-    pub(super) fn is_known(&self, file: &FileIdentity) -> bool {
-        self.get(file).is_some_and(|entry| !entry.states.is_empty())
     }
 
     /// Returns what was read of the file last.
@@ -107,19 +108,27 @@ impl Table {
             }
             let (states, latest, used) = (Vec::new(), None, None);
             let (checked, mapped, failed_attempts) = (Instant::now(), request.time, 0);
-            let entry = Entry { states, latest, checked, mapped, failed_attempts, used };
+            let path = Vec::new();
+            let entry = Entry { states, latest, path, checked, mapped, failed_attempts, used };
             self.recent.insert(file, entry);
         }
         let Some(entry) = self.get_mut(&file) else { return };
         (entry.checked, entry.mapped, entry.used) = (Instant::now(), entry.mapped.max(request.time), None);
-        let Some(state) = read else {
+        let Some(mut state) = read else {
             entry.failed_attempts = entry.failed_attempts.saturating_add(1);
             return;
         };
+        entry.path.clone_from(&request.path);
+        // Who puts a file at a path that means something else to others can put it at one of his own, too, before or after: a file
+        // that was foreign once is foreign for the whole recording.
+        let becomes_foreign = state.is_foreign && entry.latest.is_some_and(|latest| !latest.is_foreign);
+        state.is_foreign |= entry.latest.is_some_and(|latest| latest.is_foreign);
+        entry.states.iter_mut().for_each(|known| known.is_foreign = state.is_foreign);
         // Links and rights change the time of the last change alone.
-        let contents = |state: &FileState| (state.build_id, state.size, state.modified, state.is_foreign);
+        let contents = |state: &FileState| (state.build_id, state.size, state.modified);
         let before = entry.latest.replace(state);
-        if before.as_ref().map(contents) == Some(contents(&state)) {
+        let is_same = before.as_ref().map(contents) == Some(contents(&state));
+        if is_same && !becomes_foreign {
             return;
         }
         let FileState { build_id, size, modified, is_foreign, .. } = state;
@@ -127,7 +136,8 @@ impl Table {
             Some(last) => since.max(Timestamp(last.since.0.saturating_add(1))),
             None => Timestamp(0),
         };
-        entry.states.push(MappedFile { file, since, build_id, size, modified, is_foreign });
+        let new = (!is_same).then_some(MappedFile { file, since, build_id, size, modified, is_foreign });
+        entry.states.extend(new);
         if self.changes.len() >= MAX_CHANGES {
             self.changes.pop_front();
         }

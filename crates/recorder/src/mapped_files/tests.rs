@@ -88,12 +88,32 @@ fn a_file_that_cannot_be_read_is_tried_through_some_mappings() {
     let gone = map(Path::new("/nowhere"), 7, 1);
     let file = mapped_file(&gone).unwrap();
     for _ in 0..8 {
-        assert!(files.lock().needs_reading(&file, Instant::now()));
+        assert!(files.lock().needs_reading(&file, gone.path, Instant::now()));
         files.request(&gone);
         files.finish();
     }
-    assert!(!files.lock().needs_reading(&file, Instant::now()));
+    assert!(!files.lock().needs_reading(&file, gone.path, Instant::now()));
     assert_eq!(files.states(&file), []);
+}
+
+#[test]
+fn a_file_that_was_foreign_by_one_path_is_foreign_by_all() {
+    let path = |path| map(Path::new(path), 7, 1);
+    let (own, other) = (path("/home/stranger/evil"), path("/usr/bin/victim"));
+    let file = mapped_file(&own).unwrap();
+    let state = |is_foreign| FileState { build_id: None, size: 9, modified: 0, changed: 0, is_foreign };
+    for order in [[false, true], [true, false]] {
+        let files = MappedFiles::default();
+        let mut cursor = 0;
+        for (record, is_foreign) in [&own, &other].into_iter().zip(order) {
+            assert!(order[0] || files.lock().needs_reading(&file, record.path, Instant::now()));
+            files.lock().insert(&request_of(file, record), Some(state(is_foreign)), Timestamp(5));
+        }
+        let states = files.states(&file);
+        assert!(matches!(states[..], [MappedFile { is_foreign: true, .. }]), "{states:?}");
+        assert_eq!(files.read_since(&mut cursor).len(), if order[0] { 1 } else { 2 }, "who has it is told");
+        assert!(!files.lock().needs_reading(&file, b"/another", Instant::now()));
+    }
 }
 
 #[test]

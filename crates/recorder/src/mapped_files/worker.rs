@@ -24,7 +24,8 @@ pub(super) fn run(orders: &Receiver<Order>, table: &Mutex<Table>, clock: Option<
         match order {
             Order::Answer(sender) => drop(sender.send(())),
             // Several mappings of a file may have been recorded before the first was read.
-            Order::Read(request) if !lock(table).needs_reading(&request.file, Instant::now()) => {}
+            Order::Read(request)
+                if !lock(table).needs_reading(&request.file, &request.path, Instant::now()) => {}
             Order::Read(request) | Order::ReadAgain(request) => {
                 let known = lock(table).latest(&request.file);
                 let state = reader.read(&request.mapping(), known.as_ref());
