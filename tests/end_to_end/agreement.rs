@@ -8,11 +8,12 @@ use super::prof::{folded, folder};
 use super::{perf, programs};
 
 /// A name as far as it is compared here. Demangling is judged elsewhere: what stays is the path without template
-/// arguments, parameters, return type and hash. Two differences of perf's are known and set aside:
+/// arguments, parameters, return type and hash. Three differences of perf's are known and set aside:
 /// - it looks callers up at the return address itself, which for `_start` of the dynamic linker, whose call is its last
 ///   instruction, is the label behind (`_dl_start_user`), and for the kernel's `x86_64_start_reservations`, whose last
 ///   call never returns, the padding behind (`__pfx_clear_bss`);
-/// - it names entries of the procedure linkage table `@plt`, or after the section before them.
+/// - it names entries of the procedure linkage table `@plt`, or after the section before them;
+/// - it names functions of the vDSO only where the kernel was asked for build ids.
 pub(crate) fn comparable(frame: &str) -> String {
     let frame = plain(frame).replace("(anonymous namespace)", "anonymous");
     if matches!(frame.as_str(), "_init" | "_fini") || frame.ends_with("@plt") {
@@ -20,6 +21,9 @@ pub(crate) fn comparable(frame: &str) -> String {
     }
     if frame == "_dl_start_user" {
         return "_start".to_owned();
+    }
+    if frame.starts_with("__vdso_") {
+        return "[vdso]".to_owned();
     }
     if frame == "__pfx_clear_bss" {
         return "x86_64_start_reservations".to_owned();

@@ -117,7 +117,10 @@ fn agrees(folder: &Path, file: &Path, flags: &[&str]) {
             different += 1;
             line = ours.next().unwrap_or_default();
         }
+        // The kernel has no number any more for a thread that it is taking down. perf prints the −1 that stands for it.
+        let exiting = |line: &str, name: &str| line.trim_start().strip_prefix(name).map(str::to_owned);
         let same = theirs == line
+            || exiting(theirs, ":-1 ").is_some_and(|rest| exiting(line, "[exiting] ") == Some(rest))
             || matches!((Frame::parse(theirs), Frame::parse(line)), (Some(a), Some(b)) if a.same(&b));
         if same {
             continue;

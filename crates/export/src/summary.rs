@@ -39,7 +39,7 @@ pub fn subtitle(summary: &Summary<'_>) -> String {
 }
 
 fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
-    let Summary { event, total, unsampled, weight, loss, census, remedies: _, estimates: _ } = *summary;
+    let Summary { event, total, unsampled, weight, loss, census, remedies: _, estimates } = *summary;
     let mut parts = vec![format!("{} of {event}", counted(total.samples, "sample", "samples"))];
     if weight == Weight::Period {
         parts.push(format!("weighted by period (sum {})", grouped(total.period)));
@@ -49,6 +49,7 @@ fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
         let all = total.weight(weight).saturating_add(unsampled);
         parts.push(format!("{} of the CPU time not sampled", percent_text(unsampled, all)));
     }
+    parts.extend_from_slice(estimates);
     if census.truncated > 0 {
         parts.push(counted(census.truncated, "stack truncated", "stacks truncated"));
     }
@@ -263,6 +264,9 @@ mod tests {
         assert_eq!(nameless(&census, |_| None), ["libx.so: 1 frame (< 0.1 %) without a name: file is gone"]);
         let with_time = Summary { unsampled: 1_234_567, remedies: &[], ..summary };
         assert!(subtitle(&with_time).contains("1,234 lost, 50.0 % of the CPU time not sampled, 1 stack"));
+        let short = [String::from("55 % of the CPU time not sampled")];
+        let with_estimate = Summary { estimates: &short, remedies: &[], ..summary };
+        assert!(subtitle(&with_estimate).contains("1,234 lost, 55 % of the CPU time not sampled, 1 stack"));
         let long = [remedies[0].clone(), "y".repeat(SUBTITLE_COLUMNS / 2)];
         let with_long = Summary { remedies: &long, ..summary };
         assert_eq!(subtitle(&with_long), subtitle(&summary), "what has no room is left out");

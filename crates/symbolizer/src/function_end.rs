@@ -60,7 +60,9 @@ impl<'a, D: AsRef<[u8]>> FunctionEnds<'a, D> {
             Machine::I386 => end_of_code(x86(32, code, start), start, limit),
             _ => end_of_code(x86(64, code, start), start, limit),
         };
-        self.left -= size.min(usize::try_from(end - start).unwrap_or(size));
+        // In a hostile file, functions end before they start.
+        let length = end.saturating_sub(start);
+        self.left -= size.min(usize::try_from(length).unwrap_or(size));
         end
     }
 }
