@@ -60,7 +60,7 @@ impl<'a, D: AsRef<[u8]>> FunctionEnds<'a, D> {
             Machine::I386 => end_of_code(x86(32, code, start), start, limit),
             _ => end_of_code(x86(64, code, start), start, limit),
         };
-        // In a hostile file, functions end before they start.
+        // Labels behind all code, such as `_end`, and functions of a hostile file, end before they start.
         let length = end.saturating_sub(start);
         self.left -= size.min(usize::try_from(length).unwrap_or(size));
         end
