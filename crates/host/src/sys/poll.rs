@@ -49,8 +49,8 @@ impl PollSet {
         self.place(Place::Descriptor(self.entries.len() - 1))
     }
 
-    /// Adds something that is ready when `ask` returns true, and returns its index. It is asked about every
-    /// [`MIN_QUESTION_INTERVAL`], so the answer may come as much later.
+    /// Adds something that is ready when `ask` returns true, and returns its index. It is asked at most every
+    /// 10 ms, and the answer may come as much later.
     pub fn add_question(&mut self, ask: impl Fn() -> bool + Send + 'static) -> usize {
         self.questions.push(Question { ask: Some(Box::new(ask)), answer: false });
         self.place(Place::Question(self.questions.len() - 1))
