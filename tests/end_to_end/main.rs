@@ -46,6 +46,7 @@ mod script;
 mod shares;
 mod short_lives;
 mod signals;
+mod silent_files;
 mod sources;
 mod stacks;
 mod stat;

@@ -80,6 +80,9 @@ enum Command {
     /// Read source files for another process (run by commands that show them)
     #[command(hide = true)]
     SourceHelper,
+    /// Open and read files (run by prof)
+    #[command(hide = true)]
+    FileHelper,
     /// Write the manual pages to a folder
     #[command(hide = true)]
     Man(commands::completions::ManArguments),
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Command::Dump(dump) => commands::dump::run(&dump, &console),
         Command::DumpNames(names) => commands::dump_names::run(&names, &console),
         Command::SourceHelper => commands::source_helper::run(),
+        Command::FileHelper => commands::file_helper::run(),
         Command::Doctor(doctor) => commands::doctor::run(&doctor, &console),
         Command::Completions(shell) => commands::completions::run(&shell, Arguments::command()),
         Command::Man(man) => commands::completions::write_pages(&man, Arguments::command(), &console),

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use host::sys::sandbox as host_sandbox;
 use host::sys::spawn::ExitStatus;
 
+use crate::commands::file_helper;
 use crate::console::Console;
 use crate::is_broken_pipe;
 use crate::output::Output;
@@ -32,8 +33,11 @@ pub fn produce(
     fetches: bool,
     work: impl FnOnce(&mut Output) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    if fetches || is_switched_off() {
+    let confined = !fetches && !is_switched_off();
+    file_helper::enable_while_reading(confined).context("cannot start a process to open files")?;
+    if !confined {
         work(&mut output)?;
+        file_helper::warn_of_silence(console);
         return output.finish().map(|()| ExitCode::SUCCESS);
     }
     let status = host_sandbox::run(|confined| {
@@ -41,6 +45,7 @@ pub fn produce(
             console.detail(&format!("reading files without a sandbox: {error}"));
         }
         let result = work(&mut output).and_then(|()| Ok(output.flush()?));
+        file_helper::warn_of_silence(console);
         match result {
             Err(error) if !is_broken_pipe(&error) => {
                 console.error(&error);

@@ -1,7 +1,7 @@
 //! Files as a process in another root directory sees them.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions, read_link};
+use std::fs::{File, Metadata, OpenOptions, read_link};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,19 +12,35 @@ use crate::sys::resolve;
 /// Maximum number of symbolic links followed for one path: the kernel's `MAXSYMLINKS`.
 pub(crate) const MAX_SYMLINKS: usize = 40;
 
+/// Says whether a file system may be asked, because some never answer: that of an open file or, with a name, the one that may be
+/// mounted at that name in an open folder.
+pub type MayEnter<'a> = dyn Fn(&File, Option<&OsStr>) -> bool + 'a;
+
 /// Opens `path` with `O_PATH` and resolves every component below `root`: `..` stops at `root`, and absolute links start there.
 /// If the last component is a link, opens the link itself. Calls `may_enter` for `root` and for each mount on the way before
-/// looking anything up in it, because some file systems never answer.
+/// looking anything up in it.
 ///
 /// The owner of the folders can make the path lead anywhere below `root`, but not out of it.
 ///
 /// # Errors
 /// Those of `openat2(2)`; [`io::ErrorKind::Unsupported`] if `may_enter` refuses a mount.
-pub fn open(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::Result<File> {
-    if !may_enter(root) {
+pub fn open(root: &File, path: &Path, may_enter: &MayEnter<'_>) -> io::Result<File> {
+    open_below(root, path, may_enter, false)
+}
+
+/// Does the same as [`open`], but if the last component is a link, opens what it leads to.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_target(root: &File, path: &Path, may_enter: &MayEnter<'_>) -> io::Result<File> {
+    open_below(root, path, may_enter, true)
+}
+
+fn open_below(root: &File, path: &Path, may_enter: &MayEnter<'_>, follow: bool) -> io::Result<File> {
+    if !may_enter(root, None) {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    match resolve::open_in_root(root, path) {
+    match resolve::open_in_root(root, path, follow) {
         // The path crosses a mount, a folder was moved meanwhile, or the kernel or a seccomp filter (EPERM) refuses the call.
         Err(error)
             if matches!(
@@ -32,7 +48,7 @@ pub fn open(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::
                 Some(libc::EXDEV | libc::EAGAIN | libc::ENOSYS | libc::EPERM | libc::E2BIG)
             ) =>
         {
-            open_by_components(root, path, may_enter)
+            open_by_components(root, path, may_enter, follow)
         }
         result => result,
     }
@@ -48,8 +64,26 @@ pub(crate) fn reopen(found: &File) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
-/// Does the same as [`open`], opening one component at a time.
-fn open_by_components(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::Result<File> {
+/// Opens for reading what was opened with `O_PATH`, if it is a regular file with contents: opening a pipe or device has side effects.
+///
+/// # Errors
+/// Those of `open(2)`; `InvalidInput` for what is empty or not a regular file.
+pub(crate) fn open_regular(found: &File) -> io::Result<File> {
+    check_regular(&found.metadata()?)?;
+    reopen(found)
+}
+
+/// Accepts a regular file with contents.
+///
+/// # Errors
+/// `InvalidInput` for others.
+pub(crate) fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    let is_usable = metadata.is_file() && metadata.len() > 0;
+    if is_usable { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
+}
+
+/// Does the same as [`open_below`], opening one component at a time.
+fn open_by_components(root: &File, path: &Path, may_enter: &MayEnter<'_>, follow: bool) -> io::Result<File> {
     let mut folders = vec![root.try_clone()?];
     let mut left: Vec<OsString> = Vec::new();
     push_reversed(&mut left, path);
@@ -62,13 +96,16 @@ fn open_by_components(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> boo
             continue;
         }
         let Some(folder) = folders.last() else { break };
+        if !may_enter(folder, Some(&name)) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let step = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(&name);
         let found =
             OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(&step)?;
-        if !may_enter(&found) {
+        if !may_enter(&found, None) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        if left.is_empty() || !found.metadata()?.is_symlink() {
+        if (left.is_empty() && !follow) || !found.metadata()?.is_symlink() {
             folders.push(found);
             continue;
         }
@@ -106,19 +143,22 @@ mod tests {
     type Opener = fn(&File, &Path) -> io::Result<File>;
 
     /// Both ways must answer alike; on an old kernel the first is the second.
-    const BOTH: [Opener; 2] =
-        [|root, path| open(root, path, &|_| true), |root, path| open_by_components(root, path, &|_| true)];
+    const BOTH: [Opener; 2] = [
+        |root, path| open(root, path, &|_, _| true),
+        |root, path| open_by_components(root, path, &|_, _| true, false),
+    ];
 
     #[test]
     fn a_mount_is_asked_about_before_anything_in_it() {
         let root = File::open("/").unwrap();
-        let error = open(&root, Path::new("proc/self/status"), &|_| false).unwrap_err();
+        let error = open(&root, Path::new("proc/self/status"), &|_, _| false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
         // /proc is a mount wherever tests run.
         let id = |file: &File| file.metadata().unwrap().dev();
-        let error = open(&root, Path::new("proc/self/status"), &|found| id(found) == id(&root)).unwrap_err();
+        let error =
+            open(&root, Path::new("proc/self/status"), &|found, _| id(found) == id(&root)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-        assert!(open(&root, Path::new("proc/self/status"), &|_| true).is_ok());
+        assert!(open(&root, Path::new("proc/self/status"), &|_, _| true).is_ok());
     }
 
     fn text(file: &File) -> String {

@@ -17,6 +17,7 @@ pub mod objects;
 pub mod perf_map;
 pub mod process_handle;
 pub mod procfs;
+pub mod slow_files;
 pub mod sources;
 pub mod survey;
 pub mod sys;

@@ -3,22 +3,24 @@
 //! Anybody can write to `/tmp`, and the profiler often runs as root. So a file is used only if nobody but the process or root
 //! can have written it.
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use generated::{DumpFile, DumpReader};
 use model::{MapRefusal, Pid};
 
 use crate::in_root;
-use crate::mounts::Mounts;
+use crate::mounts::{FileSystem, Mounts};
 use crate::objects::file_author;
 use crate::procfs;
+use crate::slow_files::{self, OpenFile};
+use crate::sys::identity::NOBODY;
 use crate::sys::system;
 use model::ProcessLifetime;
 
@@ -36,7 +38,7 @@ const CLOCK_TOLERANCE_NS: u64 = 2_000_000_000;
 /// A perf map or jitdump that may be used.
 #[derive(Debug)]
 pub struct MapFile {
-    file: File,
+    file: OpenFile,
     facts: FileFacts,
     /// Its path in our mount namespace.
     pub path: String,
@@ -84,15 +86,23 @@ fn find_named(
     let mut look = |root: &Path, number: Pid| {
         let name = name(number);
         let path = root.join(&name).display().to_string();
-        let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root);
-        let found = root.and_then(|root| {
-            let mounts = OnceCell::new();
-            let may_enter = |folder: &File| !mounts.get_or_init(|| Mounts::of_process(pid)).is_fuse(folder);
-            in_root::open(&root, &name, &may_enter)
+        let (mounts, met) = (Mounts::of_process(pid), RefCell::new(None));
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root);
+        let found = opened.and_then(|root| {
+            in_root::open(&root, &name, &|folder, name| {
+                let system = mounts.slow_on_the_way(folder, name);
+                let may_enter = system.is_none();
+                met.replace(system);
+                may_enter
+            })
         });
         let found = match found {
             Err(error) if is_missing(&error) => return None,
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => Err(MapRefusal::Fuse),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => match met.into_inner() {
+                // A program of any user may say who owns its files.
+                Some(system) if !system.is_fuse() => open_there(&system, root, &name, &life),
+                _ => Err(MapRefusal::Fuse),
+            },
             Err(_) => Err(MapRefusal::Unreadable),
             Ok(file) => open(&file, &life),
         };
@@ -138,12 +148,26 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Checks a file that was opened with `O_PATH`, then opens it for reading. Opening a pipe or device has side effects, so the check
 /// comes first.
-fn open(found: &File, life: &ProcessLifetime) -> Result<(File, FileFacts, u64), MapRefusal> {
+fn open(found: &File, life: &ProcessLifetime) -> Result<(OpenFile, FileFacts, u64), MapRefusal> {
     let metadata = found.metadata().map_err(|_| MapRefusal::Unreadable)?;
-    let facts = FileFacts::from_metadata(&metadata);
+    let facts = FileFacts::new(&slow_files::FileFacts::from(&metadata));
     check_owner_and_time(&facts, life, is_ours)?;
     let file = in_root::reopen(found).map_err(|_| MapRefusal::Unreadable)?;
-    Ok((file, facts, metadata.len()))
+    Ok((OpenFile::Here(file), facts, metadata.len()))
+}
+
+/// Has another process open a file, and checks it.
+fn open_there(
+    system: &FileSystem,
+    root: &Path,
+    name: &Path,
+    life: &ProcessLifetime,
+) -> Result<(OpenFile, FileFacts, u64), MapRefusal> {
+    let file = slow_files::ask_for(system, root, name, false).map_err(|_| MapRefusal::Unreadable)?;
+    let found = file.facts().map_err(|_| MapRefusal::Unreadable)?;
+    let facts = FileFacts::new(&found);
+    check_owner_and_time(&facts, life, is_ours)?;
+    Ok((file, facts, found.size))
 }
 
 fn is_ours(user: u32) -> bool {
@@ -167,16 +191,10 @@ struct FileFacts {
 }
 
 impl FileFacts {
-    fn from_metadata(metadata: &Metadata) -> Self {
-        let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
-        let rest = u64::try_from(metadata.ctime_nsec()).unwrap_or(0);
-        Self {
-            is_file: metadata.is_file(),
-            links: metadata.nlink(),
-            owner: metadata.uid(),
-            mode: metadata.mode(),
-            changed: seconds.saturating_mul(1_000_000_000).saturating_add(rest),
-        }
+    fn new(facts: &slow_files::FileFacts) -> Self {
+        let &slow_files::FileFacts { links, owner, mode, changed, .. } = facts;
+        let is_file = mode & libc::S_IFMT == libc::S_IFREG;
+        Self { is_file, links, owner, mode, changed: u64::try_from(changed).unwrap_or(0) }
     }
 }
 
@@ -280,13 +298,16 @@ impl MapFile {
 impl MapFile {
     /// Returns the user who answers for its contents.
     pub fn author(&self) -> u32 {
-        file_author(&self.file)
+        match &self.file {
+            OpenFile::Here(file) => file_author(file),
+            OpenFile::There(_) => NOBODY,
+        }
     }
 }
 
 impl DumpFile for MapFile {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        self.file.current_size()
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -306,7 +327,7 @@ fn cut_line(line: &[u8]) -> &[u8] {
     line.get(..MAX_LINE_BYTES).unwrap_or(line)
 }
 
-fn read_at_most(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+fn read_at_most(file: &OpenFile, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut read = 0;
     while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset + read as u64) {
@@ -323,7 +344,7 @@ fn read_at_most(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize>
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{FileExt, symlink};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -385,7 +406,7 @@ mod tests {
         symlink("/etc/passwd", &link).unwrap();
         let root = File::open(folder.path()).unwrap();
         let refused = |name: &str| {
-            let found = in_root::open(&root, Path::new(name), &|_| true).unwrap();
+            let found = in_root::open(&root, Path::new(name), &|_, _| true).unwrap();
             open(&found, &ProcessLifetime::default()).map(drop)
         };
         assert_eq!(refused("link"), Err(MapRefusal::NotAFile));
@@ -402,7 +423,7 @@ mod tests {
         fs::write(folder.path().join("map"), text).unwrap();
         let file = File::open(folder.path().join("map")).unwrap();
         let map = MapFile {
-            file,
+            file: OpenFile::Here(file),
             facts: facts(),
             path: String::new(),
             size: text.len() as u64,
@@ -453,7 +474,13 @@ mod tests {
         file.set_len(1 << 40).unwrap();
         file.write_all_at(b"\n1000 10 last\n", (1 << 40) - 14).unwrap();
         let file = File::open(folder.path().join("map")).unwrap();
-        let map = MapFile { file, facts: facts(), path: String::new(), size: 1 << 40, start_unknown: false };
+        let map = MapFile {
+            file: OpenFile::Here(file),
+            facts: facts(),
+            path: String::new(),
+            size: 1 << 40,
+            start_unknown: false,
+        };
         let mut count = 0;
         map.lines_from_the_end(|line| {
             assert_eq!(line, b"1000 10 last");

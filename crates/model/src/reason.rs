@@ -99,6 +99,8 @@ pub enum Reason {
     Unmapped,
     /// The file that was mapped does not exist (any more).
     FileMissing,
+    /// The file system of the file does not answer.
+    NoAnswer,
     /// The file may not be read; the text says why (an errno message).
     FileUnreadable(String),
     /// The file at the recorded path is another one than was mapped.
@@ -147,6 +149,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Unmapped => f.write_str("address outside every mapping"),
             Self::FileMissing => f.write_str("file is gone"),
+            Self::NoAnswer => f.write_str("its file system does not answer"),
             Self::FileUnreadable(why) => write!(f, "file cannot be read: {why}"),
             Self::BuildIdDiffers { recorded, found: Some(found) } => {
                 write!(f, "file has another build id than recorded ({found}, not {recorded})")
@@ -210,7 +213,7 @@ impl fmt::Display for MapRefusal {
             Self::OtherProgram => "another program that the process ran wrote it",
             Self::Unreadable => "it cannot be read",
             Self::Unanswered => "it could not be read in time",
-            Self::Fuse => "it lies on a FUSE file system, which may never answer",
+            Self::Fuse => "it lies on a file system of another program, which may never answer",
             Self::TooMuch => "the maps before it were too large",
         })
     }

@@ -97,6 +97,7 @@ impl Advisor {
             Reason::OtherKernel => "`--debug-dir DIR` with that kernel's `vmlinux` below it".to_owned(),
             Reason::NoJitMap => self.names_of_generated_code(runtime?, ""),
             Reason::ChangedWhileRead
+            | Reason::NoAnswer
             | Reason::Malformed(_)
             | Reason::NoSegmentCovers
             | Reason::NotInJitMap

@@ -9,6 +9,7 @@ pub mod dump;
 pub mod dump_names;
 pub mod explain;
 pub mod export;
+pub mod file_helper;
 pub mod flame;
 pub mod list;
 mod missing_samples;

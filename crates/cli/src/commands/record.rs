@@ -20,6 +20,7 @@ use recorder::{
 
 use super::additional_data::AdditionalDataArguments;
 use super::archive;
+use super::file_helper;
 use super::name_lookup::{NameLookup, record_retaining_files};
 use super::record_series;
 use super::recording_output::RecordingOutput;
@@ -182,6 +183,7 @@ pub fn record_into(
     let control = if options.in_parts { Control::with_signals_and_dumps() } else { Control::with_signals() };
     let control = control.context("cannot wait for signals")?;
     control.accept_commands_from(commands);
+    file_helper::enable_while_recording();
     let mut notices = |notice: Notice| print_notice(&notice, console);
     let mut stacks = (StackTotals::default(), PerArrival::default());
     let (recorded, sources) = if options.copies_stacks() {
@@ -197,6 +199,7 @@ pub fn record_into(
     } else {
         record_retaining_files(&mut file, names, options, &control, &mut notices)
     };
+    file_helper::warn_of_silence(console);
     match recorded {
         Ok(mut summary) => {
             summary.loss.undecodable = file.undecodable();

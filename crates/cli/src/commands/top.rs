@@ -15,7 +15,7 @@ use host::sys::{memory, system};
 use model::Name;
 use recorder::{Control, JvmMapTiming, Notice, Options, Target, Workload};
 
-use super::record;
+use super::{file_helper, record};
 use crate::arguments::numbers::{seconds, within};
 use crate::arguments::{
     NamelessArguments, RuntimeArguments, SamplingArguments, TargetArguments, exit_with_usage_error,
@@ -163,11 +163,14 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         time,
     };
     let scope = Scope { at_rest: arguments.at_rest, ..Scope::default() };
-    if printing {
+    file_helper::enable_while_recording();
+    let result = if printing {
         print(arguments, options, settings, scope, console)
     } else {
         event_loop::run(options, settings, scope, console)
-    }
+    };
+    file_helper::warn_of_silence(console);
+    result
 }
 
 impl TopArguments {

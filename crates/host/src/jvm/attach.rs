@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,7 @@ struct ProcessFiles {
     /// The path of the working folder, below the root.
     working: PathBuf,
     current: Option<Directory>,
-    mounts: Mounts,
+    mounts: Arc<Mounts>,
 }
 
 impl ProcessFiles {
@@ -76,16 +77,22 @@ impl ProcessFiles {
         let top = std::fs::read_link(procfs::shared_path(pid, "root")?)?;
         // The link is a path in our view, or below the process's root if that is in another mount namespace.
         let working = std::fs::read_link(procfs::shared_path(pid, "cwd")?)?;
+        let mounts = Mounts::of_process(pid);
+        let folder = procfs::shared_path(pid, "cwd")?;
+        let folder = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(folder)?;
+        if mounts.is_fuse(&folder) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let working = working.strip_prefix(&top).map(Path::to_path_buf).unwrap_or(working);
         let current = Directory::root()
             .and_then(|root| root.enter(c"proc")?.enter(&number(pid))?.enter_following(c"cwd"));
-        Ok(Self { root, working, current: current.ok(), mounts: Mounts::of_process(pid) })
+        Ok(Self { root, working, current: current.ok(), mounts })
     }
 
     /// Opens a path as the process resolves it (`O_PATH`).
     fn open(&self, path: &Path) -> io::Result<File> {
         // `join` ignores the working folder if the path is absolute.
-        in_root::open(&self.root, &self.working.join(path), &|folder| !self.mounts.is_fuse(folder))
+        in_root::open(&self.root, &self.working.join(path), &|folder, _| !self.mounts.is_fuse(folder))
     }
 
     fn open_named(&self, name: &CStr) -> io::Result<File> {

@@ -5,12 +5,12 @@
 //! in the page cache. And if a file shrinks, a read returns fewer bytes, where a mapping raises SIGBUS.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elf::ReadAt;
+
+use crate::slow_files::OpenFile;
 
 /// The bytes of an object, copied when they are read.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub enum BlockBytes {
 /// An open file that is read through a block cache.
 #[derive(Debug)]
 pub struct BlockFile {
-    file: File,
+    file: OpenFile,
     size: u64,
     /// Identifies this file in the cache.
     number: u64,
@@ -56,7 +56,7 @@ const BLOCK_BYTES: usize = 4096;
 const MAX_BLOCKS_PER_GENERATION: usize = 1024;
 
 impl BlockFile {
-    pub(super) fn new(file: File, size: u64, cache: &Arc<BlockCache>) -> Self {
+    pub(super) fn new(file: OpenFile, size: u64, cache: &Arc<BlockCache>) -> Self {
         let number = cache.files.fetch_add(1, Ordering::Relaxed);
         Self { file, size, number, cache: Arc::clone(cache) }
     }
@@ -152,7 +152,7 @@ impl Generations {
 }
 
 /// Fills `into` from `offset`, and returns the number of bytes: fewer at the end of the file or after an error.
-pub(super) fn read_fully(file: &File, offset: u64, into: &mut [u8]) -> usize {
+pub(super) fn read_fully(file: &OpenFile, offset: u64, into: &mut [u8]) -> usize {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset.saturating_add(filled as u64)) {
@@ -168,11 +168,12 @@ pub(super) fn read_fully(file: &File, offset: u64, into: &mut [u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
 
     fn file(bytes: &[u8], cache: &Arc<BlockCache>) -> BlockBytes {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(bytes, 0).unwrap();
-        BlockBytes::File(BlockFile::new(file, bytes.len() as u64, cache))
+        BlockBytes::File(BlockFile::new(OpenFile::Here(file), bytes.len() as u64, cache))
     }
 
     #[test]
@@ -221,7 +222,8 @@ mod tests {
         let bytes = file(&vec![1; 3 * BLOCK_BYTES], &cache);
         assert_eq!(bytes.array::<8>(0), Some([1; 8]));
         let BlockBytes::File(inner) = &bytes else { panic!() };
-        inner.file.set_len(BLOCK_BYTES as u64 + 3).unwrap();
+        let OpenFile::Here(file) = &inner.file else { panic!() };
+        file.set_len(BLOCK_BYTES as u64 + 3).unwrap();
         assert_eq!(bytes.array::<8>(BLOCK_BYTES as u64), None);
         assert_eq!(bytes.array::<3>(BLOCK_BYTES as u64), Some([1; 3]));
         assert_eq!(bytes.read_at(2 * BLOCK_BYTES as u64, &mut [0; 8]), 0);

@@ -1,23 +1,31 @@
 use std::fmt::Debug;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use elf::{Object, ReadAt};
 use model::{BuildId, Reason};
 
-use super::block_cache::{BlockBytes, BlockCache, BlockFile};
+use super::block_cache::{BlockBytes, BlockCache, BlockFile, read_fully};
+use crate::in_root::check_regular;
+use crate::slow_files::{self, OpenFile};
 use crate::sys::file_map::FileMap;
 use crate::sys::file_system::{self, FileSystem};
 use crate::sys::identity::NOBODY;
+
+/// Maximum size of a file that is copied into memory, because its file system may not answer while it is read: larger than debug builds
+/// of browsers.
+const MAX_COPIED_BYTES: u64 = 4 << 30;
 
 /// The bytes of an object: a memory-mapped file, or a copy in memory.
 #[derive(Debug)]
 pub enum ObjectBytes {
     /// A memory-mapped file, and the user who answers for its contents ([`file_author`]).
     Mapped(FileMap, u32),
+    /// A copy of a file on a file system that may not answer. Nobody answers for its contents.
+    Copied(Vec<u8>),
     /// A copy of an image without a file, or an unpacked file.
     Memory(Vec<u8>),
 }
@@ -30,7 +38,7 @@ impl ObjectBytes {
     pub fn has_changed(&self) -> bool {
         match self {
             Self::Mapped(map, _) => map.has_changed(),
-            Self::Memory(_) => false,
+            Self::Copied(_) | Self::Memory(_) => false,
         }
     }
 
@@ -38,6 +46,7 @@ impl ObjectBytes {
     pub fn author(&self) -> Option<u32> {
         match self {
             Self::Mapped(_, author) => Some(*author),
+            Self::Copied(_) => Some(NOBODY),
             Self::Memory(_) => None,
         }
     }
@@ -58,7 +67,7 @@ impl AsRef<[u8]> for ObjectBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Mapped(map, _) => map.as_ref(),
-            Self::Memory(bytes) => bytes,
+            Self::Copied(bytes) | Self::Memory(bytes) => bytes,
         }
     }
 }
@@ -72,7 +81,7 @@ pub trait FileBytes: ReadAt + Sized {
     ///
     /// # Errors
     /// The reason why the file is not a usable object.
-    fn open(file: File, size: u64, shared: &Self::Shared) -> Result<Object<Self>, Reason>;
+    fn open(file: OpenFile, size: u64, shared: &Self::Shared) -> Result<Object<Self>, Reason>;
 
     /// Releases cached memory. Later reads are correct, but slower.
     fn release_memory(&self);
@@ -81,8 +90,21 @@ pub trait FileBytes: ReadAt + Sized {
 impl FileBytes for ObjectBytes {
     type Shared = ();
 
-    fn open(file: File, _: u64, (): &()) -> Result<Object<Self>, Reason> {
-        open_opened(&file)
+    fn open(file: OpenFile, size: u64, (): &()) -> Result<Object<Self>, Reason> {
+        let file = match file {
+            OpenFile::Here(file) => return open_opened(&file),
+            file @ OpenFile::There(_) => file,
+        };
+        if size > MAX_COPIED_BYTES {
+            return Err(Reason::FileUnreadable(format!(
+                "it has {size} bytes, on a file system that may not answer"
+            )));
+        }
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        if read_fully(&file, 0, &mut bytes) < bytes.len() {
+            return Err(Reason::NoAnswer);
+        }
+        Object::parse(Self::Copied(bytes)).map_err(|error| Reason::Malformed(error.to_string()))
     }
 
     /// Releases the pages of a mapped file until they are read again.
@@ -96,7 +118,7 @@ impl FileBytes for ObjectBytes {
 impl FileBytes for BlockBytes {
     type Shared = Arc<BlockCache>;
 
-    fn open(file: File, size: u64, cache: &Arc<BlockCache>) -> Result<Object<Self>, Reason> {
+    fn open(file: OpenFile, size: u64, cache: &Arc<BlockCache>) -> Result<Object<Self>, Reason> {
         let bytes = Self::File(BlockFile::new(file, size, cache));
         Object::read(bytes).map_err(|error| Reason::Malformed(error.to_string()))
     }
@@ -111,8 +133,8 @@ impl FileBytes for BlockBytes {
 /// # Errors
 /// The reason why the file is not a usable object.
 pub(super) fn open_as<S: FileBytes>(path: &Path, shared: &S::Shared) -> Result<Object<S>, Reason> {
-    let file = open_regular(path).map_err(|error| reason(&error))?;
-    let size = file.metadata().map_err(|error| reason(&error))?.len();
+    let file = slow_files::open(path).map_err(|error| reason(&error))?;
+    let size = file.facts().map_err(|error| reason(&error))?.size;
     S::open(file, size, shared)
 }
 
@@ -126,7 +148,12 @@ pub fn open(path: &Path) -> Result<HostObject, Reason> {
 
 /// Reads the build id of an open file.
 pub(super) fn build_id_of_file(file: &File) -> Option<BuildId> {
-    let (file, size) = (file.try_clone().ok()?, file.metadata().ok()?.len());
+    build_id_of(OpenFile::Here(file.try_clone().ok()?))
+}
+
+/// Reads the build id of a file.
+pub(super) fn build_id_of(file: OpenFile) -> Option<BuildId> {
+    let size = file.facts().ok()?.size;
     BlockBytes::open(file, size, &Arc::default()).ok()?.build_id()
 }
 
@@ -135,7 +162,8 @@ pub(super) fn build_id_of_file(file: &File) -> Option<BuildId> {
 /// # Errors
 /// As [`open`].
 pub(crate) fn open_opened(file: &File) -> Result<HostObject, Reason> {
-    let bytes = check(file.metadata()).and_then(|()| FileMap::new(file)).map_err(|error| reason(&error))?;
+    let checked = file.metadata().and_then(|metadata| check_regular(&metadata));
+    let bytes = checked.and_then(|()| FileMap::new(file)).map_err(|error| reason(&error))?;
     let object = Object::parse(ObjectBytes::Mapped(bytes, file_author(file)));
     let object = object.map_err(|error| Reason::Malformed(error.to_string()))?;
     if object.source().has_changed() { Err(Reason::ChangedWhileRead) } else { Ok(object) }
@@ -144,23 +172,9 @@ pub(crate) fn open_opened(file: &File) -> Result<HostObject, Reason> {
 fn reason(error: &io::Error) -> Reason {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Reason::FileMissing,
+        io::ErrorKind::TimedOut => Reason::NoAnswer,
         _ => Reason::FileUnreadable(errno_text(error)),
     }
-}
-
-fn open_regular(path: &Path) -> io::Result<File> {
-    // The path comes from a recording. Opening a device has side effects, and opening a pipe without a writer blocks. So only
-    // regular files are opened, with O_NONBLOCK in case the path changes in between.
-    check(std::fs::metadata(path))?;
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    check(file.metadata())?;
-    Ok(file)
-}
-
-fn check(metadata: io::Result<Metadata>) -> io::Result<()> {
-    let metadata = metadata?;
-    let is_usable = metadata.is_file() && metadata.len() > 0;
-    if is_usable { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
 }
 
 /// Returns the text of an error without the number that Rust appends: "Permission denied".

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use elf::{Object, SymbolSource};
 use model::{BuildId, Reason};
 
 use super::{FileBytes, ObjectBytes, ObjectStore};
+use crate::slow_files;
 
 /// The debug files found for one object.
 #[derive(Debug)]
@@ -105,8 +105,9 @@ impl<S: FileBytes> ObjectStore<S> {
         const STEP_BYTES: u64 = 16 << 20;
         const STAT_BLOCK_BYTES: u64 = 512; // st_blocks of stat(2)
         let length = file.source().size();
-        let on_disk =
-            std::fs::metadata(path).map_or(0, |file| file.blocks().saturating_mul(STAT_BLOCK_BYTES));
+        let on_disk = slow_files::open(path)
+            .and_then(|file| file.facts())
+            .map_or(0, |file| file.blocks.saturating_mul(STAT_BLOCK_BYTES));
         let is_hollow = length > STEP_BYTES && on_disk < length / 16;
         if length > self.max_checksummed_bytes() || is_hollow {
             return Err(Reason::FileUnreadable(format!(
@@ -142,7 +143,7 @@ impl<S: FileBytes> ObjectStore<S> {
             }
             candidates.push(link.to_owned());
         } else {
-            let real = from.canonicalize().unwrap_or_else(|_| from.to_owned());
+            let real = slow_files::real_path(from);
             candidates.extend(real.parent().map(|folder| folder.join(link)));
         }
         // A tree of debug files may have been moved as a whole.

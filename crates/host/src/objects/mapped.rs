@@ -1,13 +1,19 @@
 //! Reads what identifies the files that running processes have mapped: build id, size, and times.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use model::{BuildId, Pid};
 
-use super::bytes::build_id_of_file;
-use super::retained_files::{MappedFile, MappingLocation, nanoseconds, open_mapped, without_deleted_suffix};
+use super::bytes::build_id_of;
+use super::retained_files::{
+    MappedFile, MappingLocation, links, open_mapped, open_path, without_deleted_suffix,
+};
+use crate::mounts::{FileSystem, Mounts};
 use crate::procfs::{self, PathView};
+use crate::slow_files::{self, FileFacts, OpenFile};
 use crate::sys::perf_event::own_pid;
 
 /// Maximum number of root folders that are kept open.
@@ -24,6 +30,8 @@ pub struct FileMapping<'a> {
     pub end: u64,
     /// The offset in the file, in bytes.
     pub page_offset: u64,
+    /// The device of the file system, major and minor.
+    pub device: (u32, u32),
     /// The inode.
     pub inode: u64,
     /// The path in the mount namespace of the process; empty if it is not known.
@@ -59,26 +67,28 @@ impl MappedFileReader {
     /// the result of an earlier call for the same file, which holds while size and times are the same. `None` if the file with this
     /// inode is not found or cannot be read.
     ///
-    /// May block as long as a file system does not answer, except for FUSE, which is not asked.
+    /// Waits a limited time for a file system that may not answer.
     pub fn read(&mut self, mapping: &FileMapping<'_>, known: Option<&FileState>) -> Option<FileState> {
         let view = self.learn_root(mapping.pid);
-        let MappedFile { file, is_foreign } = self.open(mapping, view.as_ref())?;
-        let metadata = file.metadata().ok()?;
-        let state = FileState {
-            build_id: None,
-            size: metadata.len(),
-            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-            is_foreign,
-        };
+        let (file, is_foreign) = self.open(mapping, view.as_ref())?;
+        let FileFacts { size, modified, changed, .. } = file.facts().ok()?;
+        let state = FileState { build_id: None, size, modified, changed, is_foreign };
         let is_same = |known: &&FileState| FileState { build_id: None, is_foreign, ..**known } == state;
         match known.filter(is_same) {
             Some(known) => Some(FileState { is_foreign, ..*known }),
-            None => Some(FileState { build_id: build_id_of_file(&file), ..state }),
+            None => Some(FileState { build_id: build_id_of(file), ..state }),
         }
     }
 
-    fn open(&self, mapping: &FileMapping<'_>, view: Option<&PathView>) -> Option<MappedFile> {
+    /// Opens the file, and returns whether it is foreign.
+    fn open(&self, mapping: &FileMapping<'_>, view: Option<&PathView>) -> Option<(OpenFile, bool)> {
+        let FileMapping { pid, start, end, .. } = *mapping;
+        let mounts = Mounts::of_process(pid);
+        if let Some(system) = mounts.slow_device(mapping.device) {
+            // A program of any user may serve its files, and say of them what it likes.
+            let is_foreign = system.is_fuse() || view.is_some_and(|view| view.is_foreign);
+            return self.open_there(&system, mapping).map(|file| (file, is_foreign));
+        }
         // Devices are not compared, because overlay and btrfs show different ones in records and in stat(2).
         let is_it = |file: &File| {
             let metadata = file.metadata();
@@ -87,17 +97,45 @@ impl MappedFileReader {
         let path = without_deleted_suffix(mapping.path);
         let open = |root, view: Option<&PathView>| {
             let is_foreign = view.is_some_and(|view| view.is_foreign);
-            let FileMapping { pid, start, end, .. } = *mapping;
             open_mapped(&MappingLocation { pid, start, end, root, is_foreign }, path, &is_it)
         };
         let root_of =
             |view: &PathView| self.roots.iter().find(|(known, _)| known == view).map(|(_, root)| root);
         let found = open(view.and_then(root_of), view);
         // The process has ended: its root may be that of an earlier one.
-        found.or_else(|| {
+        let found = found.or_else(|| {
             let mut roots = self.roots.iter().rev().filter(|_| view.is_none());
             roots.find_map(|(view, root)| open(Some(root), Some(view)))
-        })
+        });
+        if let Some(MappedFile { file, is_foreign }) = found {
+            return Some((OpenFile::Here(file), is_foreign));
+        }
+        // The mount may have been detached, or lie in a namespace that we cannot read. Then the path does not say what it is.
+        let at = MappingLocation { pid, start, end, root: None, is_foreign: true };
+        let unlisted =
+            links(&at).filter_map(|link| open_path(&link)).find_map(|file| mounts.slow_system(&file))?;
+        self.open_there(&unlisted, mapping).map(|file| (file, true))
+    }
+
+    /// Has another process open the file of a mapping, in the same ways.
+    fn open_there(&self, system: &FileSystem, mapping: &FileMapping<'_>) -> Option<OpenFile> {
+        let FileMapping { pid, start, end, .. } = *mapping;
+        let links = links(&MappingLocation { pid, start, end, root: None, is_foreign: false });
+        let by_link = links.map(|link| (link, Path::new("")));
+        let root_of_process = procfs::shared_path(pid, "root").ok();
+        let kept = self
+            .roots
+            .iter()
+            .rev()
+            .map(|(_, root)| PathBuf::from(format!("/proc/{}/fd/{}", own_pid(), root.as_raw_fd())));
+        let roots = root_of_process.into_iter().chain(kept).chain([PathBuf::from("/")]);
+        let by_path = roots.map(|root| (root, without_deleted_suffix(mapping.path)));
+        let is_it = |facts: FileFacts| facts.inode == mapping.inode && facts.size > mapping.page_offset;
+        // Who does not answer to the first refuses the others at once, so that the file is counted by its path.
+        by_link
+            .chain(by_path)
+            .filter_map(|(root, path)| slow_files::ask(system, &root, path).ok())
+            .find(|file| file.facts().is_ok_and(is_it))
     }
 
     /// Opens the root folder of a process, if its view of paths is another than ours, and returns that view; `None` if it is ours,
@@ -138,6 +176,7 @@ mod tests {
             start: map.start,
             end: map.end,
             page_offset: map.page_offset,
+            device: map.device,
             inode: map.inode,
             path: &map.path,
         }
@@ -146,7 +185,7 @@ mod tests {
     /// Nobody maps anything there.
     fn by_path(path: &Path, inode: u64) -> FileMapping<'_> {
         let path = path.as_os_str().as_bytes();
-        FileMapping { pid: Pid(i32::MAX), start: 0, end: 0x1000, page_offset: 0, inode, path }
+        FileMapping { pid: Pid(i32::MAX), start: 0, end: 0x1000, page_offset: 0, device: (0, 0), inode, path }
     }
 
     #[test]

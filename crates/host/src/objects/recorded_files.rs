@@ -1,13 +1,11 @@
 //! What a recording says of the contents of the files that its processes mapped.
 
 use std::collections::HashMap;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::FileIdentity;
 
-use super::retained_files::nanoseconds;
+use crate::slow_files::FileFacts;
 
 /// Sizes and times of mapped files, by which a file without a build id is known again: a linker that writes in place gets the same
 /// inode. (Device numbers are no evidence on overlayfs and btrfs, and a link or a package upgrade changes `st_ctime` alone.)
@@ -36,10 +34,9 @@ impl RecordedFiles {
         }
     }
 
-    /// Returns true unless the recording says that the mapped file had other contents than the one with these `metadata`.
-    pub(super) fn agree(&self, file: &FileIdentity, metadata: &Metadata) -> bool {
-        let modified = nanoseconds(metadata.mtime(), metadata.mtime_nsec());
-        let found = RecordedState { size: metadata.len(), modified };
+    /// Returns true unless the recording says that the mapped file had other contents than the one with these `facts`.
+    pub(super) fn agree(&self, file: &FileIdentity, facts: &FileFacts) -> bool {
+        let found = RecordedState { size: facts.size, modified: facts.modified };
         self.lock().get(file).is_none_or(|recorded| *recorded == Some(found))
     }
 

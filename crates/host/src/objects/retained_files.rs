@@ -16,6 +16,7 @@ use super::bytes::{FileBytes, build_id_of_file};
 use crate::in_root;
 use crate::mounts::Mounts;
 use crate::procfs;
+use crate::slow_files::OpenFile;
 use crate::sys::limits;
 use crate::sys::perf_event::own_pid;
 
@@ -86,11 +87,17 @@ pub struct MappingLocation<'a> {
 
 impl RetainedFiles {
     /// Opens a file that a process has mapped, and retains it if its build id or inode is that of `identity`. Opens only regular
-    /// files, and none on FUSE, which may block.
+    /// files, and none on a file system that may not answer.
     pub fn add(&mut self, identity: &ObjectIdentity, at: &MappingLocation<'_>) {
         self.mappings += 1;
         if let Some(retained) = self.files.get_mut(identity) {
             retained.mapped = self.mappings;
+            return;
+        }
+        // Even opening a link to a file on NFS may block.
+        let device = |file: &model::FileIdentity| (file.major, file.minor);
+        let mounts = Mounts::of_process(at.pid);
+        if identity.file.as_ref().is_some_and(|file| mounts.slow_device(device(file)).is_some()) {
             return;
         }
         let max_files = (limits::open_files().current / DESCRIPTORS_PER_RETAINED_FILE).min(MAX_FILES);
@@ -180,7 +187,10 @@ impl RetainedFiles {
                 return true;
             }
             let there = root.as_ref().and_then(|root| {
-                in_root::open(root, Path::new(OsStr::from_bytes(path)), &|file| !mounts.is_fuse(file)).ok()
+                in_root::open(root, Path::new(OsStr::from_bytes(path)), &|file, name| {
+                    mounts.slow_on_the_way(file, name).is_none()
+                })
+                .ok()
             });
             let there = there.as_ref().and_then(number);
             there.is_none() || there != number(&retained.file)
@@ -210,7 +220,7 @@ impl RetainedFiles {
         if metadata.len() != retained.size || modified(&metadata) != retained.modified {
             return None;
         }
-        S::open(retained.file.try_clone().ok()?, retained.size, shared).ok()
+        S::open(OpenFile::Here(retained.file.try_clone().ok()?), retained.size, shared).ok()
     }
 
     fn find(&self, identity: &ObjectIdentity) -> Option<&RetainedFile> {
@@ -250,7 +260,7 @@ pub(super) struct MappedFile {
 }
 
 /// Opens the file of a mapping for reading: through the process or, if that has ended or may not be read, by its `path` below the
-/// root. Opens only regular files that `is_it` accepts, and none on FUSE, which may block.
+/// root. Opens only regular files that `is_it` accepts, and none on a file system that may not answer.
 pub(super) fn open_mapped(
     at: &MappingLocation<'_>,
     path: &Path,
@@ -260,7 +270,7 @@ pub(super) fn open_mapped(
     let open = |found: &File| open_to_read(found, &mounts).filter(|file| is_it(file));
     let below = |root: Option<&File>| {
         let root = root.map_or_else(|| open_path("/"), |root| root.try_clone().ok())?;
-        in_root::open(&root, path, &|file| !mounts.is_fuse(file)).ok()
+        in_root::open(&root, path, &|file, name| mounts.slow_on_the_way(file, name).is_none()).ok()
     };
     let by_link = links(at).filter_map(|link| open_path(&link)).find_map(|found| open(&found));
     // A link leads to the mapped file, whatever the path means: it may have been opened in another namespace, or in none.
@@ -279,7 +289,7 @@ fn number(file: &File) -> Option<(u64, u64)> {
 }
 
 /// Returns links to a mapped file that work without its path: that of the mapping, which needs privileges, and that of the program.
-fn links(at: &MappingLocation<'_>) -> impl Iterator<Item = PathBuf> {
+pub(super) fn links(at: &MappingLocation<'_>) -> impl Iterator<Item = PathBuf> + use<> {
     let &MappingLocation { pid, start, end, .. } = at;
     let names = [format!("map_files/{start:x}-{end:x}"), "exe".to_owned()];
     names.into_iter().filter_map(move |name| procfs::shared_path(pid, &name).ok())
@@ -289,11 +299,11 @@ pub(super) fn open_path(path: &(impl AsRef<Path> + ?Sized)) -> Option<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()
 }
 
-/// Opens a file for reading that was opened with `O_PATH`, if it is a regular file and not on FUSE: opening anything else may block
+/// Opens a file for reading that was opened with `O_PATH`, if it is a regular file and not on a file system that may not answer: opening anything else may block
 /// or have side effects.
 fn open_to_read(found: &File, mounts: &Mounts) -> Option<File> {
     let is_file = |metadata: &Metadata| metadata.is_file() && metadata.len() > 0;
-    if mounts.is_fuse(found) || !found.metadata().is_ok_and(|metadata| is_file(&metadata)) {
+    if mounts.slow_system(found).is_some() || !found.metadata().is_ok_and(|metadata| is_file(&metadata)) {
         return None;
     }
     in_root::reopen(found).ok()

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use model::BuildId;
 
 use crate::debuginfod::{self, Artifact};
+use crate::slow_files;
 
 /// The folders in which objects and debug files are searched.
 #[derive(Clone, Debug)]
@@ -119,7 +120,7 @@ impl SearchPaths {
         let mut parts = name.components();
         let (Some(Component::Normal(_)), None) = (parts.next(), parts.next()) else { return Vec::new() };
         // Packages install debug files at the real path (/usr/bin), not at that of a link (/bin).
-        let real = object.canonicalize().unwrap_or_else(|_| object.to_owned());
+        let real = slow_files::real_path(object);
         let mut candidates = Vec::new();
         for folder in [real.parent(), object.parent()].into_iter().flatten() {
             for candidate in [folder.join(name), folder.join(".debug").join(name)] {

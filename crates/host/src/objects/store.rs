@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use super::retained_files::{DELETED_SUFFIX, RetainedFiles, open_path, path_in_pr
 use super::{FileBytes, ObjectBytes, SearchPaths};
 use crate::mounts::Mounts;
 use crate::procfs;
+use crate::slow_files::{self, FileFacts};
 
 /// Finds and opens the objects of a recording, and caches them.
 #[derive(Debug)]
@@ -194,19 +194,20 @@ impl<S: FileBytes> ObjectStore<S> {
     /// compared only on the recording machine and without `--symfs`. A foreign object must have both: the build id and the inode.
     fn check(&self, object: &Object<S>, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
         let file = identity.file.as_ref().filter(|_| self.paths.this_host && self.paths.symfs.is_none());
+        let facts = || slow_files::open(path).and_then(|file| file.facts());
         if let Some(recorded) = identity.build_id {
             match object.build_id() {
                 Some(found) if found.same_object(&recorded) => {}
                 found => return Err(Reason::BuildIdDiffers { recorded, found }),
             }
-            let inode = || std::fs::metadata(path).map(|found| found.ino()).ok();
+            let inode = || facts().map(|found| found.inode).ok();
             return match file {
                 Some(file) if inode() != Some(file.inode) => Err(Reason::FileChanged),
                 _ => Ok(()),
             };
         }
-        match (file, std::fs::metadata(path)) {
-            (Some(recorded), Ok(found))
+        match file.map(|recorded| (recorded, facts())) {
+            Some((recorded, Ok(found)))
                 if is_other_inode(recorded, &found) || !self.recorded.agree(recorded, &found) =>
             {
                 Err(Reason::FileChanged)
@@ -276,10 +277,10 @@ impl<S> OpenObjects<S> {
 
 /// Returns true if the file is on the recorded device and has another inode. A different device is no evidence: containers and
 /// overlays show other numbers for the same file.
-fn is_other_inode(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
-    let device = found.dev();
+fn is_other_inode(recorded: &FileIdentity, found: &FileFacts) -> bool {
+    let device = found.device;
     let same_device = recorded.major == libc::major(device) && recorded.minor == libc::minor(device);
-    recorded.inode != 0 && same_device && recorded.inode != found.ino()
+    recorded.inode != 0 && same_device && recorded.inode != found.inode
 }
 
 /// Returns the link of a living process to a file that it has mapped, which works even if the file is deleted. Needs
@@ -313,6 +314,7 @@ mod tests {
     use crate::objects::RecordedState;
     use model::{BuildId, Name};
     use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
 
     fn store() -> ObjectStore {
         ObjectStore::new(SearchPaths {

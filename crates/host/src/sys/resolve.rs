@@ -9,14 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Opens `path` with `O_PATH`, resolved as by a process whose root directory is `root`: neither `..` nor a link leads out. If the
-/// last component is a link, opens the link itself.
+/// last component is a link, opens what it leads to with `follow`, or else the link itself.
 ///
 /// # Errors
 /// Those of `openat2(2)`: `EXDEV` if the path crosses a mount, `ENOSYS` before Linux 5.6, `EPERM` if a seccomp filter does not
 /// know the call, `EAGAIN` if a folder is moved meanwhile.
-pub fn open_in_root(root: &File, path: &Path) -> io::Result<File> {
+pub fn open_in_root(root: &File, path: &Path, follow: bool) -> io::Result<File> {
     let resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_XDEV;
-    open_path(root.as_raw_fd(), path, libc::O_NOFOLLOW, resolve)
+    open_path(root.as_raw_fd(), path, if follow { 0 } else { libc::O_NOFOLLOW }, resolve)
 }
 
 /// Opens an absolute path with `O_PATH`. Follows links, but none of the kernel's own, such as `/proc/self/cwd`, which lead past the

@@ -12,6 +12,9 @@ use super::spawn::ExitStatus;
 /// Interval between checks for the end of the child.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
+/// Maximum time to wait for the end of a child that was killed: it may have a gigabyte of memory to release.
+const DEATH_TIME: Duration = Duration::from_secs(2);
+
 /// CPU time of these children in microseconds: user, kernel.
 static USED_MICROSECONDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
@@ -40,7 +43,10 @@ pub fn run_until(
         if now >= until {
             // Fails only if it has ended meanwhile.
             let _ = child.kill();
-            wait(pid, 0)?;
+            // It may never end: in a call to a file system that does not answer.
+            while wait(pid, libc::WNOHANG)?.is_none() && now.elapsed() < DEATH_TIME {
+                thread::sleep(POLL_INTERVAL);
+            }
             return Ok(None);
         }
         thread::sleep(POLL_INTERVAL);

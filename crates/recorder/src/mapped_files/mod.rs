@@ -69,8 +69,8 @@ struct Request {
 impl Request {
     fn mapping(&self) -> FileMapping<'_> {
         let Self { file, pid, start, end, page_offset, path, .. } = self;
-        let (inode, path) = (file.inode, path.as_slice());
-        FileMapping { pid: *pid, start: *start, end: *end, page_offset: *page_offset, inode, path }
+        let (device, inode, path) = ((file.major, file.minor), file.inode, path.as_slice());
+        FileMapping { pid: *pid, start: *start, end: *end, page_offset: *page_offset, device, inode, path }
     }
 }
 

@@ -1,0 +1,52 @@
+//! Opens and reads files for another process of this program (hidden: it is started with a socket as standard input).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use analysis::Notices;
+use host::slow_files::{self, Patience, SilentFileSystem};
+
+use crate::console::Console;
+
+/// The name of the hidden command.
+const COMMAND: &str = "file-helper";
+/// While recording, the rings fill meanwhile. Local networks answer in milliseconds, distant ones in some 100 ms.
+const WHILE_RECORDING: Patience =
+    Patience { answer: Duration::from_millis(500), total: Duration::from_secs(2) };
+/// Whoever waits for a result can wait for a disk to spin up, and for large files to come through the network.
+const WHILE_READING: Patience = Patience { answer: Duration::from_secs(5), total: Duration::from_secs(120) };
+
+/// Answers requests until the other end of the socket is closed.
+///
+/// # Errors
+/// Those of the socket.
+pub fn run() -> anyhow::Result<ExitCode> {
+    let socket = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    slow_files::serve(&socket)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets a recorder ask file systems that may not answer.
+pub fn enable_while_recording() {
+    slow_files::enable(&[COMMAND], WHILE_RECORDING);
+}
+
+/// Lets a reader ask file systems that may not answer. A reader that is going to be `confined` cannot start processes: it has one for
+/// each of two file systems. Must then be called while there is one thread.
+///
+/// # Errors
+/// A process cannot be started.
+pub fn enable_while_reading(confined: bool) -> io::Result<()> {
+    slow_files::enable(&[COMMAND], WHILE_READING);
+    slow_files::prepare(if confined { 2 } else { 0 })
+}
+
+/// Warns of file systems that did not answer so far.
+pub fn warn_of_silence(console: &Console) {
+    let hint = "programs on it may lack build ids, names and callers";
+    let warn = |system: &SilentFileSystem| console.warn(&format!("{system}; {hint}"));
+    slow_files::silent_file_systems().iter().for_each(warn);
+}

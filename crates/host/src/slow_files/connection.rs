@@ -1,0 +1,143 @@
+//! The side that asks a process to open and read files.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::protocol::{FACTS_BYTES, FileFacts, MAX_READ_BYTES, Request, length_of_answer};
+use super::registry;
+use crate::sys::poll::PollSet;
+
+/// A connection to a process that serves one file system.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// `None` if it did not answer in time, or has ended.
+    socket: Mutex<Option<File>>,
+}
+
+/// A file that another process has open. Dropping it closes it there, without waiting.
+#[derive(Debug)]
+pub struct SlowFile {
+    connection: Arc<Connection>,
+    facts: FileFacts,
+}
+
+impl Connection {
+    /// Makes a connection of the end of a socket, which must not block.
+    pub(super) fn new(socket: File) -> Self {
+        Self { socket: Mutex::new(Some(socket)) }
+    }
+
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// Those of opening it; `TimedOut` if the file system does not answer, and ever after.
+    pub(super) fn open(self: &Arc<Self>, root: &Path, path: &Path, follow: bool) -> io::Result<SlowFile> {
+        let request = Request::Open { root: root.to_owned(), path: path.to_owned(), follow };
+        Ok(SlowFile { connection: Arc::clone(self), facts: self.ask_for_facts(&request)? })
+    }
+
+    fn ask_for_facts(&self, request: &Request) -> io::Result<FileFacts> {
+        let mut facts = [0; FACTS_BYTES];
+        if self.ask(request, &mut facts)? < FACTS_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        FileFacts::decode(&facts)
+    }
+
+    /// Sends a request, and returns the length of its answer.
+    fn ask(&self, request: &Request, into: &mut [u8]) -> io::Result<usize> {
+        let mut socket = self.lock();
+        let open = socket.as_mut().ok_or(io::ErrorKind::TimedOut)?;
+        let begin = Instant::now();
+        let answer = exchange(open, request, into, begin + registry::time_for_an_answer());
+        registry::note_waiting(begin.elapsed());
+        answer.unwrap_or_else(|_| {
+            // Behind an answer that was not read whole, nothing can be made of the next.
+            *socket = None;
+            Err(io::ErrorKind::TimedOut.into())
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<File>> {
+        // A panic in another thread leaves the socket usable, or the next answer is refused.
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The outer error says that nothing more will come.
+fn exchange(
+    socket: &mut File,
+    request: &Request,
+    into: &mut [u8],
+    until: Instant,
+) -> io::Result<io::Result<usize>> {
+    socket.write_all(&request.encode())?;
+    let mut head = [0; 16];
+    read_until(socket, &mut head, until)?;
+    match length_of_answer(&head, into.len())? {
+        Err(error) => Ok(Err(error)),
+        Ok(length) => {
+            read_until(socket, &mut into[..length], until)?;
+            Ok(Ok(length))
+        }
+    }
+}
+
+fn read_until(socket: &mut File, mut bytes: &mut [u8], until: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match socket.read(bytes) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => bytes = &mut bytes[read..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = until.saturating_duration_since(Instant::now());
+                if left == Duration::ZERO {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                let mut set = PollSet::default();
+                set.add(socket.as_fd());
+                set.wait(Some(left))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl SlowFile {
+    /// Returns what was found when it was opened.
+    pub fn facts(&self) -> FileFacts {
+        self.facts
+    }
+
+    /// Returns the size that the file has now.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`; `TimedOut` if the file system does not answer.
+    pub fn current_size(&self) -> io::Result<u64> {
+        Ok(self.connection.ask_for_facts(&Request::Look { handle: self.facts.handle })?.size)
+    }
+
+    /// Reads from an offset, and returns the number of bytes: 0 at the end of the file.
+    ///
+    /// # Errors
+    /// Those of `pread(2)`; `TimedOut` if the file system does not answer.
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let length = into.len().min(MAX_READ_BYTES);
+        let request = Request::Read { handle: self.facts.handle, offset, length: length as u64 };
+        self.connection.ask(&request, &mut into[..length])
+    }
+}
+
+impl Drop for SlowFile {
+    fn drop(&mut self) {
+        if let Some(socket) = self.connection.lock().as_mut() {
+            // If it cannot be sent, the other process ends soon.
+            let _ = socket.write_all(&Request::Close { handle: self.facts.handle }.encode());
+        }
+    }
+}

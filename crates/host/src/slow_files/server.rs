@@ -1,0 +1,119 @@
+//! The process that opens and reads files for another.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::protocol::{FileFacts, MAX_READ_BYTES, Request, encode_answer};
+use crate::in_root;
+
+/// Answers requests on a socket until its other end is closed.
+///
+/// # Errors
+/// Those of the socket.
+pub fn serve(socket: &File) -> io::Result<()> {
+    let (mut input, mut output) = (socket, socket);
+    let (mut files, mut opened) = (HashMap::new(), 0);
+    loop {
+        let request = match Request::read(&mut input) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            request => request?,
+        };
+        let answer = match request {
+            Request::Open { root, path, follow } => open(&root, &path, follow).map(|(file, facts)| {
+                opened += 1;
+                files.insert(opened, file);
+                FileFacts { handle: opened, ..facts }.encode()
+            }),
+            Request::Read { handle, offset, length } => match files.get(&handle) {
+                Some(file) => read(file, offset, length),
+                None => Err(io::Error::from_raw_os_error(libc::EBADF)),
+            },
+            Request::Look { handle } => match files.get(&handle) {
+                Some(file) => file.metadata().map(|metadata| FileFacts::from(&metadata).encode()),
+                None => Err(io::Error::from_raw_os_error(libc::EBADF)),
+            },
+            Request::Close { handle } => {
+                files.remove(&handle);
+                continue;
+            }
+        };
+        output.write_all(&encode_answer(answer))?;
+    }
+}
+
+fn open(root: &Path, path: &Path, follow: bool) -> io::Result<(File, FileFacts)> {
+    let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(root)?;
+    let found = match (path.as_os_str().is_empty(), follow) {
+        (true, _) => root,
+        (false, true) => in_root::open_target(&root, path, &|_, _| true)?,
+        (false, false) => in_root::open(&root, path, &|_, _| true)?,
+    };
+    let file = in_root::open_regular(&found)?;
+    let facts = FileFacts::from(&file.metadata()?);
+    Ok((file, facts))
+}
+
+fn read(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_READ_BYTES);
+    let mut bytes = vec![0; length];
+    let read = file.read_at(&mut bytes, offset)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::Connection;
+    use super::super::registry::{Patience, enable, sockets};
+    use std::fs;
+    use std::io;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn files_are_opened_read_and_looked_at_again() {
+        enable(&[], Patience { answer: Duration::from_secs(60), total: Duration::from_secs(600) });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "contents").unwrap();
+        symlink("file", folder.path().join("link")).unwrap();
+        let (ours, theirs) = sockets().unwrap();
+        let server = std::thread::spawn(move || super::serve(&theirs));
+        let connection = Arc::new(Connection::new(ours));
+        let open = |name: &str, follow| connection.open(folder.path(), Path::new(name), follow);
+        let file = open("file", true).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        let facts = file.facts();
+        assert_eq!(
+            (facts.size, facts.inode, facts.device, facts.mode),
+            (8, metadata.ino(), metadata.dev(), metadata.mode())
+        );
+        let mut bytes = [0; 10];
+        assert_eq!((file.read_at(&mut bytes, 3).unwrap(), &bytes[..5]), (5, &b"tents"[..]));
+        assert_eq!(file.read_at(&mut bytes, 8).unwrap(), 0);
+        fs::write(&path, "more contents").unwrap();
+        assert_eq!((file.facts().size, file.current_size().unwrap()), (8, 13));
+        assert_eq!(connection.open(&path, Path::new(""), true).unwrap().facts().inode, facts.inode);
+        assert_eq!(open("link", true).unwrap().facts().inode, facts.inode);
+        assert!(open("link", false).is_err(), "a link is no file");
+        assert_eq!(open("none", true).unwrap_err().kind(), io::ErrorKind::NotFound);
+        drop((file, connection));
+        server.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn who_has_gone_is_not_asked_again() {
+        let (ours, theirs) = sockets().unwrap();
+        drop(theirs);
+        let connection = Arc::new(Connection::new(ours));
+        for _ in 0..2 {
+            let error = connection.open(Path::new("/"), Path::new("etc/passwd"), true).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! File systems that do not answer: whoever waits for them cannot be killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::folded::Folded;
+use super::names::build_id;
+use super::prof::{Run, folded, folder, may_record, prof, run};
+use super::programs::{self, has, skip};
+
+/// Whoever needs longer to record one second, or to read that, hangs.
+const TIME: &str = "30"; // seconds
+
+/// A mounted file system with a program that runs from it. When dropped, everybody who waits for it goes on.
+struct FileSystem {
+    server: Child,
+    program: Child,
+    place: PathBuf,
+    sign: PathBuf,
+}
+
+impl FileSystem {
+    /// Mounts it below `folder`; `None` where that is not possible.
+    fn with(folder: &Path, program: &Path) -> Option<Self> {
+        let server = programs::c("silent_files").filter(|_| may_record())?;
+        let (place, sign) = (folder.join("mounted"), folder.join("be-silent"));
+        fs::create_dir(&place).unwrap();
+        let mut server = Command::new(server).arg(program).arg(&place).arg(&sign).spawn().unwrap();
+        let file = place.join("file");
+        while !file.exists() {
+            if server.try_wait().unwrap().is_some() {
+                skip("no FUSE file system can be mounted here");
+                return None;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let mut command = Command::new(&file);
+        let program = command.args(["alone", "600000"]).stdout(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        Some(Self { server, program, place, sign })
+    }
+
+    fn be_silent(&self) {
+        fs::write(&self.sign, "").unwrap();
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        // The kernel ends all requests when its server is gone.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+        let _ = Command::new("umount").arg("-l").arg(&self.place).status();
+    }
+}
+
+/// Runs `prof` with a limit beyond which it hangs.
+fn in_time(words: &[&str], file: &Path) -> Run {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "1", TIME, env!("CARGO_BIN_EXE_prof")]).args(words).arg("-o").arg(file);
+    run(&mut command)
+}
+
+fn recordings_end(flags: &[&str]) {
+    let Some(program) = programs::c("shares") else { return };
+    let folder = folder();
+    let Some(system) = FileSystem::with(folder.path(), &program) else { return };
+    system.be_silent();
+    let file = folder.path().join("prof.data");
+    let pid = system.program.id().to_string();
+    let flags: Vec<&str> = flags.iter().map(|&flag| if flag == "PID" { &pid } else { flag }).collect();
+    let recorded = in_time(&[&["record", "-F", "999", "-d", "1"], &flags[..]].concat(), &file);
+    assert_eq!(recorded.code, 0, "{flags:?}: {}", recorded.stderr);
+    let place = system.place.display().to_string();
+    assert!(recorded.stderr.contains(&place), "{}", recorded.stderr);
+    let read = in_time(&["report", "--csv", "-i", file.to_str().unwrap()], &folder.path().join("out.csv"));
+    assert_eq!(read.code, 0, "{}", read.stderr);
+    assert!(read.stderr.contains(&place), "{}", read.stderr);
+}
+
+#[test]
+fn the_live_view_beside_a_file_system_that_does_not_answer_ends() {
+    let Some(program) = programs::c("shares") else { return };
+    let folder = folder();
+    let Some(system) = FileSystem::with(folder.path(), &program) else { return };
+    system.be_silent();
+    let pid = system.program.id().to_string();
+    let mut command = Command::new("timeout");
+    command.args(["-k", "1", TIME, env!("CARGO_BIN_EXE_prof"), "top", "--once", "-p", &pid]);
+    let viewed = run(&mut command);
+    assert_eq!(viewed.code, 0, "{}", viewed.stderr);
+    assert!(viewed.text().contains("[file]"), "{}", viewed.text());
+    assert!(viewed.stderr.contains(&system.place.display().to_string()), "{}", viewed.stderr);
+}
+
+#[test]
+fn recordings_beside_a_file_system_that_does_not_answer_end_in_time() {
+    recordings_end(&["-a"]);
+    recordings_end(&["-a", "--call-graph", "dwarf"]);
+    recordings_end(&["-p", "PID"]);
+}
+
+#[test]
+fn programs_on_a_file_system_of_a_program_have_names_and_build_ids() {
+    let Some(program) = programs::c("shares") else { return };
+    let folder = folder();
+    let Some(system) = FileSystem::with(folder.path(), &program) else { return };
+    let file = folder.path().join("prof.data");
+    let pid = system.program.id().to_string();
+    let recorded = in_time(&["record", "-F", "999", "-d", "1", "-p", &pid], &file);
+    assert_eq!(recorded.code, 0, "{}", recorded.stderr);
+    assert!(!recorded.stderr.contains("did not answer"), "{}", recorded.stderr);
+    let stacks = folded(&file, &[]).ok();
+    assert!(Folded::parse(stacks.text()).with("main") > 0, "{}", stacks.text());
+    if has("readelf") {
+        let pages = run(prof(["export", "--format", "json", "-i"]).arg(&file)).ok();
+        assert!(pages.text().contains(&build_id(&program)), "{}", system.place.display());
+    }
+}
