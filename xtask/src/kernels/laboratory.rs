@@ -66,7 +66,7 @@ impl Laboratory {
     pub(super) fn boots<'a>(&'a self, checks: &'a [Check], selection: &Selection) -> Vec<Boot<'a>> {
         let mut boots = Vec::new();
         for (kernel, image) in &self.kernels {
-            for machine in Machine::ALL {
+            for machine in Machine::ALL.into_iter().filter(|&machine| selection.has_machine(machine)) {
                 let checks = checks.iter().filter(|check| check.machine == machine && (check.on)(kernel));
                 let checks = checks.filter(|check| self.recording.is_some() || !check.reads_host_recording);
                 let checks: Vec<&Check> = checks.filter(|check| selection.has_check(check)).collect();

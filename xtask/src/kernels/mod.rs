@@ -46,7 +46,7 @@ struct Boot<'a> {
     checks: Vec<&'a Check>,
 }
 
-/// Boots the kernels of CI, or with `--all` all of the catalogue. Each FILTER is a part of a kernel's name (`6.12`, `aarch64`), of a
+/// Boots the kernels of CI in small guests, or with `--all` all of the catalogue in every guest. Each FILTER is a part of a kernel's name (`6.12`, `aarch64`), of a
 /// check's or of its rights; kernels and checks must match one of those that match any.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let is_all = args.iter().any(|arg| arg == "--all");

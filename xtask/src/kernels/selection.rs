@@ -3,6 +3,7 @@
 use super::architecture::Architecture;
 use super::checks::Check;
 use super::kernel::Kernel;
+use super::machine::Machine;
 
 /// The kernels and checks that the command line asks for.
 pub(super) struct Selection {
@@ -30,6 +31,11 @@ impl Selection {
     fn has_kernel(&self, kernel: &Kernel) -> bool {
         let name = kernel.name();
         self.kernels.is_empty() || self.kernels.iter().any(|filter| name.contains(filter.as_str()))
+    }
+
+    /// Returns true if guests of this kind are booted. CI has five minutes, in which small ones give the most answers.
+    pub(super) fn has_machine(&self, machine: Machine) -> bool {
+        machine == Machine::Exact || self.is_all || !self.checks.is_empty() || !self.kernels.is_empty()
     }
 
     /// Chooses from the candidates of all kernels of the catalogue. CI takes the oldest and the newest that is served and what stable

@@ -44,15 +44,18 @@ pub(super) fn copy_sizes(
     let mut sizes_of = |arrival: Arrival| {
         // A size that follows the stacks suits all events; of fixed sizes, the largest does.
         let chain = of_kind(arrival).map(|event| options.call_chain_of(event)).reduce(larger_copies);
+        let are_waits =
+            arrival == Arrival::Bursty && of_kind(arrival).all(|event| event.watches || event.read_outside);
         match chain {
             Some(CallChain::Stacks { size: Some(asked), .. }) => {
                 let given = asked.min(largest_copy(ring)).min(room);
                 asked_for = asked_for.max(Some((asked, given)));
-                let are_waits = arrival == Arrival::Bursty
-                    && of_kind(arrival).all(|event| event.watches || event.read_outside);
                 if are_waits { CopySizes::asked_in_bursts(given) } else { CopySizes::fixed(given) }
             }
-            Some(_) => CopySizes::for_rings(ring, room, rate_of_all(of_kind(arrival), options)),
+            Some(_) => {
+                let sizes = CopySizes::for_rings(ring, room, rate_of_all(of_kind(arrival), options));
+                if are_waits { sizes.beginning_small() } else { sizes }
+            }
             None => CopySizes::default(),
         }
     };

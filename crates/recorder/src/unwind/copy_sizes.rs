@@ -113,6 +113,12 @@ impl CopySizes {
         Self { initial: sizes.len() - 1, sizes, largest_in_bursts: Some(1), is_asked: true }
     }
 
+    /// Returns the same sizes, of which copies begin with the smallest: for stacks of threads that leave their CPU, which are read in their
+    /// memory where the copy is too small.
+    pub(crate) fn beginning_small(self) -> Self {
+        Self { initial: 0, ..self }
+    }
+
     /// Returns the single size that suits stacks of all depths, for a recording whose size cannot change.
     pub(crate) fn without_choice(&self) -> Self {
         let level = self.largest_in_bursts.unwrap_or(self.initial);

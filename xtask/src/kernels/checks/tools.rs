@@ -55,7 +55,8 @@ fn doctor_after_throttling() -> Check {
         ensure!(!doctor.contains("does not support"), "{}", one_line(doctor));
         let record = answer.text("record")?;
         let samples = text::figure(record, "samples")?;
-        ensure!((80.0..=120.0).contains(&samples), "{}", one_line(record));
+        // At the limit itself, the kernel throttles every tick: half of it is used.
+        ensure!((40.0..=70.0).contains(&samples), "{}", one_line(record));
         Ok(())
     })
 }
