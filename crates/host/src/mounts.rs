@@ -61,7 +61,11 @@ impl Mounts {
     /// root, but we may. The lists are read again after they have changed, which takes one `poll(2)` to know.
     pub(crate) fn of_process(pid: Pid) -> Arc<Self> {
         static KNOWN: Mutex<Option<HashMap<Option<PathView>, KnownMounts>>> = Mutex::new(None);
-        let view = if pid == own_pid() { None } else { procfs::path_view(pid).ok() };
+        // Most processes have our own view, whose list is known.
+        static OWN: OnceLock<Option<PathView>> = OnceLock::new();
+        let is_other =
+            |view: &PathView| OWN.get_or_init(|| procfs::path_view(own_pid()).ok()).as_ref() != Some(view);
+        let view = if pid == own_pid() { None } else { procfs::path_view(pid).ok().filter(is_other) };
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();
         if let Some(found) = known.get(&view).filter(|found| !found.have_changed()) {
@@ -70,7 +74,8 @@ impl Mounts {
         if known.len() >= MAX_VIEWS {
             known.clear();
         }
-        let paths = [procfs::shared_path(pid, "mountinfo").ok(), Some("/proc/self/mountinfo".into())];
+        let theirs = view.as_ref().and_then(|_| procfs::shared_path(pid, "mountinfo").ok());
+        let paths = [theirs, Some("/proc/self/mountinfo".into())];
         let lists: Vec<File> = paths.into_iter().flatten().filter_map(|path| File::open(path).ok()).collect();
         let mut mounts = Self::default();
         // Files in memory lie on a mount of the kernel's own.

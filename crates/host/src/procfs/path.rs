@@ -30,12 +30,16 @@ pub(crate) fn path(pid: Pid, name: &str) -> io::Result<PathBuf> {
 /// As [`path`].
 pub(crate) fn shared_path(pid: Pid, name: &str) -> io::Result<PathBuf> {
     let own = path(pid, name)?;
+    if pid == own_pid() {
+        return Ok(own);
+    }
     let has_program = |pid: Pid| path(pid, "exe").and_then(fs::read_link);
     // A refusal is no proof that the thread has ended. A kernel thread has no program either, and no other threads.
     if !has_program(pid).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(own);
     }
-    let living = super::threads(pid)?.into_iter().map(|tid| Pid(tid.0)).find(|&tid| has_program(tid).is_ok());
+    let mut others = super::threads(pid)?.into_iter().map(|tid| Pid(tid.0)).filter(|&tid| tid != pid);
+    let living = others.find(|&tid| has_program(tid).is_ok());
     living.map_or(Ok(own), |tid| path(tid, name))
 }
 
