@@ -359,7 +359,7 @@ fn choose(
     let profiles = recording.events().iter().cloned().zip(profiles).enumerate();
     let is_whole = SampleFilter { event: None, ..request.filter.clone() } == SampleFilter::default();
     let profiles = profiles.map(|(index, (event, profile))| {
-        let missing = is_whole.then(|| missing::of_event(recording, index, &event, &profile)).flatten();
+        let missing = missing::of_event(recording, index, &event, &profile, is_whole);
         EventProfile { index, event, profile, is_time: false, estimates: missing.into_iter().collect() }
     });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();

@@ -29,14 +29,16 @@ fn milliseconds(nanoseconds: u64) -> String {
     if milliseconds < 0.1 { format!("{milliseconds:.3}") } else { format!("{milliseconds:.1}") }
 }
 
-/// Returns what is known of missing samples of the event at `index`: by the recorder, or by the CPU time that clocks have reported.
+/// Returns what is known of missing samples of the event at `index`: by the recorder, of a profile of all its samples (`is_whole`), or by
+/// the CPU time that clocks have reported.
 pub(crate) fn of_event(
     recording: &Description,
     index: usize,
     event: &Event,
     profile: &Profile,
+    is_whole: bool,
 ) -> Option<Estimate> {
-    let section = recording.features().section(sections::id::MISSING_SAMPLES);
+    let section = recording.features().section(sections::id::MISSING_SAMPLES).filter(|_| is_whole);
     let all = section.map(|section| sections::missing_samples::from_section(section, recording.endian()));
     let recorded = all.into_iter().flatten().find(|missing| usize::try_from(missing.event) == Ok(index));
     let missing = recorded.or_else(|| reported(profile))?;

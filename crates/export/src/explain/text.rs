@@ -286,13 +286,6 @@ impl Page<'_, '_> {
         if !losses.is_empty() {
             lines.push(losses);
         }
-        if facts.unsampled > 0 {
-            let all = facts.total.weight(facts.weight).saturating_add(facts.unsampled);
-            lines.push(format!(
-                "{:.1} % of the CPU time has no samples: nothing here tells of it",
-                percent(facts.unsampled, all)
-            ));
-        }
         let truncated = facts.findings.explanation.truncated;
         if truncated > 0 {
             lines.push(format!("{} of the stacks end early", self.facts.findings.percent(truncated)));
