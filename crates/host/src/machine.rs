@@ -25,6 +25,25 @@ pub struct KernelImage {
     pub build_id: Option<BuildId>,
 }
 
+/// Returns true if the processor has vectors whose length programs do not know (SVE): frames with such vectors count in it.
+pub fn has_scalable_vectors() -> bool {
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("sve");
+    #[cfg(not(target_arch = "aarch64"))]
+    false
+}
+
+/// Returns the length of SVE vectors that programs get unless they ask for another (`prctl(PR_SVE_SET_VL)`), in units of 8 bytes. `None` where
+/// the processor has none.
+pub fn default_vector_granules() -> Option<u64> {
+    if !has_scalable_vectors() {
+        return None;
+    }
+    let bytes: u64 =
+        fs::read_to_string("/proc/sys/abi/sve_default_vector_length").ok()?.trim().parse().ok()?;
+    Some(bytes / 8)
+}
+
 /// Maximum number of files that are compared by [`is_of_running_system`].
 const MAX_COMPARED_FILES: usize = 16;
 

@@ -17,7 +17,11 @@ pub enum Architecture {
 const X86_64_PERF_NUMBERS: [u8; 17] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8];
 
 /// The maximum number of registers in [`Architecture::callee_saved`].
-pub(crate) const MAX_CALLEE_SAVED: usize = 11;
+pub(crate) const MAX_CALLEE_SAVED: usize = 12;
+
+/// VG, AArch64's DWARF register 46 and bit 46 of `sample_regs_user` (`PERF_REG_ARM64_VG`): the length of SVE vectors in units of 8 bytes.
+/// Frames with vectors on the stack count in it.
+pub(crate) const VECTOR_GRANULE: u8 = 46;
 
 impl Architecture {
     /// The architecture of an ELF header's `e_machine`, if stacks of it can be unwound.
@@ -43,8 +47,8 @@ impl Architecture {
     pub const fn perf_number(self, register: u8) -> Option<u32> {
         match self {
             Self::X86_64 if register < 17 => Some(X86_64_PERF_NUMBERS[register as usize] as u32),
-            // x0 … x30, sp and pc have the same numbers in both (arch/arm64/include/uapi/asm/perf_regs.h).
-            Self::Aarch64 if register < 33 => Some(register as u32),
+            // x0 … x30, sp, pc and VG have the same numbers in both (arch/arm64/include/uapi/asm/perf_regs.h).
+            Self::Aarch64 if register < 33 || register == VECTOR_GRANULE => Some(register as u32),
             _ => None,
         }
     }
@@ -54,6 +58,23 @@ impl Architecture {
         (0..self.register_count())
             .filter_map(|register| self.perf_number(register))
             .fold(0, |mask, bit| mask | 1 << bit)
+    }
+
+    /// The register to ask the kernel for, beside [`Self::perf_mask`], where the processor has vectors without a fixed length (SVE): VG. Known
+    /// to Linux since 6.1, which refuses it on other processors and for events that no PMU counts.
+    pub const fn vector_perf_mask(self) -> u64 {
+        match self {
+            Self::X86_64 => 0,
+            Self::Aarch64 => 1 << VECTOR_GRANULE,
+        }
+    }
+
+    /// The DWARF number of VG, the length of SVE vectors in units of 8 bytes. A thread's does not change from frame to frame.
+    pub const fn vector_granule(self) -> Option<u8> {
+        match self {
+            Self::X86_64 => None,
+            Self::Aarch64 => Some(VECTOR_GRANULE),
+        }
     }
 
     /// The registers that unwinding needs at least.
@@ -107,7 +128,7 @@ impl Architecture {
     pub const fn callee_saved(self) -> &'static [u8] {
         match self {
             Self::X86_64 => &[6, 3, 12, 13, 14, 15],
-            Self::Aarch64 => &[29, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28],
+            Self::Aarch64 => &[29, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, VECTOR_GRANULE],
         }
     }
 
@@ -115,7 +136,7 @@ impl Architecture {
     pub(crate) const fn callee_saved_mask(self) -> u64 {
         match self {
             Self::X86_64 => 1 << 6 | 1 << 3 | 0xf << 12,
-            Self::Aarch64 => 0x7ff << 19,
+            Self::Aarch64 => 0x7ff << 19 | 1 << VECTOR_GRANULE,
         }
     }
 
@@ -290,6 +311,8 @@ mod tests {
         // perf's own mask is 0xff0fff; flags, cs and ss are of no use to an unwinder.
         assert_eq!(Architecture::X86_64.perf_mask(), 0xff_01ff);
         assert_eq!(Architecture::Aarch64.perf_mask(), 0x1_ffff_ffff);
+        assert_eq!(Architecture::Aarch64.vector_perf_mask(), 1 << 46);
+        assert_eq!(Architecture::X86_64.vector_perf_mask(), 0);
     }
 
     #[test]

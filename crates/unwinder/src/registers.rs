@@ -1,9 +1,15 @@
 //! The registers of one frame.
 
-use crate::architecture::{Architecture, MAX_CALLEE_SAVED};
+use crate::architecture::{Architecture, MAX_CALLEE_SAVED, VECTOR_GRANULE};
 use crate::reuse::RegisterSet;
 
-const CAPACITY: usize = 33;
+/// AArch64's 33 registers that rows speak of, and VG.
+const CAPACITY: usize = 34;
+
+/// Returns the position of the value of the register with a DWARF number.
+fn position(register: u8) -> usize {
+    usize::from(if register == VECTOR_GRANULE { 33 } else { register })
+}
 
 /// The registers of one frame, by their DWARF numbers, each known or not.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,7 +48,7 @@ impl Registers {
     /// `asm/perf_regs.h`) and the value. Numbers that no row speaks of (flags, segments) are left out.
     pub fn from_perf(architecture: Architecture, mut value_of: impl FnMut(u32) -> Option<u64>) -> Self {
         let mut registers = Self::new(architecture);
-        for register in 0..architecture.register_count() {
+        for register in (0..architecture.register_count()).chain(architecture.vector_granule()) {
             if let Some(value) = architecture.perf_number(register).and_then(&mut value_of) {
                 registers.set(register, value);
             }
@@ -58,7 +64,7 @@ impl Registers {
     /// The value of the register with this DWARF number, where it is known.
     pub fn get(&self, register: u8) -> Option<u64> {
         if register < 64 && self.known >> register & 1 == 1 {
-            self.values.get(usize::from(register)).copied()
+            self.values.get(position(register)).copied()
         } else {
             None
         }
@@ -66,9 +72,9 @@ impl Registers {
 
     /// Sets a register; numbers that the architecture does not have are ignored.
     pub fn set(&mut self, register: u8, value: u64) {
-        if register < self.architecture.register_count()
-            && let Some(place) = self.values.get_mut(usize::from(register))
-        {
+        let is_known = register < self.architecture.register_count()
+            || Some(register) == self.architecture.vector_granule();
+        if is_known && let Some(place) = self.values.get_mut(position(register)) {
             *place = value;
             self.known |= 1 << register;
         }

@@ -69,8 +69,9 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         && let Some(architecture) = stacks::native_architecture()
     {
         format |= SampleFormat::REGS_USER | SampleFormat::STACK_USER;
-        stack.sample_regs_user =
-            if event.read_outside { architecture.least_perf_mask() } else { architecture.perf_mask() };
+        let vectors = if host::machine::has_scalable_vectors() { architecture.vector_perf_mask() } else { 0 };
+        let all = architecture.perf_mask() | vectors;
+        stack.sample_regs_user = if event.read_outside { architecture.least_perf_mask() } else { all };
         stack.sample_stack_user = copy;
     }
     if chain == CallChain::FramePointers

@@ -5,6 +5,7 @@ use std::io;
 
 use decoder::{Attr, AttrFlags, BranchSampleFormat, Endian, ReadFormat, SampleFormat};
 use host::sys::perf_event::{PerfEvent, Subject};
+use unwinder::Architecture;
 
 use crate::error::{E2BIG, EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::options::Clock;
@@ -130,6 +131,7 @@ pub(crate) fn open_with_fallbacks<O: Opener>(
             Some(EACCES | EPERM) => remove_privileged_parts(&mut attr)
                 .or_else(|| exclude_kernel(&mut attr))
                 .or_else(|| remove_physical_addresses(&mut attr)),
+            Some(EINVAL | EOPNOTSUPP) if remove_vector_length(&mut attr) => Some(None),
             Some(EINVAL | E2BIG) => remove_clock_id(opener, &mut attr, subject)
                 .or_else(|| remove_newest_part(&mut attr))
                 .or_else(|| use_frame_pointers(&mut attr))
@@ -202,6 +204,18 @@ fn exclude_kernel_from_chains(attr: &mut Attr) {
     if chains && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
         attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_KERNEL;
     }
+}
+
+/// Removes the length of SVE vectors from the registers, without a notice: the usual length stands in for it. Kernels before Linux 6.1 do not
+/// know it (EINVAL), and events that no PMU counts do not have it (EOPNOTSUPP; `PERF_PMU_CAP_EXTENDED_REGS` in kernel/events/core.c).
+/// Returns false where it was not asked for.
+fn remove_vector_length(attr: &mut Attr) -> bool {
+    let mask = Architecture::Aarch64.vector_perf_mask();
+    let was_asked = attr.sample_regs_user & mask != 0;
+    if was_asked {
+        attr.sample_regs_user &= !mask;
+    }
+    was_asked
 }
 
 /// Removes CLOCK_MONOTONIC, where the kernel does not know it (before Linux 4.1, timestamps are on the kernel's own clock). Opens

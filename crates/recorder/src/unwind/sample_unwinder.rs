@@ -52,6 +52,8 @@ pub(super) struct SampleUnwinder {
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
     dead_process_sweep: DeadProcessSweep,
+    /// The length of SVE vectors, in units of 8 bytes, in samples without it: only events of a PMU have it, since Linux 6.1.
+    default_vector_granules: Option<u64>,
 }
 
 /// The time, event and layouts of the sample that is next in the order of time.
@@ -87,6 +89,7 @@ impl SampleUnwinder {
             chain: Vec::new(),
             chain_bytes: Vec::new(),
             dead_process_sweep: DeadProcessSweep::default(),
+            default_vector_granules: host::machine::default_vector_granules(),
         }
     }
 
@@ -180,7 +183,8 @@ impl SampleUnwinder {
         }
         let state =
             native_architecture().and_then(|architecture| UserState::from_sample(sample, architecture));
-        let (Some(state), Some((pid, _))) = (state, sample.thread) else { return false };
+        let (Some(mut state), Some((pid, _))) = (state, sample.thread) else { return false };
+        self.complete_registers(&mut state);
         let Some((generation, maps)) = self.maps_cache.get_unchanged(tracker, pid) else {
             return false;
         };
@@ -251,8 +255,19 @@ impl SampleUnwinder {
     /// Returns the user registers and the stack copy of a sample; `None` where there are none, or the thread is in an exec that
     /// has freed the old program with its stack and not started the new one yet.
     fn user_state<'a>(&self, sample: &Sample<'a>, tracker: &Tracker) -> Option<UserState<'a>> {
-        let state = UserState::from_sample_with_any_copy(sample, native_architecture()?)?;
+        let mut state = UserState::from_sample_with_any_copy(sample, native_architecture()?)?;
+        self.complete_registers(&mut state);
         (!state.stack.bytes.is_empty() || !self.has_left_its_program(sample, tracker)).then_some(state)
+    }
+
+    /// Sets the length of vectors in a sample that lacks it.
+    fn complete_registers(&self, state: &mut UserState<'_>) {
+        let register = state.registers.architecture().vector_granule();
+        if let (Some(register), Some(granules)) = (register, self.default_vector_granules)
+            && state.registers.get(register).is_none()
+        {
+            state.registers.set(register, granules);
+        }
     }
 
     /// Returns true if the thread of a sample without a stack copy has left its program: by exec, or because it has ended.

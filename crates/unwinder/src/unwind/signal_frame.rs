@@ -18,6 +18,12 @@ impl<O: Objects, M: ReadMemory> Walk<'_, '_, O, M> {
                 interrupted.set(register, value);
             }
         }
+        // The kernel saves vectors elsewhere, and a handler has those of its thread.
+        if let Some(register) = architecture.vector_granule()
+            && let Some(length) = self.registers.get(register)
+        {
+            interrupted.set(register, length);
+        }
         self.registers = interrupted;
         Ok(Step::SignalFrame)
     }

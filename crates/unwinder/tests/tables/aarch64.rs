@@ -177,3 +177,30 @@ fn tables_of_the_b_key_and_of_tagged_memory_are_read() {
         }
     }
 }
+
+#[test]
+fn the_length_of_vectors_gives_the_frame_that_they_lie_in() {
+    // The caller of `leaf` keeps 16 bytes and two vectors: its CFA is sp + 16 + 16 × VG, and x29 and x30 are saved at sp.
+    let at_sp = [0x8f, 0];
+    let cfa = [0x8f, 16, 0x92, 46, 0, 0x40, 0x1e, 0x22]; // breg31 16; bregx VG 0; lit16; mul; plus
+    let caller: Vec<u8> = [&[0x0f, 8][..], &cfa, &[0x10, 29, 2], &at_sp, &[0x10, 30, 2, 0x8f, 8]].concat();
+    let section = eh_frame(
+        &cie("zR", 4, LINK, &[0x0c, 31, 0]),
+        &[(0x100, 0x40, &[]), (0x200, 0x40, &caller), (0x300, 0x40, &[0x07, 30])],
+    );
+    let mut text = vec![0; TEXT_SIZE];
+    for offset in [0x21c, 0x31c] {
+        text[offset..][..4].copy_from_slice(&0x97ff_ffb9_u32.to_le_bytes());
+    }
+    let mut program = One::new(object(Machine::AARCH64, &text, &section, &[]));
+    let stack = words(&[0, code(0x320), 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut innermost = registers(code(0x104), SP, 0, code(0x220));
+    let unwound = unwind(&mut program, &innermost, &stack);
+    assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::RuleFailed));
+    // 256 bits.
+    innermost.set(46, 4);
+    let unwound = unwind(&mut program, &innermost, &stack);
+    assert_eq!(addresses(&unwound), [code(0x104), code(0x220), code(0x320)]);
+    assert_eq!(unwound.end, StackEnd::Complete);
+    assert_eq!(unwound.frames[2].stack_pointer, SP + 80);
+}

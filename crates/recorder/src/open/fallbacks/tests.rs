@@ -331,3 +331,17 @@ fn a_kernel_that_knows_one_kind_of_core_gets_the_plain_event() {
     let (attr, (), steps) = open_with_fallbacks(&fake, attr, None, Subject::Cpu(CpuId(9)), None).unwrap();
     assert_eq!((attr.kind, attr.config, steps), (0, 1, vec![]));
 }
+
+#[test]
+fn the_length_of_vectors_is_asked_of_a_pmu_only() {
+    let vectors = unwinder::Architecture::Aarch64.vector_perf_mask();
+    let general = unwinder::Architecture::Aarch64.perf_mask();
+    let asked = Attr { sample_regs_user: general | vectors, ..crate::attr::dummy() };
+    for errno in [EINVAL, EOPNOTSUPP] {
+        let refuse = |attr: &Attr| if attr.sample_regs_user & vectors != 0 { Err(errno) } else { Ok(()) };
+        let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
+        let opened = open_with_fallbacks(&Fake(refuse, Cell::new(0)), asked.clone(), None, subject, None);
+        let (attr, (), fallbacks) = opened.unwrap();
+        assert_eq!((attr.sample_regs_user, fallbacks), (general, Vec::new()));
+    }
+}
