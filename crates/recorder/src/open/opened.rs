@@ -24,7 +24,7 @@ use super::selected_events::counts_on;
 use super::targets::{processes, threads_of};
 use super::task_clock::{self, TaskClocks};
 use crate::attr;
-use crate::error::{ESRCH, Error};
+use crate::error::{ENODEV, ESRCH, Error};
 use crate::event::Event;
 use crate::notice::Notice;
 use crate::options::{Options, Target};
@@ -135,11 +135,7 @@ pub(super) fn open_target(
     child: Option<Pid>,
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Opened, Error> {
-    let cpus = sysfs::online_cpus()
-        .map_err(|errno| Error::System { what: "cannot read which CPUs are online", errno })?;
-    if let Some(offline) = options.cpus.iter().flatten().find(|cpu| !cpus.contains(cpu)) {
-        return Err(Error::CpuOffline { cpu: offline.0 });
-    }
+    let mut cpus = online_cpus(options)?;
     let rings = if options.per_thread { threads_of(options)?.len() } else { cpus.len() };
     let wanted_ring = wanted_size(options.ring_size, rings);
     let (mut ring, mut refused) = (wanted_ring, None);
@@ -154,10 +150,30 @@ pub(super) fn open_target(
             refused = opened.ring_refused.or(refused);
             continue;
         }
+        if let Err(Error::Open { errno, .. }) = &opened
+            && errno.raw_os_error() == Some(ENODEV)
+        {
+            // A CPU may have gone offline since the list was read.
+            let online = online_cpus(options)?;
+            if online != cpus {
+                cpus = online;
+                continue;
+            }
+        }
         pending_notices.into_iter().for_each(&mut *notices);
         let opened = opened?;
         opened.report_rings(wanted_ring, refused, notices);
         return Ok(opened);
+    }
+}
+
+/// Returns the CPUs that are online, the chosen ones among them.
+fn online_cpus(options: &Options) -> Result<Vec<CpuId>, Error> {
+    let cpus = sysfs::online_cpus()
+        .map_err(|errno| Error::System { what: "cannot read which CPUs are online", errno })?;
+    match options.cpus.iter().flatten().find(|cpu| !cpus.contains(cpu)) {
+        Some(offline) => Err(Error::CpuOffline { cpu: offline.0 }),
+        None => Ok(cpus),
     }
 }
 
