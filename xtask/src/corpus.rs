@@ -23,12 +23,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         [folder] => PathBuf::from(folder),
         _ => bail!("usage: cargo xtask corpus [DIR]"),
     };
-    let mut files = Vec::new();
-    find(&folder, &mut files)?;
-    files.sort();
-    if files.is_empty() {
-        bail!("there is no recording below {}", folder.display());
-    }
+    let files = recordings(&folder)?;
     let arguments = ["build", "--quiet", "--package", "prof-cli"];
     workspace::run(Command::new("cargo").args(arguments).current_dir(&root))?;
     let corpus = Corpus {
@@ -51,6 +46,17 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         bail!("{} recordings are read otherwise than by perf", different + failed);
     }
     Ok(())
+}
+
+/// Lists the recordings below a folder, of which there must be some.
+pub(crate) fn recordings(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    find(folder, &mut files)?;
+    files.sort();
+    if files.is_empty() {
+        bail!("there is no recording below {}", folder.display());
+    }
+    Ok(files)
 }
 
 /// Finds recordings: files with the magic, and folders of `perf record --threads`.

@@ -4,6 +4,7 @@ mod bench;
 mod book;
 mod ci;
 mod corpus;
+mod count;
 mod dist;
 mod fixtures;
 mod fuzz;
@@ -11,6 +12,7 @@ mod growth;
 mod kernels;
 mod matrix;
 mod no_std;
+mod outputs;
 mod package;
 mod page_types;
 mod soak;
@@ -86,6 +88,16 @@ const CHORES: &[Chore] = &[
         name: "corpus",
         about: "compare how prof and perf read every recording in a folder [default: ../shared/corpus]",
         run: corpus::run,
+    },
+    Chore {
+        name: "count",
+        about: "count lines, files, circles of imports and chosen constants (FOLDER: another checkout)",
+        run: count::run,
+    },
+    Chore {
+        name: "outputs",
+        about: "write all that a binary says of recordings, to compare two binaries (PROF OUT [DIR…])",
+        run: outputs::run,
     },
     Chore { name: "book", about: "build the book as a site, in target/book (with mdbook)", run: book::run },
     Chore {

@@ -1,53 +1,83 @@
-//! Folders of a crate import each other in one direction: no chain of imports leads from a file through another folder back to
-//! the file. Where that is so, a folder can be read, tested and changed without the ones above it.
+//! Imports between the files of a crate lead in one direction, so that each file can be read, tested and changed without those
+//! above it: no chain of imports leads from a file through another folder back to the file. `mod` and `pub use` are no imports,
+//! and a file may use what its own module defines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use syn::visit::{self, Visit};
-use syn::{Item, ItemUse, UseTree};
-
 use super::Breach;
-use super::purity::{is_test, is_test_file};
-use super::tree::{Source, Tree};
-
-/// Modules of re-exports may lead to modules of re-exports, but not for ever.
-const MAX_REEXPORT_STEPS: usize = 8;
-
-/// The files that each file imports.
-type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+use super::import_graph::{self, Imports};
+use super::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
-    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
-    for source in tree.sources.iter().filter(|source| !is_test_file(&source.path)) {
-        crates.entry(&source.krate).or_default().push(source);
-    }
-    let breaches = crates.values().flat_map(|sources| {
-        breaches_of(&imports_of(sources.iter().map(|source| (&*source.path, &source.syntax))))
-    });
-    Ok(breaches.collect())
+    Ok(import_graph::of_crates(tree).values().flat_map(breaches_of).collect())
 }
 
-/// Returns a breach for each circle that leads through several folders.
+/// Returns the number of circles of files of one folder in each crate.
+pub(crate) fn count_by_crate(tree: &Tree) -> Vec<(&str, usize)> {
+    let crates = import_graph::of_crates(tree).into_iter();
+    crates.map(|(krate, imports)| (krate, circles_of_siblings(&imports).len())).collect()
+}
+
 fn breaches_of(imports: &Imports) -> Vec<Breach> {
-    let breach = |circle: Vec<PathBuf>| {
+    let breach = |kind: &str, circle: Vec<PathBuf>| {
         let files: Vec<String> = circle.iter().map(|file| file.display().to_string()).collect();
-        Breach::new(&circle[0], 0, format!("imports in a circle of folders: {}", files.join(" → ")))
+        Breach::new(&circle[0], 0, format!("imports in a circle of {kind}: {}", files.join(" → ")))
     };
-    circles(imports).into_iter().map(breach).collect()
+    let breach = |circle| breach("folders", circle);
+    circles_of_folders(imports).into_iter().map(breach).collect()
 }
 
 /// Returns the shortest circle through each import that leads into another folder, each circle once.
-fn circles(imports: &Imports) -> Vec<Vec<PathBuf>> {
+fn circles_of_folders(imports: &Imports) -> Vec<Vec<PathBuf>> {
     let mut found: BTreeMap<BTreeSet<PathBuf>, Vec<PathBuf>> = BTreeMap::new();
     for (importer, files) in imports {
         for imported in files.iter().filter(|imported| imported.parent() != importer.parent()) {
-            let Some(mut back) = path_between(imports, imported, importer) else { continue };
-            back.insert(0, importer.clone());
-            found.entry(back.iter().cloned().collect()).or_insert(back);
+            let Some(circle) = circle_through(imports, importer, imported) else { continue };
+            found.entry(circle.iter().cloned().collect()).or_insert(circle);
         }
     }
     found.into_values().collect()
+}
+
+/// Returns a circle for each group of files of one folder that all import each other, directly or through each other.
+fn circles_of_siblings(imports: &Imports) -> Vec<Vec<PathBuf>> {
+    let is_counted =
+        |importer: &Path, imported: &Path| imported.parent() == importer.parent() && !is_root(imported);
+    let siblings: Imports = imports
+        .iter()
+        .map(|(importer, files)| {
+            (importer.clone(), files.iter().filter(|file| is_counted(importer, file)).cloned().collect())
+        })
+        .collect();
+    let mut grouped: BTreeSet<&Path> = BTreeSet::new();
+    let mut found = Vec::new();
+    for (importer, files) in &siblings {
+        let circles = files.iter().filter_map(|imported| circle_through(&siblings, importer, imported));
+        let Some(circle) = circles.min_by_key(Vec::len) else { continue };
+        if grouped.contains(&**importer) {
+            continue;
+        }
+        let leads_back = |file: &Path| {
+            path_between(&siblings, importer, file).is_some()
+                && path_between(&siblings, file, importer).is_some()
+        };
+        grouped.extend(siblings.keys().map(PathBuf::as_path).filter(|file| leads_back(file)));
+        found.push(circle);
+    }
+    found
+}
+
+/// Returns true for the file of a folder's module, which the other files of the folder belong to.
+fn is_root(file: &Path) -> bool {
+    ["mod.rs", "lib.rs", "main.rs"].iter().any(|name| file.ends_with(name))
+}
+
+/// Returns the shortest circle that begins with an import.
+fn circle_through(imports: &Imports, importer: &Path, imported: &Path) -> Option<Vec<PathBuf>> {
+    let mut circle = path_between(imports, imported, importer)?;
+    circle.insert(0, importer.to_owned());
+    Some(circle)
 }
 
 /// Returns the shortest chain of imports from one file to another, both included.
@@ -78,182 +108,22 @@ fn path_between(imports: &Imports, from: &Path, to: &Path) -> Option<Vec<PathBuf
     None
 }
 
-/// The modules of one crate.
-#[derive(Default)]
-struct Modules<'a> {
-    /// The file of each module that has one.
-    files: HashMap<Vec<String>, &'a Path>,
-    /// What each module imports under which name, as a path from the root of the crate.
-    names: HashMap<Vec<String>, HashMap<String, Vec<String>>>,
-}
-
-fn imports_of<'a>(sources: impl Iterator<Item = (&'a Path, &'a syn::File)> + Clone) -> Imports {
-    let mut modules = Modules::default();
-    for (path, _) in sources.clone() {
-        modules.files.insert(module_of(path), path);
-    }
-    let mut uses = Vec::new();
-    for (path, syntax) in sources {
-        let module = module_of(path);
-        let mut visitor = Paths { module: module.clone(), modules: &modules, paths: Vec::new() };
-        visitor.visit_file(syntax);
-        uses.push((path, module, visitor.paths));
-    }
-    for (_, module, paths) in &uses {
-        let names = modules.names.entry(module.clone()).or_default();
-        for UsedPath { path, name, .. } in paths {
-            names.extend(name.clone().map(|name| (name, path.clone())));
-        }
-    }
-    let mut imports = Imports::new();
-    for (path, _, paths) in &uses {
-        // To pass a name on is not to depend on it.
-        let files =
-            paths.iter().filter(|used| !used.is_passed_on).filter_map(|used| modules.file(&used.path));
-        let files = files.filter(|file| file != path).map(Path::to_owned).collect();
-        imports.insert((*path).to_owned(), files);
-    }
-    imports
-}
-
-impl Modules<'_> {
-    /// Returns the file that defines what a path from the root of the crate names.
-    fn file(&self, path: &[String]) -> Option<&Path> {
-        let mut path = path.to_vec();
-        for _ in 0..MAX_REEXPORT_STEPS {
-            let length = (0..=path.len()).rev().find(|&length| self.files.contains_key(&path[..length]))?;
-            let (module, rest) = path.split_at(length);
-            let imported = rest.first().and_then(|name| self.names.get(module)?.get(name));
-            match imported {
-                Some(imported) => path = [imported.as_slice(), &rest[1..]].concat(),
-                None => return self.files.get(module).copied(),
-            }
-        }
-        None
-    }
-}
-
-/// The path of a file's module from the root of its crate: `["waits", "state"]`.
-fn module_of(path: &Path) -> Vec<String> {
-    let parts = path.iter().filter_map(|part| part.to_str()).skip_while(|part| *part != "src").skip(1);
-    let mut module: Vec<String> = parts.map(|part| part.trim_end_matches(".rs").to_owned()).collect();
-    module.pop_if(|last| ["mod", "lib", "main"].contains(&last.as_str()));
-    module
-}
-
-/// A path that code of a file uses, from the root of the crate.
-struct UsedPath {
-    path: Vec<String>,
-    /// The name that the file imports it under.
-    name: Option<String>,
-    /// True if the file only passes it on (`pub use`).
-    is_passed_on: bool,
-}
-
-/// Finds the paths that a file uses, but for those of its tests.
-struct Paths<'a> {
-    module: Vec<String>,
-    modules: &'a Modules<'a>,
-    paths: Vec<UsedPath>,
-}
-
-impl Paths<'_> {
-    /// Makes a path begin at the root of the crate; `None` for one of another crate.
-    fn rooted(&self, path: &[String]) -> Option<Vec<String>> {
-        let mut module = self.module.clone();
-        let mut path = path;
-        match path.first()?.as_str() {
-            "crate" => return Some(path[1..].to_vec()),
-            "self" => path = &path[1..],
-            "super" => {}
-            name => {
-                module.push(name.to_owned());
-                let is_child = self.modules.files.contains_key(&module);
-                return is_child.then(|| [&self.module, path].concat());
-            }
-        }
-        while let Some(("super", rest)) = path.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-            module.pop()?;
-            path = rest;
-        }
-        Some([&module, path].concat())
-    }
-
-    fn add_tree(&mut self, tree: &UseTree, before: &mut Vec<String>, is_passed_on: bool) {
-        let (segment, name) = match tree {
-            UseTree::Path(path) => {
-                before.push(path.ident.to_string());
-                self.add_tree(&path.tree, before, is_passed_on);
-                before.pop();
-                return;
-            }
-            UseTree::Group(group) => {
-                group.items.iter().for_each(|item| self.add_tree(item, before, is_passed_on));
-                return;
-            }
-            UseTree::Name(name) => (name.ident.to_string(), Some(name.ident.to_string())),
-            UseTree::Rename(rename) => (rename.ident.to_string(), Some(rename.rename.to_string())),
-            UseTree::Glob(_) => ("*".to_owned(), None),
-        };
-        let mut path = before.clone();
-        let mut name = name;
-        match segment.as_str() {
-            "self" => name = name.filter(|name| name != "self").or_else(|| path.last().cloned()),
-            "*" => {}
-            _ => path.push(segment),
-        }
-        if let Some(path) = self.rooted(&path) {
-            self.paths.push(UsedPath { path, name, is_passed_on });
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Paths<'_> {
-    fn visit_item(&mut self, item: &'ast Item) {
-        let attributes = match item {
-            Item::Fn(item) => &item.attrs,
-            Item::Impl(item) => &item.attrs,
-            Item::Mod(item) => &item.attrs,
-            Item::Use(item) => &item.attrs,
-            _ => return visit::visit_item(self, item),
-        };
-        if !is_test(attributes) {
-            visit::visit_item(self, item);
-        }
-    }
-
-    fn visit_item_use(&mut self, item: &'ast ItemUse) {
-        let is_passed_on = !matches!(item.vis, syn::Visibility::Inherited);
-        self.add_tree(&item.tree, &mut Vec::new(), is_passed_on);
-    }
-
-    /// `pub(super)` imports nothing.
-    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        if ["crate", "super"].contains(&segments[0].as_str())
-            && let Some(path) = self.rooted(&segments)
-        {
-            self.paths.push(UsedPath { path, name: None, is_passed_on: false });
-        }
-        visit::visit_path(self, path);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)]) -> Vec<String> {
+    fn imports(files: &[(&str, &str)]) -> Imports {
         let parsed: Vec<(PathBuf, syn::File)> = files
             .iter()
             .map(|(path, text)| {
                 (Path::new("crates/x/src").join(path), syn::parse_file(text).expect("Rust source"))
             })
             .collect();
-        let imports = imports_of(parsed.iter().map(|(path, syntax)| (&**path, syntax)));
-        breaches_of(&imports).iter().map(ToString::to_string).collect()
+        import_graph::of_files(parsed.iter().map(|(path, syntax)| (&**path, syntax)))
+    }
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        breaches_of(&imports(files)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -272,8 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_within_a_folder_is_none() {
-        let files = [("one/a.rs", "use super::b::B;"), ("one/b.rs", "use super::a::A;")];
-        assert_eq!(found(&files), [""; 0]);
+    fn a_circle_within_a_folder_counts_once() {
+        let files = [
+            ("one/a.rs", "use super::b::B;"),
+            ("one/b.rs", "use super::c::C; use super::a::A;"),
+            ("one/c.rs", "use super::a::A;"),
+        ];
+        assert_eq!(circles_of_siblings(&imports(&files)).len(), 1);
+        assert!(circles_of_siblings(&imports(&files[..1])).is_empty());
+    }
+
+    #[test]
+    fn a_file_uses_what_its_own_module_defines() {
+        let module = ("one/mod.rs", "mod a; pub use a::A; use a::B; pub struct C;");
+        let files = [module, ("one/a.rs", "use super::C; pub struct A(C); pub struct B;")];
+        assert!(circles_of_siblings(&imports(&files)).is_empty());
     }
 }

@@ -5,6 +5,7 @@
 mod circles;
 mod dependencies;
 mod fixtures;
+mod import_graph;
 mod imports;
 mod licences;
 mod manual;
@@ -25,6 +26,13 @@ use anyhow::bail;
 use crate::workspace;
 pub(crate) use purity::NO_STD;
 use tree::Tree;
+
+/// The sources of the project, as other chores look at them.
+pub(crate) mod sources {
+    pub(crate) use super::circles::count_by_crate as circles_of_siblings;
+    pub(crate) use super::purity::{is_test, of_programs};
+    pub(crate) use super::tree::{Source, Tree};
+}
 
 /// One breach of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

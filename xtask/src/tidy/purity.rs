@@ -85,9 +85,13 @@ fn may_be_unsafe(path: &Path) -> bool {
 }
 
 pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
+    Ok(of_programs(tree).flat_map(check_source).collect())
+}
+
+/// Returns the sources that become part of a program: all but those of tests.
+pub(crate) fn of_programs(tree: &Tree) -> impl Iterator<Item = &Source> {
     let tests: HashSet<PathBuf> = tree.sources.iter().flat_map(test_modules).collect();
-    let product = tree.sources.iter().filter(|source| !tests.contains(&source.path));
-    Ok(product.flat_map(check_source).collect())
+    tree.sources.iter().filter(move |source| !tests.contains(&source.path) && !is_test_file(&source.path))
 }
 
 /// The files of modules that a source declares for tests only.
@@ -102,9 +106,6 @@ fn test_modules(source: &Source) -> Vec<PathBuf> {
 }
 
 fn check_source(source: &Source) -> Vec<Breach> {
-    if is_test_file(&source.path) {
-        return Vec::new();
-    }
     let krate = source.krate.as_str();
     let forbidden: Vec<&str> = match krate {
         "cargo-prof" | "cli" | "xtask" => Vec::new(),
@@ -144,7 +145,7 @@ fn is_no_std(attributes: &[Attribute]) -> bool {
 }
 
 /// Returns true if an item is compiled for tests only.
-pub(super) fn is_test(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
             || matches!(&attribute.meta, syn::Meta::List(list)

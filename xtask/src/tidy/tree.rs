@@ -7,34 +7,34 @@ use anyhow::Context;
 use crate::workspace;
 
 /// A text file of the project.
-pub(super) struct TextFile {
+pub(crate) struct TextFile {
     /// Relative to the root.
-    pub(super) path: PathBuf,
-    pub(super) text: String,
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
 }
 
 /// A Rust source below `crates/CRATE/src` or `xtask/src`.
-pub(super) struct Source {
+pub(crate) struct Source {
     /// The folder's name: `decoder`, `xtask`.
-    pub(super) krate: String,
+    pub(crate) krate: String,
     /// Relative to the root.
-    pub(super) path: PathBuf,
-    pub(super) lines: usize,
-    pub(super) syntax: syn::File,
+    pub(crate) path: PathBuf,
+    pub(crate) lines: usize,
+    pub(crate) syntax: syn::File,
 }
 
 /// The files of the project, as the rules look at them.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// Every file, text or not, relative to the root.
-    pub(super) files: Vec<PathBuf>,
-    pub(super) texts: Vec<TextFile>,
-    pub(super) sources: Vec<Source>,
-    pub(super) manifest: toml::Table,
-    pub(super) metadata: serde_json::Value,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) texts: Vec<TextFile>,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) manifest: toml::Table,
+    pub(crate) metadata: serde_json::Value,
 }
 
 impl Tree {
-    pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn read(root: &Path) -> anyhow::Result<Self> {
         let files = workspace::files(root)?;
         let mut texts = Vec::new();
         let mut sources = Vec::new();
@@ -53,7 +53,7 @@ impl Tree {
     }
 
     /// The text of the file at `path`, empty where there is none.
-    pub(super) fn text(&self, path: &str) -> &str {
+    pub(crate) fn text(&self, path: &str) -> &str {
         self.texts.iter().find(|file| file.path == Path::new(path)).map_or("", |file| &file.text)
     }
 }
