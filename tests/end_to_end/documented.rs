@@ -3,6 +3,7 @@
 //! A ```` ```console ```` block holds commands (`$ …`) and what they print. `BLESS=1` writes anew what they print; a ```` ```sh ````
 //! block shows what cannot run here (other machines, containers, installations).
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -112,6 +113,36 @@ fn every_documented_command_runs() {
             assert_eq!(shapes(&fs::read_to_string(&page).unwrap()), shapes(&played), "{}", page.display());
         }
     }
+}
+
+/// `cargo prof` divides the command line among programs by tables of their options.
+#[test]
+fn cargo_prof_passes_every_option_of_prof_on() {
+    let cargo_prof = Path::new(env!("CARGO_BIN_EXE_prof")).with_file_name("cargo-prof");
+    if !cargo_prof.exists() {
+        skip("cargo-prof is not built: cargo build -p cargo-prof");
+        return;
+    }
+    let mut known = HashSet::new();
+    for command in ["record", "flame"] {
+        let help = Command::new(env!("CARGO_BIN_EXE_prof")).args([command, "--help"]).output().unwrap();
+        for line in String::from_utf8(help.stdout).unwrap().lines() {
+            // `  -F, --freq <HZ>  Samples per second`
+            let Some((short, long)) = line.trim_start().split_once("--") else { continue };
+            let is_option = line.starts_with("  ") && (short.is_empty() || short.len() == "-F, ".len());
+            let Some(name) = long.split([' ', '[', '.']).next().filter(|_| is_option) else { continue };
+            // `cargo prof` chooses the recording, and opens the picture unless it is told not to. An option of both commands is
+            // the recorder's where they disagree about its value.
+            if ["input", "open", "help"].contains(&name) || !known.insert(name.to_owned()) {
+                continue;
+            }
+            let value = if long[name.len()..].starts_with(" <") { "=1" } else { "" };
+            let option = format!("--{name}{value}");
+            let parsed = Command::new(&cargo_prof).args(["prof", &option, "--version"]).output().unwrap();
+            assert!(parsed.status.success(), "{option} of prof {command}: {parsed:?}");
+        }
+    }
+    assert!(known.len() > 50, "only {} options were found", known.len());
 }
 
 #[test]

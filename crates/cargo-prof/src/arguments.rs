@@ -1,14 +1,18 @@
 //! Divides the command line among cargo, `prof record`, `prof flame` and the program.
 
-/// Printed by `cargo prof --help`.
-pub const HELP: &str = "\
-Build a target with cargo, record it with prof, and open the flame graph
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
-Usage: cargo prof [run] [OPTIONS] [-- ARGS…]
+const ABOUT: &str = "Build a target with cargo, record it with prof, and open the flame graph";
+
+const USAGE: &str = "\
+cargo prof [run] [OPTIONS] [-- ARGS…]
        cargo prof test [NAME] [OPTIONS] [-- ARGS…]
        cargo prof bench [NAME] [OPTIONS] [-- ARGS…]
-       cargo prof example [NAME] [OPTIONS] [-- ARGS…]
+       cargo prof example [NAME] [OPTIONS] [-- ARGS…]";
 
+/// The rest of the help. It names few of the many options that are passed on.
+const HELP: &str = "\
 NAME is a filter of tests or benchmarks, as for cargo, or the name of an example.
 ARGS are passed to the program.
 
@@ -48,17 +52,6 @@ pub enum Kind {
     Example,
 }
 
-/// The request of the command line.
-#[derive(Debug)]
-pub enum Request {
-    /// The help.
-    Help,
-    /// The version.
-    Version,
-    /// A recording.
-    Run(Arguments),
-}
-
 /// The command line, divided among cargo, the recorder and the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arguments {
@@ -66,11 +59,11 @@ pub struct Arguments {
     pub kind: Kind,
     /// The filter of tests or benchmarks, or the name of the example.
     pub name: Option<String>,
-    /// Words for cargo.
+    /// Words for cargo: long options with their values behind `=`.
     pub cargo: Vec<String>,
     /// Words for `prof record`.
     pub record: Vec<String>,
-    /// Words for `prof flame`.
+    /// Words for `prof flame`, in the same form.
     pub flame: Vec<String>,
     /// Words for the program.
     pub program: Vec<String>,
@@ -80,183 +73,226 @@ pub struct Arguments {
     pub open: bool,
 }
 
+/// An option of another program: its long name, its short name and its values. The long name may be missing.
+type Passed = (&'static str, Option<char>, Values);
+
+/// The values that an option takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Values {
+    Flag,
+    One,
+    /// None or one, as the next word.
+    Optional,
+    /// None or one, behind `=`.
+    Equals,
+}
+use Values::{Equals, Flag, One, Optional};
+
 /// Options of `cargo build`, `test` and `bench` that choose what is built and how.
-const CARGO: &[&str] = &[
-    "--release",
-    "-r",
-    "--profile",
-    "--bin",
-    "--bins",
-    "--example",
-    "--examples",
-    "--test",
-    "--tests",
-    "--bench",
-    "--benches",
-    "--lib",
-    "--all-targets",
-    "-p",
-    "--package",
-    "--workspace",
-    "--exclude",
-    "-j",
-    "--jobs",
-    "--keep-going",
-    "--features",
-    "--all-features",
-    "--no-default-features",
-    "--target",
-    "--target-dir",
-    "--manifest-path",
-    "--locked",
-    "--offline",
-    "--frozen",
-    "--config",
-    "-Z",
-    "--color",
-    "--ignore-rust-version",
-    "--timings",
+const CARGO: &[Passed] = &[
+    ("release", Some('r'), Flag),
+    ("profile", None, One),
+    ("bin", None, Optional),
+    ("bins", None, Flag),
+    ("example", None, Optional),
+    ("examples", None, Flag),
+    ("test", None, Optional),
+    ("tests", None, Flag),
+    ("bench", None, Optional),
+    ("benches", None, Flag),
+    ("lib", None, Flag),
+    ("all-targets", None, Flag),
+    ("package", Some('p'), Optional),
+    ("workspace", None, Flag),
+    ("exclude", None, One),
+    ("jobs", Some('j'), One),
+    ("keep-going", None, Flag),
+    ("features", None, One),
+    ("all-features", None, Flag),
+    ("no-default-features", None, Flag),
+    ("target", None, Optional),
+    ("target-dir", None, One),
+    ("manifest-path", None, One),
+    ("locked", None, Flag),
+    ("offline", None, Flag),
+    ("frozen", None, Flag),
+    ("config", None, One),
+    ("color", None, One),
+    ("ignore-rust-version", None, Flag),
+    ("timings", None, Flag),
+    ("", Some('Z'), One),
 ];
 
-/// Long options of `prof flame`. All others are passed to `prof record`, which rejects unknown ones.
-pub const FLAME: &[&str] = &[
-    "--folded",
-    "--hide",
-    "--keep",
-    "--root-at",
-    "--collapse",
-    "--comm",
-    "--time",
-    "--no-inline",
-    "--no-kernel",
-    "--no-user",
-    "--merge-threads",
-    "--by-process",
-    "--by-container",
-    "--container",
-    "--cgroup",
-    "--addresses",
-    "--modules",
-    "--modules-only",
-    "--fold-async",
-    "--debug-dir",
-    "--symfs",
-    "--raw-names",
-    "--debuginfod",
-    "--reverse",
-    "--inverted",
-    "--flamechart",
-    "--title",
-    "--subtitle",
-    "--colors",
-    "--min-width",
-    "--width",
+/// Options of `prof flame`, also those that `prof record` has, too.
+const FLAME: &[Passed] = &[
+    ("folded", None, Flag),
+    ("hide", None, One),
+    ("keep", None, One),
+    ("root-at", None, One),
+    ("collapse", None, One),
+    ("comm", None, One),
+    ("time", None, One),
+    ("no-inline", None, Flag),
+    ("no-kernel", None, Flag),
+    ("no-user", None, Flag),
+    ("merge-threads", None, Flag),
+    ("by-process", None, Flag),
+    ("by-container", None, Flag),
+    ("container", None, One),
+    ("cgroup", None, One),
+    ("addresses", None, Flag),
+    ("modules", None, Flag),
+    ("modules-only", None, Flag),
+    ("fold-async", None, Flag),
+    ("debug-dir", None, One),
+    ("symfs", None, One),
+    ("raw-names", None, Flag),
+    ("debuginfod", None, Flag),
+    ("reverse", None, Flag),
+    ("inverted", None, Flag),
+    ("flamechart", None, Flag),
+    ("title", None, One),
+    ("subtitle", None, One),
+    ("colors", None, One),
+    ("min-width", None, One),
+    ("wakers", None, Flag),
+    ("width", None, One),
 ];
 
-/// The recipient of the words after an option.
-#[derive(Clone, Copy)]
-enum Owner {
-    Cargo,
-    Record,
-    Flame,
-    Output,
+/// Options of `prof record`, but for short ones that are cargo's and long ones that are [`FLAME`]'s.
+const RECORD: &[Passed] = &[
+    ("pid", None, One),
+    ("with-children", None, Flag),
+    ("tid", Some('t'), One),
+    ("uid", Some('u'), One),
+    ("all-cpus", Some('a'), Flag),
+    ("cpu", Some('C'), One),
+    ("", Some('G'), One),
+    ("no-inherit", Some('i'), Flag),
+    ("inherit", None, One),
+    ("per-thread", None, Flag),
+    ("event", Some('e'), One),
+    ("filter", None, One),
+    ("freq", Some('F'), One),
+    ("call-graph", None, One),
+    ("user-callchains", None, Flag),
+    ("kernel-callchains", None, Flag),
+    ("", Some('g'), Flag),
+    ("duration", Some('d'), One),
+    ("delay", Some('D'), One),
+    ("max-stack", None, One),
+    ("all-user", None, Flag),
+    ("all-kernel", None, Flag),
+    ("clockid", Some('k'), One),
+    ("mmap-pages", Some('m'), One),
+    ("data", None, Flag),
+    ("phys-data", None, Flag),
+    ("intr-regs", None, Flag),
+    ("weight", Some('W'), Flag),
+    ("branch-any", Some('b'), Flag),
+    ("branch-filter", None, One),
+    ("off-cpu", None, Flag),
+    ("switch-events", None, Flag),
+    ("namespaces", None, Flag),
+    ("all-cgroups", None, Flag),
+    ("data-page-size", None, Flag),
+    ("code-page-size", None, Flag),
+    ("count", Some('c'), One),
+    ("keep-stacks", None, Flag),
+    ("overwrite", None, Flag),
+    ("window", None, One),
+    ("switch-output", None, Equals),
+    ("dump-when", None, One),
+    ("max-files", None, One),
+    ("control", None, One),
+    ("compress", Some('z'), Equals),
+    ("archive", None, Flag),
+    ("no-names", None, Flag),
+    ("strict", None, Flag),
+    ("runtimes", None, Equals),
+];
+
+/// Returns the description of the command line.
+fn command() -> Command {
+    let own = [
+        Arg::new("output").short('o').long("output").value_name("FILE"),
+        Arg::new("no-open").long("no-open").action(ArgAction::SetTrue),
+        Arg::new("quiet").short('q').long("quiet").action(ArgAction::SetTrue),
+        Arg::new("verbose").short('v').long("verbose").action(ArgAction::Count),
+        Arg::new("words").num_args(0..),
+        Arg::new("program").num_args(0..).last(true),
+    ];
+    Command::new("cargo-prof")
+        .version(env!("CARGO_PKG_VERSION"))
+        .override_usage(USAGE)
+        .override_help(format!("{ABOUT}\n\nUsage: {USAGE}\n\n{HELP}"))
+        .args(own)
+        .args([CARGO, FLAME, RECORD].into_iter().flatten().map(argument))
+}
+
+fn argument(option: &Passed) -> Arg {
+    let &(long, short, values) = option;
+    let argument = Arg::new(id(option)).short(short).action(ArgAction::Append);
+    let argument = if long.is_empty() { argument } else { argument.long(long) };
+    match values {
+        Flag => argument.action(ArgAction::Count),
+        One => argument.allow_negative_numbers(true),
+        Optional => argument.num_args(0..=1).default_missing_value(""),
+        Equals => argument.num_args(0..=1).default_missing_value("").require_equals(true),
+    }
+}
+
+fn id(&(long, short, _): &Passed) -> String {
+    short.filter(|_| long.is_empty()).map_or_else(|| long.to_owned(), |short| short.to_string())
 }
 
 impl Arguments {
-    /// Parses the command line. All words after an option that do not start with `-` count as its values, so that this need not know
-    /// which options take a value. For that reason, NAME must directly follow the subcommand.
-    pub fn parse(words: Vec<String>) -> Result<Request, String> {
-        let mut words = words.into_iter().peekable();
-        let kind = match words.peek().map(String::as_str) {
-            Some("run") => Some(Kind::Run),
-            Some("test") => Some(Kind::Test),
-            Some("bench") => Some(Kind::Bench),
-            Some("example") => Some(Kind::Example),
-            _ => None,
-        };
-        if kind.is_some() {
-            words.next();
-        }
+    /// Parses the command line, the program's own name apart.
+    ///
+    /// # Errors
+    /// It is wrong, or asks for help or the version.
+    pub fn parse(words: Vec<String>) -> clap::error::Result<Self> {
+        let mut command = command().no_binary_name(true);
+        let matches = command.try_get_matches_from_mut(words)?;
+        let mut words = values(&matches, "words").into_iter().peekable();
+        let kind = words.next_if_map(|word| match word.as_str() {
+            "run" => Ok(Kind::Run),
+            "test" => Ok(Kind::Test),
+            "bench" => Ok(Kind::Bench),
+            "example" => Ok(Kind::Example),
+            _ => Err(word),
+        });
         let kind = kind.unwrap_or(Kind::Run);
-        let name = words.next_if(|word| kind != Kind::Run && !word.starts_with('-'));
+        let name = words.next_if(|_| kind != Kind::Run);
+        if let Some(word) = words.next() {
+            let what = format!("unexpected `{word}`; arguments of the program come after `--`");
+            return Err(command.error(ErrorKind::UnknownArgument, what));
+        }
         let mut parsed = Self {
             kind,
             name,
-            cargo: Vec::new(),
-            record: Vec::new(),
-            flame: Vec::new(),
-            program: Vec::new(),
-            output: None,
-            open: true,
+            cargo: given(&matches, CARGO),
+            record: given(&matches, RECORD),
+            flame: given(&matches, FLAME),
+            program: values(&matches, "program"),
+            output: matches.get_one("output").cloned(),
+            open: !matches.get_flag("no-open"),
         };
-        let mut owner = None;
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--" => {
-                    parsed.program = words.collect();
-                    break;
-                }
-                "-h" | "--help" => return Ok(Request::Help),
-                "-V" | "--version" => return Ok(Request::Version),
-                "--no-open" => parsed.open = false,
-                "-o" | "--output" => owner = Some(Owner::Output),
-                "-q" | "--quiet" => {
-                    for words in [&mut parsed.cargo, &mut parsed.record, &mut parsed.flame] {
-                        words.push("--quiet".to_owned());
-                    }
-                }
-                "-v" | "-vv" | "--verbose" => {
-                    parsed.record.push(word.clone());
-                    parsed.flame.push(word);
-                }
-                value if !value.starts_with('-') || value == "-" => match owner {
-                    Some(Owner::Output) => {
-                        parsed.output = Some(word);
-                        owner = None;
-                    }
-                    Some(Owner::Cargo) => parsed.cargo.push(word),
-                    Some(Owner::Record) => parsed.record.push(word),
-                    Some(Owner::Flame) => parsed.flame.push(word),
-                    None => return Err(misplaced(kind, value)),
-                },
-                option => {
-                    let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
-                    match value {
-                        Some(path) if name == "--output" => parsed.output = Some(path.to_owned()),
-                        _ if is_cargos(name) => {
-                            owner = Some(Owner::Cargo);
-                            parsed.cargo.push(word);
-                        }
-                        _ if FLAME.contains(&name) => {
-                            owner = Some(Owner::Flame);
-                            parsed.flame.push(word);
-                        }
-                        _ => {
-                            owner = Some(Owner::Record);
-                            parsed.record.push(word);
-                        }
-                    }
-                }
+        if matches.get_flag("quiet") {
+            for words in [&mut parsed.cargo, &mut parsed.record, &mut parsed.flame] {
+                words.push("--quiet".to_owned());
             }
         }
-        if matches!(owner, Some(Owner::Output)) && parsed.output.is_none() {
-            return Err("-o needs a file".to_owned());
+        for _ in 0..matches.get_count("verbose") {
+            parsed.record.push("--verbose".to_owned());
+            parsed.flame.push("--verbose".to_owned());
         }
-        Ok(Request::Run(parsed))
+        Ok(parsed)
     }
 
     /// Returns the value of an option of cargo.
     pub fn cargo_value(&self, option: &str) -> Option<&str> {
-        let mut words = self.cargo.iter();
-        while let Some(word) = words.next() {
-            if word == option {
-                return words.next().map(String::as_str);
-            }
-            if let Some(value) = word.strip_prefix(option).and_then(|rest| rest.strip_prefix('=')) {
-                return Some(value);
-            }
-        }
-        None
+        self.cargo.iter().find_map(|word| word.strip_prefix(option)?.strip_prefix('='))
     }
 
     /// Returns the profile that cargo builds with.
@@ -264,7 +300,7 @@ impl Arguments {
         if let Some(profile) = self.cargo_value("--profile") {
             return profile;
         }
-        let release = self.cargo.iter().any(|word| word == "--release" || word == "-r");
+        let release = self.cargo.iter().any(|word| word == "--release");
         match self.kind {
             _ if release => "release",
             Kind::Run | Kind::Example => "dev",
@@ -279,19 +315,28 @@ impl Arguments {
     }
 }
 
-fn is_cargos(name: &str) -> bool {
-    // `-j4` and `-Zflag` have their values in the same word.
-    CARGO.contains(&name)
-        || ["-j", "-Z"].iter().any(|short| name.starts_with(short) && !name.starts_with("--"))
+fn values(matches: &ArgMatches, name: &str) -> Vec<String> {
+    matches.get_many(name).into_iter().flatten().cloned().collect()
 }
 
-fn misplaced(kind: Kind, word: &str) -> String {
-    match kind {
-        Kind::Run => format!("`{word}` is not an option; arguments of the program come after `--`"),
-        _ => format!(
-            "unexpected `{word}`; a name must follow the subcommand, and arguments of the program come after `--`"
-        ),
+/// Returns the options of a table that were given, each as one word.
+fn given(matches: &ArgMatches, options: &[Passed]) -> Vec<String> {
+    let mut words = Vec::new();
+    for option in options {
+        let id = id(option);
+        let values = match option.2 {
+            Flag => vec![String::new(); usize::from(matches.get_count(&id))],
+            One | Optional | Equals => values(matches, &id),
+        };
+        for value in values {
+            words.push(match *option {
+                ("", short, _) => format!("-{}{value}", short.unwrap_or_default()),
+                (long, ..) if value.is_empty() => format!("--{long}"),
+                (long, ..) => format!("--{long}={value}"),
+            });
+        }
     }
+    words
 }
 
 #[cfg(test)]
@@ -299,10 +344,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Arguments {
-        match Arguments::parse(line.split(' ').map(str::to_owned).collect()) {
-            Ok(Request::Run(arguments)) => arguments,
-            other => panic!("{line}: {other:?}"),
-        }
+        Arguments::parse(line.split(' ').map(str::to_owned).collect()).unwrap()
     }
 
     #[test]
@@ -311,9 +353,9 @@ mod tests {
             "--release --bin x -F 4999 --title my.title --features=a,b -o p.svg --call-graph fp -- -F --bin y",
         );
         assert_eq!(parsed.kind, Kind::Run);
-        assert_eq!(parsed.cargo, ["--release", "--bin", "x", "--features=a,b"]);
-        assert_eq!(parsed.record, ["-F", "4999", "--call-graph", "fp"]);
-        assert_eq!(parsed.flame, ["--title", "my.title"]);
+        assert_eq!(parsed.cargo, ["--release", "--bin=x", "--features=a,b"]);
+        assert_eq!(parsed.record, ["--freq=4999", "--call-graph=fp"]);
+        assert_eq!(parsed.flame, ["--title=my.title"]);
         assert_eq!(parsed.program, ["-F", "--bin", "y"]);
         assert_eq!(parsed.output.as_deref(), Some("p.svg"));
         assert_eq!(parsed.profile(), "release");
@@ -325,10 +367,27 @@ mod tests {
         assert_eq!((parsed.kind, parsed.name.as_deref()), (Kind::Test, Some("parses")));
         assert_eq!(
             (parsed.cargo, parsed.open),
-            (vec!["-p".to_owned(), "core".to_owned(), "-j2".to_owned()], false)
+            (vec!["--package=core".to_owned(), "--jobs=2".to_owned()], false)
         );
         let wrong = Arguments::parse(vec!["server".to_owned()]);
-        assert!(wrong.is_err_and(|text| text.contains("after `--`")));
+        assert!(wrong.is_err_and(|error| error.to_string().contains("after `--`")));
+    }
+
+    #[test]
+    fn options_keep_their_values() {
+        let parsed =
+            parse("-F 4999 --release -e a -e b -vv -gz -G/x --runtimes=jvm -q -Zbuild-std -D -1 --bin");
+        let record = "-G/x --event=a --event=b --freq=4999 -g --delay=-1 --compress --runtimes=jvm";
+        assert_eq!(parsed.record.join(" "), format!("{record} --quiet --verbose --verbose"));
+        assert_eq!(parsed.cargo, ["--release", "--bin", "-Zbuild-std", "--quiet"]);
+        assert_eq!(parsed.flame, ["--quiet", "--verbose", "--verbose"]);
+        let wrong = Arguments::parse(["--release", "server"].map(str::to_owned).into());
+        assert!(wrong.is_err_and(|error| error.to_string().contains("after `--`")));
+    }
+
+    #[test]
+    fn the_description_is_consistent() {
+        command().debug_assert();
     }
 
     #[test]

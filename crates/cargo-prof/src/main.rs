@@ -12,7 +12,7 @@ mod record;
 
 use std::process::ExitCode;
 
-use arguments::{Arguments, Request};
+use arguments::Arguments;
 
 fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
@@ -21,19 +21,8 @@ fn main() -> ExitCode {
         words.remove(0);
     }
     let arguments = match Arguments::parse(words) {
-        Ok(Request::Run(arguments)) => arguments,
-        Ok(Request::Help) => {
-            print!("{}", arguments::HELP);
-            return ExitCode::SUCCESS;
-        }
-        Ok(Request::Version) => {
-            println!("cargo-prof {}", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
-        }
-        Err(wrong) => {
-            eprintln!("cargo prof: error: {wrong}; try: cargo prof --help");
-            return ExitCode::from(2);
-        }
+        Ok(arguments) => arguments,
+        Err(answer) => answer.exit(),
     };
     match run(&arguments) {
         Ok(code) => code,
