@@ -32,7 +32,11 @@ struct Chore {
 }
 
 const CHORES: &[Chore] = &[
-    Chore { name: "tidy", about: "check the project's rules: imports, purity, sizes, names", run: tidy::run },
+    Chore {
+        name: "tidy",
+        about: "check the project's rules: imports, circles, purity, licences, fixtures",
+        run: tidy::run,
+    },
     Chore { name: "ci", about: "run every check of CI: format, clippy, tidy, fuzzing, tests", run: ci::run },
     Chore {
         name: "page-types",

@@ -323,12 +323,8 @@ mod tests {
     use super::*;
 
     fn breaches(krate: &str, path: &str, text: &str) -> Vec<(usize, String)> {
-        let source = Source {
-            krate: krate.into(),
-            path: path.into(),
-            lines: 0,
-            syntax: syn::parse_file(text).unwrap(),
-        };
+        let source =
+            Source { krate: krate.into(), path: path.into(), syntax: syn::parse_file(text).unwrap() };
         check_source(&source).into_iter().map(|breach| (breach.line, breach.what)).collect()
     }
 
@@ -361,7 +357,7 @@ mod tests {
     fn modules_for_tests_are_found() {
         let of = |path: &str| {
             let syntax = syn::parse_file("#[cfg(test)]\nmod a;\nmod b;\n#[cfg(test)]\nmod c {}").unwrap();
-            test_modules(&Source { krate: "host".into(), path: path.into(), lines: 0, syntax })
+            test_modules(&Source { krate: "host".into(), path: path.into(), syntax })
         };
         assert_eq!(of("crates/x/src/f.rs"), [PathBuf::from("crates/x/src/f/a.rs")]);
         assert_eq!(of("crates/x/src/f/mod.rs"), [PathBuf::from("crates/x/src/f/a.rs")]);

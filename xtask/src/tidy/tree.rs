@@ -19,7 +19,6 @@ pub(crate) struct Source {
     pub(crate) krate: String,
     /// Relative to the root.
     pub(crate) path: PathBuf,
-    pub(crate) lines: usize,
     pub(crate) syntax: syn::File,
 }
 
@@ -44,7 +43,7 @@ impl Tree {
             let Ok(text) = String::from_utf8(bytes) else { continue };
             if let Some(krate) = crate_of(path) {
                 let syntax = syn::parse_file(&text).with_context(|| path.display().to_string())?;
-                sources.push(Source { krate, path: path.clone(), lines: text.lines().count(), syntax });
+                sources.push(Source { krate, path: path.clone(), syntax });
             }
             texts.push(TextFile { path: path.clone(), text });
         }
