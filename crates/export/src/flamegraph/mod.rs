@@ -18,7 +18,7 @@ use crate::waiting;
 use pruning::Widths;
 use svg::Page;
 use svg::folding::Folding;
-use svg::frames::Frames;
+use svg::frames;
 use time_order::Chart;
 
 /// The appearance of a picture.
@@ -161,7 +161,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
         }
         Colors::Inferno(palette) => inferno.colors = palette,
     }
-    // Narrow frames are omitted already. `Frames` keeps only the frames of inferno's page.
+    // Narrow frames are omitted already. Only the frames of inferno's page are kept.
     inferno.min_width = 0.0;
     inferno.no_javascript = true;
     inferno.direction = Direction::Inverted;
@@ -186,9 +186,10 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
         min_width: if pruned.has_omitted { options.min_width } else { 0.0 },
     };
     page.write_head(output)?;
-    let mut frames = Frames::new(output, folding, options.inverted, room);
-    inferno::flamegraph::from_lines(&mut inferno, lines.iter().rev().map(String::as_str), &mut frames)?;
-    let marks = frames.finish()?;
+    let mut picture = Vec::new();
+    inferno::flamegraph::from_lines(&mut inferno, lines.iter().rev().map(String::as_str), &mut picture)?;
+    let picture = str::from_utf8(&picture).map_err(io::Error::other)?;
+    let marks = frames::write(picture, folding, options.inverted, room, output)?;
     page.write_tail(&marks, output)
 }
 

@@ -1,4 +1,4 @@
-//! Rewrites the frames that inferno draws.
+//! Writes the frames that inferno has drawn.
 //!
 //! The position and colour of each frame stay. Frames that are too narrow to see are hidden behind a mark, names are
 //! shortened at their left end instead of the right one, and frames above which others were omitted carry their weights.
@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::ROW;
+use super::drawn::{DrawnFrame, for_each_frame};
 use super::folding::{Folding, Marks};
 use crate::label_stacks::OMITTED;
 use crate::names::FunctionName;
@@ -18,25 +19,50 @@ const LETTER_PIXELS: f64 = 7.2;
 /// The distance between the edge of a frame and its name, in pixels.
 const INDENT_PIXELS: f64 = 3.0;
 
-/// The y coordinate at which inferno draws the frame of all samples if frames grow downwards and there is no subtitle.
-pub(crate) const FIRST_ROW_Y: usize = 52;
+/// Writes the frames of a picture of inferno to `output`. Returns the marks of folded ones. `width` is that of all frames together,
+/// in pixels.
+///
+/// # Errors
+/// Those of the output, and one if the picture has no frames.
+pub(crate) fn write(
+    picture: &str,
+    folding: Folding,
+    inverted: bool,
+    width: f64,
+    output: &mut dyn Write,
+) -> io::Result<Marks> {
+    let mut frames = Frames {
+        output,
+        folding,
+        inverted,
+        width,
+        names: HashMap::default(),
+        marks: Marks::default(),
+        omitted: Vec::new(),
+    };
+    // inferno writes frames that end at the same position outermost first, and all others innermost first.
+    let mut batch: Vec<DrawnFrame> = Vec::new();
+    for_each_frame(picture, |frame| {
+        if batch.last().is_some_and(|last| last.end() != frame.end()) {
+            batch.drain(..).rev().try_for_each(|frame| frames.write(&frame))?;
+        }
+        batch.push(frame);
+        Ok(())
+    })?;
+    batch.drain(..).rev().try_for_each(|frame| frames.write(&frame))?;
+    Ok(frames.marks)
+}
 
-/// A writer for inferno's SVG, which rewrites the frames and writes them to `output`.
-pub(crate) struct Frames<'o> {
+/// The writer of frames: innermost first.
+struct Frames<'o> {
     output: &'o mut dyn Write,
     folding: Folding,
     inverted: bool,
     /// The width of all frames together, in pixels.
     width: f64,
-    /// The bytes of the element that inferno is writing.
-    element: Vec<u8>,
-    /// True after the start tag of the frames.
-    in_frames: bool,
-    /// Frames that end at the same position. inferno writes these outermost first, and all others innermost first.
-    batch: Vec<Frame>,
     /// Parsed names, by their escaped text.
     names: HashMap<String, DrawnName>,
-    pub(crate) marks: Marks,
+    marks: Marks,
     /// Omitted frames above the next frame, as `START+WEIGHT`.
     omitted: Vec<String>,
 }
@@ -58,77 +84,9 @@ impl DrawnName {
     }
 }
 
-/// A frame that inferno drew.
-struct Frame {
-    /// The name with its figures, escaped.
-    title: String,
-    fill: String,
-    depth: usize,
-    start: u64,
-    weight: u64,
-}
-
-impl<'o> Frames<'o> {
-    pub(crate) fn new(output: &'o mut dyn Write, folding: Folding, inverted: bool, width: f64) -> Self {
-        Self {
-            output,
-            folding,
-            inverted,
-            width,
-            element: Vec::new(),
-            in_frames: false,
-            batch: Vec::new(),
-            names: HashMap::default(),
-            marks: Marks::default(),
-            omitted: Vec::new(),
-        }
-    }
-
-    /// Writes the last frames and returns the marks of folded ones.
-    ///
-    /// # Errors
-    /// Those of the output, and one if inferno drew no frames.
-    pub(crate) fn finish(mut self) -> io::Result<Marks> {
-        self.write_batch()?;
-        if !self.in_frames {
-            return Err(io::Error::other("inferno drew no frames"));
-        }
-        Ok(self.marks)
-    }
-
-    fn finish_element(&mut self) -> io::Result<()> {
-        let element = std::mem::take(&mut self.element);
-        if !self.in_frames {
-            let tag = element.iter().rposition(|&byte| byte == b'<').unwrap_or_default();
-            self.in_frames = element[tag..].starts_with(b"<svg id=\"frames\"");
-            return Ok(());
-        }
-        if !element.ends_with(b"</g>") {
-            self.element = element;
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&element);
-        let frame = Frame::parse(&text).ok_or_else(|| io::Error::other(format!("not a frame: {text}")))?;
-        if self.batch.last().is_some_and(|last| last.end() != frame.end()) {
-            self.write_batch()?;
-        }
-        self.batch.push(frame);
-        self.element = element;
-        self.element.clear();
-        Ok(())
-    }
-
-    fn write_batch(&mut self) -> io::Result<()> {
-        let mut batch = std::mem::take(&mut self.batch);
-        for frame in batch.drain(..).rev() {
-            self.write_frame(&frame)?;
-        }
-        self.batch = batch;
-        Ok(())
-    }
-
-    fn write_frame(&mut self, frame: &Frame) -> io::Result<()> {
-        let Frame { title, fill, depth, start, weight } = frame;
+impl Frames<'_> {
+    fn write(&mut self, frame: &DrawnFrame) -> io::Result<()> {
+        let DrawnFrame { title, fill, depth, start, weight } = frame;
         let scale = self.folding.scale;
         if title.starts_with(OMITTED) {
             self.marks.fold(*depth, *start, frame.end(), scale);
@@ -178,41 +136,5 @@ impl<'o> Frames<'o> {
         let rows = self.folding.rows();
         let row = if self.inverted { depth as f64 } else { rows as f64 - 1.0 - depth as f64 };
         row * ROW as f64
-    }
-}
-
-impl Write for Frames<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.element.extend_from_slice(bytes);
-        if bytes.ends_with(b">") {
-            self.finish_element()?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.output.flush()
-    }
-}
-
-impl Frame {
-    fn parse(element: &str) -> Option<Self> {
-        let (title, rest) = element.strip_prefix("<g><title>")?.split_once("</title><rect ")?;
-        let attribute = |name: &str| {
-            let (_, value) = rest.split_once(name)?;
-            value.split_once('"').map(|(value, _)| value)
-        };
-        let y: usize = attribute(" y=\"")?.parse().ok()?;
-        Some(Self {
-            title: title.to_owned(),
-            fill: attribute(" fill=\"")?.to_owned(),
-            depth: y.checked_sub(FIRST_ROW_Y)? / ROW,
-            start: attribute("fg:x=\"")?.parse().ok()?,
-            weight: attribute("fg:w=\"")?.parse().ok()?,
-        })
-    }
-
-    fn end(&self) -> u64 {
-        self.start.saturating_add(self.weight)
     }
 }

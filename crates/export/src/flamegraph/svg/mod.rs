@@ -1,6 +1,7 @@
 //! The SVG around the frames. It is a picture where scripts do not run (in a README, for example), and a page where they
 //! run: `page.js` moves the frames into a document whose header and footer stay in view.
 
+mod drawn;
 pub(crate) mod folding;
 pub(crate) mod frames;
 
