@@ -2,7 +2,8 @@
 
 use crate::endian::Endian;
 use crate::error::DecodeError;
-use crate::raw::{HEADER_SIZE, RawRecord};
+use crate::header::HEADER_SIZE;
+use crate::raw::RawRecord;
 use crate::values::U64s;
 
 /// A cursor over the rest of a body.

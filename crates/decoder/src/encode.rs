@@ -8,9 +8,10 @@ use thiserror::Error;
 use crate::endian::Endian;
 use crate::error::DecodeError;
 use crate::flags::{BranchSampleFormat, ReadFormat, SampleFormat};
+use crate::header::{CpuMode, HEADER_SIZE, kind, misc};
 use crate::layout::RecordLayout;
-use crate::raw::{HEADER_SIZE, RawRecord, kind, misc};
-use crate::record::{CpuMode, Mmap, MmapIdentity, Record, SampleId};
+use crate::raw::RawRecord;
+use crate::record::{Mmap, MmapIdentity, Record, SampleId};
 use crate::sample::Sample;
 use crate::values::{BRANCH_FLAG_WIDTHS, CounterValues, Registers, U64s};
 

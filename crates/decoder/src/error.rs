@@ -4,7 +4,7 @@ use core::fmt;
 
 use thiserror::Error;
 
-use crate::raw::kind;
+use crate::header::kind;
 
 /// The reason why bytes could not be decoded. Offsets count from the start of the record (of its header) or of the
 /// attr.

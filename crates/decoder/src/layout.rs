@@ -7,9 +7,9 @@ use crate::cursor::Cursor;
 use crate::endian::Endian;
 use crate::error::DecodeError;
 use crate::flags::{AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
-use crate::raw::{HEADER_SIZE, RawRecord, kind};
-use crate::record::{Record, SampleId};
-use crate::sideband;
+use crate::header::{HEADER_SIZE, kind};
+use crate::raw::RawRecord;
+use crate::record::SampleId;
 
 /// The layout of the records of one event, computed once from its attr.
 ///
@@ -152,20 +152,7 @@ impl RecordLayout {
     /// Returns true if there is room for the trailer behind the record's own fields. Some tools, and kernels for
     /// ITRACE_START, leave it out.
     pub(crate) fn has_trailer(&self, raw: &RawRecord<'_>) -> bool {
-        sideband::fixed_len(raw.kind).is_some_and(|fixed| raw.body.len() >= fixed + self.trailer_len)
-    }
-
-    /// Decodes a record of this event.
-    ///
-    /// # Errors
-    /// Any [`DecodeError`] but those of cut records and attrs; [`DecodeError::UnknownKind`] for types that are not
-    /// the kernel's.
-    #[inline]
-    pub fn decode<'a>(&self, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
-        if raw.kind == kind::SAMPLE {
-            return self.decode_sample(raw).map(Record::Sample);
-        }
-        sideband::decode(self, raw)
+        fixed_len(raw.kind).is_some_and(|fixed| raw.body.len() >= fixed + self.trailer_len)
     }
 
     /// The trailer, taken off the end of the record.
@@ -205,6 +192,30 @@ impl RecordLayout {
     pub(crate) fn writes_trailer(&self) -> bool {
         self.trailer_len != 0
     }
+}
+
+/// Bytes of the fields that every record of a type has, before its strings, lists and the trailer.
+fn fixed_len(kind: u32) -> Option<usize> {
+    Some(match kind {
+        kind::SWITCH => 0,
+        kind::COMM
+        | kind::ITRACE_START
+        | kind::LOST_SAMPLES
+        | kind::SWITCH_CPU_WIDE
+        | kind::CGROUP
+        | kind::AUX_OUTPUT_HW_ID => 8,
+        kind::TEXT_POKE => 12,
+        kind::LOST
+        | kind::READ
+        | kind::NAMESPACES
+        | kind::KSYMBOL
+        | kind::BPF_EVENT
+        | kind::CALLCHAIN_DEFERRED => 16,
+        kind::EXIT | kind::FORK | kind::THROTTLE | kind::UNTHROTTLE | kind::AUX => 24,
+        kind::MMAP => 32,
+        kind::MMAP2 => 64,
+        _ => return None,
+    })
 }
 
 fn refusal(attr: &Attr) -> Option<DecodeError> {

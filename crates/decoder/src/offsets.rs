@@ -1,7 +1,7 @@
 //! Where fields lie in records, in bytes from their beginning: for who changes or passes on records without decoding them.
 
-use crate::HEADER_SIZE;
 use crate::flags::SampleFormat;
+use crate::header::HEADER_SIZE;
 use crate::layout::{SAMPLE_HEAD, TRAILER};
 
 /// `type` of `struct perf_event_header`, 32 bits.

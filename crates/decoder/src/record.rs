@@ -3,6 +3,7 @@
 
 use model::{BuildId, CpuId, FileIdentity, Pid, Tid, Timestamp};
 
+pub use crate::header::CpuMode;
 use crate::sample::Sample;
 use crate::values::{CounterValues, U64s};
 
@@ -22,25 +23,6 @@ pub struct SampleId {
     pub cpu: Option<CpuId>,
     /// The event's id at a place that does not depend on the event (`PERF_SAMPLE_IDENTIFIER`).
     pub identifier: Option<u64>,
-}
-
-/// The privilege level of a record: `misc & PERF_RECORD_MISC_CPUMODE_MASK`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-#[non_exhaustive]
-pub enum CpuMode {
-    /// Not stated (0), or a value that this version does not know (6, 7).
-    #[default]
-    Unknown,
-    /// In the kernel.
-    Kernel,
-    /// In user space.
-    User,
-    /// In the hypervisor.
-    Hypervisor,
-    /// In a guest's kernel.
-    GuestKernel,
-    /// In a guest's user space.
-    GuestUser,
 }
 
 /// A decoded record.

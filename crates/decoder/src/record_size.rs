@@ -2,8 +2,8 @@
 
 use crate::attr::Attr;
 use crate::flags::{BranchSampleFormat, SampleFormat};
+use crate::header::HEADER_SIZE;
 use crate::layout::SAMPLE_HEAD;
-use crate::raw::HEADER_SIZE;
 
 /// Bytes of the largest record of the kernel: the largest multiple of 8 below 2^16.
 pub const MAX_RECORD_BYTES: usize = 65_528;

@@ -5,8 +5,8 @@
 
 use crate::attr::Attr;
 use crate::flags::SampleFormat;
+use crate::header::HEADER_SIZE;
 use crate::layout::SAMPLE_HEAD;
-use crate::raw::HEADER_SIZE;
 
 /// Bytes of a word, in which the parts of a sample are counted.
 const WORD_BYTES: usize = 8;

@@ -1,41 +1,155 @@
-//! All records but SAMPLE.
+//! Bytes to typed records. Nothing is copied: a record borrows from its bytes.
 
 use model::{BuildId, FileIdentity, Pid, Tid, Timestamp};
 
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
-use crate::layout::{RecordLayout, thread};
-use crate::raw::{RawRecord, kind, misc};
+use crate::flags::{BranchSampleFormat, ReadFormat, SampleFormat};
+use crate::header::{kind, misc};
+use crate::layout::{RecordLayout, cpu, thread};
+use crate::raw::RawRecord;
 use crate::record::{
     Aux, AuxOutputHwId, BpfEvent, CallchainDeferred, Cgroup, Comm, ItraceStart, Ksymbol, Lost, LostSamples,
     Mmap, MmapExtended, MmapIdentity, Namespaces, Read, Record, Switch, Task, TextPoke, Throttle,
 };
+use crate::sample::Sample;
+use crate::values::{BranchStack, CounterValues, Registers};
 
-/// Bytes of the fields that every record of a type has, before its strings, lists and the trailer.
-pub(crate) fn fixed_len(kind: u32) -> Option<usize> {
-    Some(match kind {
-        kind::SWITCH => 0,
-        kind::COMM
-        | kind::ITRACE_START
-        | kind::LOST_SAMPLES
-        | kind::SWITCH_CPU_WIDE
-        | kind::CGROUP
-        | kind::AUX_OUTPUT_HW_ID => 8,
-        kind::TEXT_POKE => 12,
-        kind::LOST
-        | kind::READ
-        | kind::NAMESPACES
-        | kind::KSYMBOL
-        | kind::BPF_EVENT
-        | kind::CALLCHAIN_DEFERRED => 16,
-        kind::EXIT | kind::FORK | kind::THROTTLE | kind::UNTHROTTLE | kind::AUX => 24,
-        kind::MMAP => 32,
-        kind::MMAP2 => 64,
-        _ => return None,
-    })
+impl RecordLayout {
+    /// Decodes a record of this event.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`] but those of cut records and attrs; [`DecodeError::UnknownKind`] for types that are not
+    /// the kernel's.
+    #[inline]
+    pub fn decode<'a>(&self, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
+        if raw.kind == kind::SAMPLE {
+            return self.decode_sample(raw).map(Record::Sample);
+        }
+        decode_sideband(self, raw)
+    }
+
+    /// Decodes a SAMPLE record of this event: [`RecordLayout::decode`] without the way through [`crate::Record`].
+    ///
+    /// # Errors
+    /// [`DecodeError::UnknownFormat`] where the layout is not known ([`RecordLayout::refusal`]), else
+    /// [`DecodeError::FieldCut`] or [`DecodeError::Count`].
+    #[inline]
+    pub fn decode_sample<'a>(&self, raw: &RawRecord<'a>) -> Result<Sample<'a>, DecodeError> {
+        if let Some(refusal) = self.refusal {
+            return Err(refusal);
+        }
+        let format = self.sample_format;
+        let cursor = &mut Cursor::new(raw, self.endian);
+        // The fields are evaluated in the order in which they are written here, which is that of the bytes.
+        macro_rules! part {
+            ($($bit:ident)|+, $read:expr) => {
+                if format.intersects($(SampleFormat::$bit)|+) { Some($read) } else { None }
+            };
+        }
+        Ok(Sample {
+            mode: raw.mode(),
+            exact_ip: raw.has(misc::EXACT_IP),
+            identifier: part!(IDENTIFIER, cursor.u64("sample_id")?),
+            ip: part!(IP, cursor.u64("ip")?),
+            thread: part!(TID, thread(cursor)?),
+            time: part!(TIME, Timestamp(cursor.u64("time")?)),
+            addr: part!(ADDR, cursor.u64("addr")?),
+            id: part!(ID, cursor.u64("id")?),
+            stream_id: part!(STREAM_ID, cursor.u64("stream_id")?),
+            cpu: part!(CPU, cpu(cursor)?),
+            period: part!(PERIOD, cursor.u64("period")?),
+            read: part!(READ, self.counter_values(cursor)?),
+            callchain: part!(CALLCHAIN, {
+                let count = cursor.u64("callchain nr")?;
+                cursor.words("callchain nr", count, 1)?
+            }),
+            raw: part!(RAW, {
+                let size = cursor.u32("raw size")?;
+                cursor.bytes("raw data", size.into())?
+            }),
+            branch_stack: part!(BRANCH_STACK, self.branch_stack(cursor)?),
+            user_registers: part!(REGS_USER, registers(cursor, self.regs_user, "regs_user")?),
+            user_stack: part!(STACK_USER, user_stack(cursor)?),
+            weight: part!(WEIGHT | WEIGHT_STRUCT, cursor.u64("weight")?),
+            data_source: part!(DATA_SRC, cursor.u64("data_src")?),
+            transaction: part!(TRANSACTION, cursor.u64("transaction")?),
+            interrupt_registers: part!(REGS_INTR, registers(cursor, self.regs_intr, "regs_intr")?),
+            physical_address: part!(PHYS_ADDR, cursor.u64("phys_addr")?),
+            cgroup: part!(CGROUP, cursor.u64("cgroup")?),
+            data_page_size: part!(DATA_PAGE_SIZE, cursor.u64("data_page_size")?),
+            code_page_size: part!(CODE_PAGE_SIZE, cursor.u64("code_page_size")?),
+            aux: part!(AUX, {
+                let size = cursor.u64("aux size")?;
+                cursor.bytes("aux data", size)?
+            }),
+        })
+    }
+
+    /// Counter values: of a READ record, or of a sample.
+    fn counter_values<'a>(&self, cursor: &mut Cursor<'a>) -> Result<CounterValues<'a>, DecodeError> {
+        let format = self.read_format;
+        let has_id = format.contains(ReadFormat::ID);
+        let has_lost = format.contains(ReadFormat::LOST);
+        // The group's values lie together behind the times, a single value lies before them.
+        let group = format.contains(ReadFormat::GROUP);
+        let first = cursor.u64(if group { "read nr" } else { "read value" })?;
+        let time = |bit, field, cursor: &mut Cursor<'_>| {
+            if format.contains(bit) { cursor.u64(field).map(Some) } else { Ok(None) }
+        };
+        let time_enabled = time(ReadFormat::TOTAL_TIME_ENABLED, "time_enabled", cursor)?;
+        let time_running = time(ReadFormat::TOTAL_TIME_RUNNING, "time_running", cursor)?;
+        let extra = u64::from(has_id) + u64::from(has_lost);
+        let (single, values) = if group {
+            (None, cursor.words("read nr", first, 1 + extra)?)
+        } else {
+            (Some(first), cursor.words("read values", extra, 1)?)
+        };
+        Ok(CounterValues { time_enabled, time_running, single, values, has_id, has_lost })
+    }
+
+    fn branch_stack<'a>(&self, cursor: &mut Cursor<'a>) -> Result<BranchStack<'a>, DecodeError> {
+        let count = cursor.u64("bnr")?;
+        let hw_index = if self.branch_format.contains(BranchSampleFormat::HW_INDEX) {
+            Some(cursor.u64("hw_idx")?)
+        } else {
+            None
+        };
+        let entries = cursor.words("bnr", count, 3)?;
+        let counters = if self.branch_format.contains(BranchSampleFormat::COUNTERS) {
+            Some(cursor.words("bnr", count, 1)?)
+        } else {
+            None
+        };
+        Ok(BranchStack { hw_index, entries, counters })
+    }
 }
 
-pub(crate) fn decode<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
+fn registers<'a>(
+    cursor: &mut Cursor<'a>,
+    mask: u64,
+    field: &'static str,
+) -> Result<Registers<'a>, DecodeError> {
+    let abi = cursor.u64(field)?;
+    let count = if abi == 0 { 0 } else { u64::from(mask.count_ones()) };
+    Ok(Registers { abi, mask, values: cursor.words(field, count, 1)? })
+}
+
+fn user_stack<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
+    let size = cursor.u64("stack size")?;
+    let stack = cursor.bytes("stack data", size)?;
+    if size == 0 {
+        // No dynamic size follows: a kernel thread, or no room in the record.
+        return Ok(stack);
+    }
+    let dynamic_size = cursor.u64("stack dyn_size")?;
+    usize::try_from(dynamic_size)
+        .ok()
+        .and_then(|len| stack.get(..len))
+        .ok_or_else(|| cursor.count_error("stack dyn_size", dynamic_size))
+}
+
+fn decode_sideband<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
     let cursor = &mut Cursor::new(raw, layout.endian);
     let sample_id = layout.take_trailer(raw, cursor)?;
     Ok(match raw.kind {
