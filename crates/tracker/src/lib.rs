@@ -15,7 +15,6 @@ mod kernel;
 mod mapping;
 mod mapping_tree;
 mod mappings;
-mod order;
 mod process;
 mod process_mappings;
 mod samples;
@@ -27,12 +26,11 @@ pub use callchain::{AddressSpace, ChainItem, chain_items};
 pub use container::container_of;
 pub use deferred::Deferred;
 pub use mapping::{FileContents, Mapping, MappingKind, is_generated_code, mapped_object};
-pub use order::Orderer;
 pub use samples::{
     Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, chain_limit, mark_cut_chain,
 };
 pub use tracker::{Generation, RawStack, Tracker};
 
 // Types that appear in the signatures of this crate's functions.
-pub use decoder;
+pub use decoder::{self, Orderer};
 pub use model;

@@ -10,7 +10,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("decoder", &["model"]),
     ("tracker", &["model", "decoder"]),
-    ("perfdata", &["model", "decoder", "tracker"]),
+    ("perfdata", &["model", "decoder"]),
     ("generated", &["model"]),
     ("elf", &["model"]),
     ("unwinder", &["model", "elf"]),

@@ -1,8 +1,7 @@
 //! The records of a recording, one after the other in the order of time.
 
-use decoder::{DecodeError, RawRecord, Record};
+use decoder::{DecodeError, Orderer, RawRecord, Record};
 use model::{EventIndex, Loss, Timestamp};
-use tracker::Orderer;
 
 use super::entry::{EntryKind, RecordRef, raw};
 use super::{Description, Reader};
