@@ -11,6 +11,8 @@ mod error;
 pub mod events;
 pub mod features;
 pub mod read;
+// For the crates of `prof` alone: what its own recordings contain beside perf's data may change with each of its versions.
+#[doc(hidden)]
 pub mod sections;
 pub mod tool;
 pub mod tracing_data;

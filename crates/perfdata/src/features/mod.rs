@@ -178,15 +178,18 @@ pub struct Features {
     /// Sections that are carried as they are: bit number and bytes.
     pub verbatim: Vec<(u32, Vec<u8>)>,
     /// Sections of our own, which have no bit: number ([`crate::sections::id`]) and bytes.
+    #[doc(hidden)]
     pub sections: Vec<(u32, Vec<u8>)>,
     /// The offset of sections that were appended to the file when it was finished ([`crate::sections::appendix`]); `None` where
     /// there are none.
+    #[doc(hidden)]
     pub appendix: Option<u64>,
 }
 
 impl Features {
     /// The bytes of a section of our own, by its number ([`crate::sections::id`]). `None` for one whose memory has no bound
     /// ([`crate::sections::most_held`]).
+    #[doc(hidden)]
     pub fn section(&self, id: u32) -> Option<&[u8]> {
         crate::sections::most_held(id, 0)?;
         self.sections.iter().find(|(found, _)| *found == id).map(|(_, bytes)| bytes.as_slice())
