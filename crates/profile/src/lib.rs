@@ -11,6 +11,7 @@ mod async_rust;
 mod branches;
 mod chain_cache;
 pub mod code;
+pub mod comparison;
 pub mod explain;
 mod filter;
 mod frame;

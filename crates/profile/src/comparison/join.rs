@@ -1,0 +1,174 @@
+//! Two sides joined: one table of frames, one tree with both weights, functions run by run.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use model::Name;
+
+use super::names::module_stem;
+use super::side::{Run, RunTotal, Side};
+use super::{AFTER, BEFORE};
+use crate::queries::{CallFrame, CallTree, CallTreeBuilder, NodeId, Weights};
+use crate::{FrameId, FrameTable, Label, ViewFrame};
+
+/// The weights of one function in each run of both sides, in the order of the runs.
+#[derive(Clone, Debug)]
+pub struct FunctionRuns {
+    /// The frame, in the table of the comparison's tree.
+    pub frame: FrameId,
+    /// The weights before and after, run by run.
+    pub runs: [Vec<Weights>; 2],
+}
+
+/// Two sides with one table of frames. An index of [`BEFORE`] or [`AFTER`] says which side.
+pub struct Comparison {
+    tree: CallTree,
+    functions: Vec<FunctionRuns>,
+    runs: [Vec<RunTotal>; 2],
+}
+
+impl Comparison {
+    /// Joins two sides. Functions are the same if their names and modules are; a module that only one side has may stand for one
+    /// that only the other has (`rg-13` and `rg-14`). `is_rebuilt` says of a module whether it differs between the sides, so that
+    /// the addresses of its functions without a name say nothing.
+    pub fn new(before: Side, after: Side, is_rebuilt: impl Fn(&Name) -> bool) -> Self {
+        let renamed = renamed_modules(&before, &after);
+        let mut frames = FrameTable::default();
+        let shared = [&before, &after].map(|side| -> Vec<FrameId> {
+            let joined = |frame: &ViewFrame| frames.intern(joined_frame(frame, &renamed, &is_rebuilt));
+            side.frames.frames().iter().map(joined).collect()
+        });
+        let frames = frames.frames().to_vec();
+        let mut builder = CallTreeBuilder::new(2);
+        let mut totals: BTreeMap<FrameId, [Vec<Weights>; 2]> = BTreeMap::new();
+        let mut runs = [Vec::new(), Vec::new()];
+        for ((index, side), shared) in [before, after].into_iter().enumerate().zip(&shared) {
+            let tree = side.tree.finish(side.frames.frames());
+            let mut places = vec![NodeId::ROOT; tree.nodes().len()];
+            for node in tree.nodes() {
+                let parent = places[tree.parent(node).index()];
+                let place =
+                    tree.frame(node).map_or(parent, |frame| builder.child(parent, shared[frame.index()]));
+                places[node.index()] = place;
+                let mut weights = [0; 2];
+                weights[index] = tree.self_weights(node).first().copied().unwrap_or_default();
+                builder.add(place, &weights);
+            }
+            for (number, run) in side.runs.iter().enumerate() {
+                add_run(&mut totals, index, number, run, shared);
+            }
+            runs[index] = side.runs.iter().map(|run| run.total).collect();
+        }
+        let functions = totals.into_iter().filter(|(frame, _)| !frames[frame.index()].is_thread());
+        let counts = [runs[BEFORE].len(), runs[AFTER].len()];
+        let functions = functions.map(|(frame, mut of_runs)| {
+            of_runs
+                .iter_mut()
+                .zip(counts)
+                .for_each(|(weights, runs)| weights.resize(runs, Weights::default()));
+            FunctionRuns { frame, runs: of_runs }
+        });
+        let functions = functions.collect();
+        Self { tree: builder.finish(frames), functions, runs }
+    }
+
+    /// The calls of both sides, with the weights before in the column [`BEFORE`] and those after in [`AFTER`]; several runs are
+    /// added up. A function that was inlined is not told from one that was called. Without threads, unless both sides kept them.
+    pub fn tree(&self) -> &CallTree {
+        &self.tree
+    }
+
+    /// The functions of both sides, each with its weights in every run, in no order.
+    pub fn functions(&self) -> &[FunctionRuns] {
+        &self.functions
+    }
+
+    /// The totals of the runs of a side.
+    pub fn runs(&self, side: usize) -> &[RunTotal] {
+        self.runs.get(side).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn add_run(
+    functions: &mut BTreeMap<FrameId, [Vec<Weights>; 2]>,
+    side: usize,
+    number: usize,
+    run: &Run,
+    shared: &[FrameId],
+) {
+    for (weights, &frame) in run.functions.iter().zip(shared) {
+        if weights.total == 0 {
+            continue;
+        }
+        let of_run = &mut functions.entry(frame).or_default()[side];
+        of_run.resize((number + 1).max(of_run.len()), Weights::default());
+        // Frames that were two within a side may be one in both.
+        let sum = &mut of_run[number];
+        sum.self_weight = sum.self_weight.saturating_add(weights.self_weight);
+        sum.total = sum.total.saturating_add(weights.total);
+    }
+}
+
+fn joined_frame(
+    frame: &ViewFrame,
+    renamed: &HashMap<Name, Name>,
+    is_rebuilt: &impl Fn(&Name) -> bool,
+) -> ViewFrame {
+    let rename = |module: &Name| renamed.get(module).unwrap_or(module).clone();
+    let label = match &frame.label {
+        Label::Function(name, Some(module)) => Label::Function(name.clone(), Some(rename(module))),
+        Label::Module(module, at) => {
+            let is_rebuilt = renamed.contains_key(module) || is_rebuilt(module);
+            Label::Module(rename(module), at.filter(|_| !is_rebuilt))
+        }
+        other => other.clone(),
+    };
+    ViewFrame { label, ..frame.clone() }
+}
+
+/// The modules that are called otherwise on the other side: those before, each with its name after. Versions of one file are
+/// found by what their names have in common; of the rest, the heaviest programs stand for each other.
+fn renamed_modules(before: &Side, after: &Side) -> HashMap<Name, Name> {
+    let [mut old, mut new] = [before, after].map(module_weights);
+    let both: HashSet<Name> = old.keys().filter(|module| new.contains_key(*module)).cloned().collect();
+    let mut renamed = HashMap::new();
+    for modules in [&mut old, &mut new] {
+        modules.retain(|module, _| !both.contains(module));
+    }
+    let mut stems: HashMap<String, Option<Name>> = HashMap::new();
+    for module in new.keys() {
+        // Where several have one stem, none is meant.
+        stems.entry(module_stem(module)).and_modify(|known| *known = None).or_insert(Some(module.clone()));
+    }
+    let mut pairs: Vec<(Name, Name)> = Vec::new();
+    for module in old.keys() {
+        if let Some(Some(other)) = stems.remove(&module_stem(module)) {
+            pairs.push((module.clone(), other));
+        }
+    }
+    for (module, other) in pairs {
+        old.remove(&module);
+        new.remove(&other);
+        renamed.insert(module, other);
+    }
+    let heaviest = |modules: &BTreeMap<Name, u64>| {
+        let programs = modules.iter().filter(|(module, _)| !module.to_string().contains(".so"));
+        programs.max_by_key(|&(_, &weight)| weight).map(|(module, _)| module.clone())
+    };
+    if let (Some(module), Some(other)) = (heaviest(&old), heaviest(&new)) {
+        renamed.insert(module, other);
+    }
+    renamed
+}
+
+/// The self weight of each module of a side.
+fn module_weights(side: &Side) -> BTreeMap<Name, u64> {
+    let mut modules: BTreeMap<Name, u64> = BTreeMap::new();
+    for (index, frame) in side.frames.frames().iter().enumerate() {
+        let (Label::Function(_, Some(module)) | Label::Module(module, _)) = &frame.label else { continue };
+        let weights = side.runs.iter().filter_map(|run| run.functions.get(index));
+        let weight = weights.map(|weights| weights.self_weight).fold(0, u64::saturating_add);
+        let sum = modules.entry(module.clone()).or_default();
+        *sum = sum.saturating_add(weight);
+    }
+    modules
+}
