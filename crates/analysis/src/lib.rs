@@ -35,6 +35,7 @@ mod ordered;
 pub mod replay;
 mod report;
 pub mod request;
+pub mod runs;
 mod samples;
 pub mod symbols;
 mod unwind;
