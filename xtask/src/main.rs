@@ -15,6 +15,7 @@ mod no_std;
 mod outputs;
 mod package;
 mod page_types;
+mod simulate;
 mod soak;
 mod sweep;
 mod terminal;
@@ -102,6 +103,11 @@ const CHORES: &[Chore] = &[
         name: "outputs",
         about: "write all that a binary says of recordings, to compare two binaries (PROF OUT [DIR…])",
         run: outputs::run,
+    },
+    Chore {
+        name: "simulate",
+        about: "count how often the test of prof diff errs, with invented runs (--rounds N, words of a scenario)",
+        run: simulate::run,
     },
     Chore { name: "book", about: "build the book as a site, in target/book (with mdbook)", run: book::run },
     Chore {

@@ -10,6 +10,7 @@
 mod join;
 mod names;
 mod side;
+pub mod statistics;
 #[cfg(test)]
 pub(crate) mod tests;
 
