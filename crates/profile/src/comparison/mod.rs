@@ -7,15 +7,23 @@
 //! A [`Side`] keeps no recording: each can be read, added and dropped before the next one is opened. Names are compared without
 //! what compilers number ([`compared_name`]), and an inlined function is the same function.
 
+mod assess;
 mod join;
+mod moved;
 mod names;
+mod paths;
 mod side;
 pub mod statistics;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use assess::{
+    Assessment, Evidence, Exceeding, Experiment, MIN_MARKED_SHARE, Presence, Row, Total, TotalKind, Verdict,
+};
 pub use join::{Comparison, FunctionRuns};
+pub use moved::Move;
 pub use names::compared_name;
+pub use paths::PathChange;
 pub use side::{RunTotal, Side};
 
 /// The column of the side before the change in [`Comparison::tree`].

@@ -13,6 +13,13 @@ pub struct RunTotal {
     pub samples: u64,
 }
 
+impl RunTotal {
+    /// The weight that a sample stands for, on average; 1 without samples.
+    pub fn mean_weight(&self) -> f64 {
+        if self.samples == 0 || self.weight == 0 { 1.0 } else { self.weight as f64 / self.samples as f64 }
+    }
+}
+
 /// The runs of one version, added up by path and counted by function. Keeps neither views nor recordings.
 pub struct Side {
     pub(super) frames: FrameTable,
