@@ -32,6 +32,7 @@ pub mod input;
 pub mod load;
 pub mod notices;
 mod ordered;
+pub mod program_samples;
 pub mod replay;
 mod report;
 pub mod request;

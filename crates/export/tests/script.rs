@@ -40,7 +40,13 @@ impl SymbolLookup for Known {
 fn known() -> Known {
     let frame = |function: &str, line, inlined| Frame {
         function: Arc::from(function),
-        location: Some(SourceLocation { file: Arc::from("/src/w.c"), line, column: 0 }),
+        location: Some(SourceLocation {
+            file: Arc::from("/src/w.c"),
+            line,
+            column: 0,
+            discriminator: 0,
+            start_line: 0,
+        }),
         inlined,
     };
     let frames = vec![frame("innermost", 4, true), frame("middle\n", 5, true), frame("f", 6, false)];

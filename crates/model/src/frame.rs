@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use crate::{Reason, Svma};
 
-/// A line of source code.
+/// A line of source code, and the function that it belongs to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SourceLocation {
     /// The path as the debug information states it, joined with its directory.
@@ -13,6 +13,11 @@ pub struct SourceLocation {
     pub line: u32,
     /// The column, from 1; 0 for the left edge or unknown.
     pub column: u32,
+    /// The discriminator in the debug information, which tells blocks of code on one line apart; 0 for none, and where nobody asked
+    /// for it.
+    pub discriminator: u32,
+    /// The line at which the function starts in its file, as its declaration says; 0 if unknown.
+    pub start_line: u32,
 }
 
 /// One function at one place of a stack.

@@ -23,6 +23,7 @@ fn main() {
         names: if flag("-C") { NameStyle::Demangled } else { NameStyle::Linkage },
         inlines: !flag("--no-inlines"),
         locations: !flag("--no-lines"),
+        for_compilers: flag("--for-compilers"),
     };
     let path = std::env::current_dir().unwrap().join(arguments.first().unwrap());
     let mut input = String::new();

@@ -49,13 +49,16 @@ pub struct Options {
     pub names: NameStyle,
     /// True to resolve inlined calls.
     pub inlines: bool,
-    /// True to resolve source files and lines.
+    /// True to resolve source files and lines, with the start lines of functions.
     pub locations: bool,
+    /// True to resolve what compilers match profiles with code by, beside lines: discriminators, and the names and lines that Go's
+    /// runtime has for a Go program, even where there is debug information.
+    pub for_compilers: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { names: NameStyle::Demangled, inlines: true, locations: false }
+        Self { names: NameStyle::Demangled, inlines: true, locations: false, for_compilers: false }
     }
 }
 
@@ -138,6 +141,10 @@ struct WalkedFrame {
     name: Option<Arc<str>>,
     /// The location of the call in this frame; `None` for the innermost frame.
     location: Option<SourceLocation>,
+    /// The line at which its function starts; 0 if unknown.
+    start_line: u32,
+    /// For the innermost frame: the discriminator of the address.
+    discriminator: u32,
 }
 
 /// The frames of an address, and where its symbol starts.
@@ -162,7 +169,8 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         let sections = (beyond_symbols || index.is_stripped)
             .then(|| Sections::of_object(with_dwarf, options.locations, &index.unpacked))
             .flatten();
-        let go = if beyond_symbols && !described { GoFunctionTable::of_object(object) } else { None };
+        let reads_go = beyond_symbols && (options.for_compilers || !described);
+        let go = if reads_go { GoFunctionTable::of_object(object) } else { None };
         let only_exports = index.is_stripped && !index.has_go_functions && minidebug.is_none() && !described;
         let needed = |_: &&'a Object<D>| sections.is_some();
         let package = package.filter(needed);
@@ -368,8 +376,15 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         mut names: EntryNames<'_, 'u>,
     ) -> Vec<(u32, Vec<WalkedFrame>)> {
         let table = &self.index.names;
+        let discriminators = if self.options.for_compilers {
+            let address =
+                |&index: &u32| plan.debug_addresses.get(index as usize).copied().unwrap_or(u64::MAX);
+            dwarf::discriminators(lines, &indices.iter().map(address).collect::<Vec<_>>())
+        } else {
+            Vec::new()
+        };
         let mut described = Vec::with_capacity(indices.len());
-        for (&index, frames) in indices.iter().zip(&walk.frames) {
+        for (number, (&index, frames)) in indices.iter().zip(&walk.frames).enumerate() {
             if frames.is_empty() {
                 continue;
             }
@@ -383,7 +398,16 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
                         if depth == 0 && has_symbol { None } else { names.display(unit, frame.entry, table) };
                     // An inlined call without a name is left out, and the location of the call in it goes to its caller.
                     if depth == 0 || name.is_some() {
-                        result.push(WalkedFrame { name, location: location.take() });
+                        let start_line =
+                            if self.options.locations { names.start_line(unit, frame.entry) } else { 0 };
+                        let innermost = discriminators.get(number).filter(|_| result.is_empty());
+                        let discriminator = innermost.copied().unwrap_or(0);
+                        result.push(WalkedFrame {
+                            name,
+                            location: location.take(),
+                            start_line,
+                            discriminator,
+                        });
                     }
                 }
                 if self.options.locations
@@ -421,7 +445,12 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
                     Some(go) => self.go_frames(go, address, table),
                     None => (frames, lines.as_mut().and_then(|lines| lines.find(debug_address))),
                 };
-                let name = symbol.and_then(|id| match &last {
+                // Symbols of a Go program have suffixes that the names in its runtime's table have not: `.abi0`.
+                let is_named = self.options.for_compilers
+                    && self.go.is_some()
+                    && frames.as_ref().is_some_and(|frames| !frames.is_empty());
+                let symbol_name = symbol.filter(|_| !is_named);
+                let name = symbol_name.and_then(|id| match &last {
                     Some((known, name)) if *known == id => Some(Arc::clone(name)),
                     _ => {
                         let name = self.index.shown(id, &self.names)?;
@@ -475,7 +504,8 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             if frames.is_empty() {
                 innermost = location.take();
             }
-            frames.push(WalkedFrame { name: Some(names.display(frame.name)), location });
+            let (name, start_line) = (Some(names.display(frame.name)), frame.start_line);
+            frames.push(WalkedFrame { name, location, start_line, discriminator: 0 });
         }
         if !self.options.inlines {
             frames.drain(..frames.len().saturating_sub(1));
@@ -549,10 +579,21 @@ fn assemble(
     let mut frames = Vec::with_capacity(walked.len() + 1);
     for frame in walked {
         // The innermost frame has the location of the line table, each further one that of the call in it.
-        let own = frame.location.or_else(|| location.take());
+        let own = frame.location.clone().or_else(|| location.take());
+        let own = own.map(|own| within(own, &frame));
         frames.push(Frame { function: frame.name?, location: own, inlined: true });
     }
-    let own = if frames.is_empty() { location } else { outermost.location };
+    let own = if frames.is_empty() { location } else { outermost.location.clone() };
+    let own = own.map(|own| within(own, &outermost));
     frames.push(Frame { function: symbol.or(outermost.name)?, location: own, inlined: false });
     Some(frames)
+}
+
+/// Completes a location with what is known of the frame that it lies in.
+fn within(location: SourceLocation, frame: &WalkedFrame) -> SourceLocation {
+    SourceLocation {
+        start_line: frame.start_line,
+        discriminator: location.discriminator.max(frame.discriminator),
+        ..location
+    }
 }

@@ -14,7 +14,7 @@ fn resolve(bytes: &[u8], offsets: &[u64]) -> Vec<Resolution> {
         supplementary: Some(&object),
         package: None,
     };
-    let options = Options { locations: true, ..Options::default() };
+    let options = Options { locations: true, for_compilers: true, ..Options::default() };
     let symbolizer = ObjectSymbolizer::new(&files, options);
     let place = |&offset: &u64| LookupAddress { address: FileOffset(offset + 1), lookup: FileOffset(offset) };
     let places: Vec<LookupAddress> = offsets.iter().map(place).collect();

@@ -157,6 +157,8 @@ impl JitDumps {
             file: line.file.into(),
             line: line.line,
             column: line.column,
+            discriminator: 0,
+            start_line: 0,
         });
         let frame = Frame { function: name.into(), location, inlined: false };
         Resolution::Resolved(Symbolized {

@@ -13,3 +13,4 @@ pub mod user_modules;
 pub use caption::is_known_to_take_a_value;
 pub use event_view::EventView;
 pub use missing::missing_share;
+pub(crate) use user_modules::is_library;

@@ -31,7 +31,7 @@ impl UserModules {
 }
 
 /// Returns true for the name of a shared library: `libc.so.6`, `_json.cpython-312-x86_64-linux-gnu.so`.
-fn is_library(path: &[u8]) -> bool {
+pub(crate) fn is_library(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     name.ends_with(b".so") || name.windows(4).any(|part| part == b".so.")
 }

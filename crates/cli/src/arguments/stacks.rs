@@ -89,6 +89,29 @@ impl StackArguments {
         !self.no_kernel
     }
 
+    /// Returns true if any of these arguments is given.
+    pub fn are_given(&self) -> bool {
+        let Self {
+            no_inline,
+            no_kernel,
+            no_user,
+            hide,
+            keep,
+            root_at,
+            collapse,
+            fold_async,
+            weight,
+            off_cpu,
+            wakers,
+            nameless,
+        } = self;
+        let flags = [*no_inline, *no_kernel, *no_user, *fold_async, *off_cpu, *wakers, nameless.modules_only];
+        flags.contains(&true)
+            || !(hide.is_empty() && keep.is_empty() && collapse.is_empty())
+            || root_at.is_some()
+            || weight.is_some()
+    }
+
     /// Returns which frames are shown.
     pub fn show(&self) -> Show {
         Show {

@@ -153,7 +153,7 @@ pub fn vanishing_names(input: Input, length: u64, console: &Console) -> Option<V
 
 /// Returns settings for linkage names with lines, so that the reader can choose how to show them.
 fn settings(input: &Input, symbols: &SymbolArguments) -> SymbolSettings {
-    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true, ..Options::default() };
     SymbolSettings { options, ..symbols.settings(true, is_of_this_host(input.reader.features())) }
 }
 

@@ -1,7 +1,7 @@
 //! `prof export`: converts a recording to the format of another tool.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,10 +9,12 @@ use analysis::input::Input;
 use analysis::{Notices, Request};
 use anyhow::bail;
 use clap::Args;
+use export::exchange::compilers::CompilerFormat;
 use export::exchange::{self, ExportedEvent, ExportedRecording, Format, SampleGap};
 use profile::{Columns, Detail, Show};
 
-use crate::arguments::{QueryArguments, RecordingArguments};
+use crate::arguments::{QueryArguments, RecordingArguments, exit_with_usage_error};
+use crate::commands::export_for_compiler;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
@@ -33,15 +35,26 @@ Formats:
   parquet     table for DuckDB, ClickHouse and Spark; one row per time interval, thread and stack
   json        complete profile; schema: docs/schemas/profile.json
   otlp        OpenTelemetry's ProfilesData (protobuf; proto 1.10.0, profiles v1development)
+Formats for compilers, of one program, from one or several recordings:
+  go-pgo      go build -pgo=FILE
+  autofdo     llvm-profdata merge --sample, then clang -fprofile-sample-use=FILE
+  bolt        llvm-bolt -data=FILE
 Examples:
   prof export --format pprof -o cpu.pb.gz && go tool pprof -http=: cpu.pb.gz
-  prof export --format speedscope -o profile.speedscope.json perf.data")]
+  prof export --format speedscope -o profile.speedscope.json perf.data
+  prof export --format go-pgo -o default.pgo monday.data tuesday.data")]
 pub struct ExportArguments {
     #[command(flatten)]
-    recording: RecordingArguments,
+    pub recording: RecordingArguments,
+    /// With formats for compilers: more recordings of the same build, whose samples are added
+    #[arg(value_name = "MORE")]
+    pub more: Vec<PathBuf>,
     /// Output format
-    #[arg(short, long, value_name = "NAME", value_parser = Format::NAMES)]
+    #[arg(short, long, value_name = "NAME", value_parser = format_names())]
     format: String,
+    /// With formats for compilers: the program, by its file name or path [default: the one with most samples]
+    #[arg(long, value_name = "NAME")]
+    pub module: Option<String>,
     /// With --format parquet: length of the time intervals [default: 100]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..), hide = !exchange::HAS_PARQUET)]
     bucket: Option<u32>,
@@ -55,7 +68,12 @@ pub struct ExportArguments {
     #[arg(long)]
     no_lines: bool,
     #[command(flatten)]
-    query: QueryArguments,
+    pub query: QueryArguments,
+}
+
+/// Returns the names of all formats.
+fn format_names() -> Vec<&'static str> {
+    Format::NAMES.into_iter().chain(CompilerFormat::NAMES).collect()
 }
 
 /// Reads a recording and writes it in another format.
@@ -63,13 +81,28 @@ pub struct ExportArguments {
 /// # Errors
 /// The recording cannot be read or has no matching samples, or the output cannot be written.
 pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    let format: Format = arguments.format.parse()?;
-    if format.is_binary() && arguments.output.is_none() && std::io::stdout().is_terminal() {
+    let for_compiler: Option<CompilerFormat> = arguments.format.parse().ok();
+    let is_binary = match for_compiler {
+        Some(format) => format.is_binary(),
+        None => arguments.format.parse::<Format>()?.is_binary(),
+    };
+    if is_binary && arguments.output.is_none() && std::io::stdout().is_terminal() {
         bail!(
             "{0} is binary and cannot go to a terminal; try: prof export --format {0} -o FILE",
             arguments.format
         );
     }
+    if let Some(format) = for_compiler {
+        arguments.refuse_for_compilers();
+        return export_for_compiler::run(arguments, format, &arguments.format, console);
+    }
+    if arguments.module.is_some() || !arguments.more.is_empty() {
+        exit_with_usage_error(&format!(
+            "--module and several recordings need a format for compilers: {}",
+            CompilerFormat::NAMES.join(", ")
+        ));
+    }
+    let format: Format = arguments.format.parse()?;
     if format == Format::Parquet && !exchange::HAS_PARQUET {
         bail!(
             "this build cannot write Parquet (cargo feature `parquet`); try: cargo install --path crates/cli --features parquet"
@@ -85,6 +118,31 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
         write(arguments, format, input, output, console)
     })
+}
+
+impl ExportArguments {
+    /// Exits with a usage error if arguments are given that formats for compilers do not obey.
+    fn refuse_for_compilers(&self) {
+        let given = [
+            ("--bucket", self.bucket.is_some()),
+            ("--merge-threads", self.merge_threads),
+            ("--no-lines", self.no_lines),
+        ];
+        if let Some((flag, _)) = given.into_iter().find(|&(_, is_given)| is_given) {
+            exit_with_usage_error(&format!("{flag} does not apply to --format {}", self.format));
+        }
+        if self.query.stacks.are_given() {
+            exit_with_usage_error(&format!(
+                "--format {} takes whole stacks and weighs them itself: options that select frames or weights do not apply",
+                self.format
+            ));
+        }
+    }
+
+    /// Returns the path of the output, if one is given.
+    pub fn output(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
 }
 
 fn write(

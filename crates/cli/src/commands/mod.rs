@@ -9,6 +9,7 @@ pub mod dump;
 pub mod dump_names;
 pub mod explain;
 pub mod export;
+mod export_for_compiler;
 pub mod file_helper;
 pub mod flame;
 pub mod list;

@@ -34,6 +34,8 @@ pub(super) struct Function {
     pub(super) module: String,
     /// The source file; empty if unknown.
     pub(super) file: String,
+    /// The line at which it starts; 0 if unknown.
+    pub(super) start_line: u32,
 }
 
 /// A function with a source line.
@@ -252,13 +254,15 @@ impl Dictionary {
             name: Name::from(frame_name(&plain).as_str()).to_string(),
             module: module.map_or_else(String::new, ToString::to_string),
             file: at.map_or_else(String::new, |at| Name::from(&*at.file).to_string()),
+            start_line: at.map_or(0, |at| at.start_line),
         });
         Line { function, line: at.map_or(0, |at| at.line), column: at.map_or(0, |at| at.column) }
     }
 
     fn no_stack(&mut self) -> u32 {
         let (module, file) = (String::new(), String::new());
-        let function = self.functions.intern(Function { name: NO_STACK.to_owned(), module, file });
+        let function =
+            self.functions.intern(Function { name: NO_STACK.to_owned(), module, file, start_line: 0 });
         let lines = vec![Line { function, line: 0, column: 0 }];
         self.locations.intern(Location { mapping: None, address: 0, lines, kind: None })
     }

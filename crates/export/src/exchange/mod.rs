@@ -3,6 +3,7 @@
 //! Each format has a file or folder. All of them write a `Dictionary`: the stacks, functions, mappings and threads of all
 //! events with ids; formats with a time axis also use the `timeline`.
 
+pub mod compilers;
 mod dictionary;
 mod firefox;
 mod json;

@@ -9,117 +9,119 @@ use super::string_table::StringTable;
 use super::{ExportedRecording, signed};
 
 #[derive(Clone, PartialEq, Message)]
-struct Profile {
+pub(super) struct Profile {
     #[prost(message, repeated, tag = "1")]
-    sample_type: Vec<ValueType>,
+    pub(super) sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
-    sample: Vec<Sample>,
+    pub(super) sample: Vec<Sample>,
     #[prost(message, repeated, tag = "3")]
-    mapping: Vec<Mapping>,
+    pub(super) mapping: Vec<Mapping>,
     #[prost(message, repeated, tag = "4")]
-    location: Vec<Location>,
+    pub(super) location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
-    function: Vec<Function>,
+    pub(super) function: Vec<Function>,
     #[prost(string, repeated, tag = "6")]
-    string_table: Vec<String>,
+    pub(super) string_table: Vec<String>,
     #[prost(int64, tag = "9")]
-    time_nanos: i64,
+    pub(super) time_nanos: i64,
     #[prost(int64, tag = "10")]
-    duration_nanos: i64,
+    pub(super) duration_nanos: i64,
     #[prost(message, optional, tag = "11")]
-    period_type: Option<ValueType>,
+    pub(super) period_type: Option<ValueType>,
     #[prost(int64, tag = "12")]
-    period: i64,
+    pub(super) period: i64,
     #[prost(int64, repeated, tag = "13")]
-    comment: Vec<i64>,
+    pub(super) comment: Vec<i64>,
     #[prost(int64, tag = "14")]
-    default_sample_type: i64,
+    pub(super) default_sample_type: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct ValueType {
+pub(super) struct ValueType {
     #[prost(int64, tag = "1")]
-    kind: i64,
+    pub(super) kind: i64,
     #[prost(int64, tag = "2")]
-    unit: i64,
+    pub(super) unit: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Sample {
+pub(super) struct Sample {
     #[prost(uint64, repeated, tag = "1")]
-    location_id: Vec<u64>,
+    pub(super) location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
-    value: Vec<i64>,
+    pub(super) value: Vec<i64>,
     #[prost(message, repeated, tag = "3")]
-    label: Vec<Label>,
+    pub(super) label: Vec<Label>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Label {
+pub(super) struct Label {
     #[prost(int64, tag = "1")]
-    key: i64,
+    pub(super) key: i64,
     #[prost(int64, tag = "2")]
-    text: i64,
+    pub(super) text: i64,
     #[prost(int64, tag = "3")]
-    number: i64,
+    pub(super) number: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Mapping {
+pub(super) struct Mapping {
     #[prost(uint64, tag = "1")]
-    id: u64,
+    pub(super) id: u64,
     #[prost(uint64, tag = "2")]
-    memory_start: u64,
+    pub(super) memory_start: u64,
     #[prost(uint64, tag = "3")]
-    memory_limit: u64,
+    pub(super) memory_limit: u64,
     #[prost(uint64, tag = "4")]
-    file_offset: u64,
+    pub(super) file_offset: u64,
     #[prost(int64, tag = "5")]
-    filename: i64,
+    pub(super) filename: i64,
     #[prost(int64, tag = "6")]
-    build_id: i64,
+    pub(super) build_id: i64,
     #[prost(bool, tag = "7")]
-    has_functions: bool,
+    pub(super) has_functions: bool,
     #[prost(bool, tag = "8")]
-    has_filenames: bool,
+    pub(super) has_filenames: bool,
     #[prost(bool, tag = "9")]
-    has_line_numbers: bool,
+    pub(super) has_line_numbers: bool,
     #[prost(bool, tag = "10")]
-    has_inline_frames: bool,
+    pub(super) has_inline_frames: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Location {
+pub(super) struct Location {
     #[prost(uint64, tag = "1")]
-    id: u64,
+    pub(super) id: u64,
     #[prost(uint64, tag = "2")]
-    mapping_id: u64,
+    pub(super) mapping_id: u64,
     #[prost(uint64, tag = "3")]
-    address: u64,
+    pub(super) address: u64,
     #[prost(message, repeated, tag = "4")]
-    line: Vec<Line>,
+    pub(super) line: Vec<Line>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Line {
+pub(super) struct Line {
     #[prost(uint64, tag = "1")]
-    function_id: u64,
+    pub(super) function_id: u64,
     #[prost(int64, tag = "2")]
-    line: i64,
+    pub(super) line: i64,
     #[prost(int64, tag = "3")]
-    column: i64,
+    pub(super) column: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Function {
+pub(super) struct Function {
     #[prost(uint64, tag = "1")]
-    id: u64,
+    pub(super) id: u64,
     #[prost(int64, tag = "2")]
-    name: i64,
+    pub(super) name: i64,
     #[prost(int64, tag = "3")]
-    system_name: i64,
+    pub(super) system_name: i64,
     #[prost(int64, tag = "4")]
-    filename: i64,
+    pub(super) filename: i64,
+    #[prost(int64, tag = "5")]
+    pub(super) start_line: i64,
 }
 
 pub(super) fn write(
@@ -127,8 +129,12 @@ pub(super) fn write(
     dictionary: &Dictionary,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let bytes = profile(recording, dictionary).encode_to_vec();
-    output.write_all(&gzip(&bytes)?)
+    output.write_all(&compress(&profile(recording, dictionary))?)
+}
+
+/// Returns the bytes of a file with this profile.
+pub(super) fn compress(profile: &Profile) -> io::Result<Vec<u8>> {
+    gzip(&profile.encode_to_vec())
 }
 
 fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profile {
@@ -211,7 +217,8 @@ fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profil
     let location = location.collect();
     let function = dictionary.functions.values.iter().zip(1..).map(|(function, id)| {
         let name = strings.intern(&function.name).into();
-        Function { id, name, system_name: name, filename: strings.intern(&function.file).into() }
+        let filename = strings.intern(&function.file).into();
+        Function { id, name, system_name: name, filename, start_line: function.start_line.into() }
     });
     let function = function.collect();
     let comments = std::iter::once(recording.title).chain(recording.caveats.iter().map(String::as_str));

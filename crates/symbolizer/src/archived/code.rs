@@ -124,7 +124,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn piece(name: &str) -> ArchivedCode {
-        let location = SourceLocation { file: Arc::from("/src/a.rs"), line: 7, column: 0 };
+        let location = SourceLocation {
+            file: Arc::from("/src/a.rs"),
+            line: 7,
+            column: 0,
+            discriminator: 0,
+            start_line: 0,
+        };
         let inner = Frame { function: Arc::from("g"), location: Some(location), inlined: true };
         let outer = Frame { function: Arc::from(name), location: None, inlined: false };
         ArchivedCode {

@@ -398,6 +398,8 @@ impl<'a> Reader<'a> {
                         file,
                         line: self.small("a line")?,
                         column: self.small("a column")?,
+                        discriminator: 0,
+                        start_line: 0,
                     })
                 }
             };

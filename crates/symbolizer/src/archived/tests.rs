@@ -28,7 +28,8 @@ fn spaces() -> Vec<Space> {
 }
 
 fn found(name: &str) -> Resolution {
-    let location = SourceLocation { file: Arc::from("/src/a.rs"), line: 7, column: 0 };
+    let location =
+        SourceLocation { file: Arc::from("/src/a.rs"), line: 7, column: 0, discriminator: 0, start_line: 0 };
     let inner = Frame { function: Arc::from("_ZN1a1bEv"), location: Some(location), inlined: true };
     let outer = Frame { function: Arc::from(name), location: None, inlined: false };
     Resolution::Resolved(Symbolized { frames: [inner, outer].into(), symbol_offset: Some(0) })

@@ -32,6 +32,8 @@ impl<'a> Lines<'a> {
             file: interned(&mut self.files, location.file?),
             line: location.line.unwrap_or(0),
             column: location.column.unwrap_or(0),
+            discriminator: 0,
+            start_line: 0,
         })
     }
 }
@@ -61,5 +63,11 @@ pub(crate) fn call_location(unit: UnitRef<'_, Reader<'_>>, call: CallSite) -> Op
         path.push(text(folder)?);
     }
     path.push(text(file.path_name())?);
-    Some(SourceLocation { file: Arc::from(path.to_string_lossy()), line: call.line, column: call.column })
+    Some(SourceLocation {
+        file: Arc::from(path.to_string_lossy()),
+        line: call.line,
+        column: call.column,
+        discriminator: call.discriminator,
+        start_line: 0,
+    })
 }

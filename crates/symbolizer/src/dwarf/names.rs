@@ -48,6 +48,8 @@ pub(crate) struct EntryNames<'f, 'a> {
     scopes: Scopes,
     /// The names that were found.
     shown: FxHashMap<EntryLocation, Option<Arc<str>>>,
+    /// The lines of declarations that were found.
+    start_lines: FxHashMap<EntryLocation, u32>,
 }
 
 /// The name of an entry, as the file states it.
@@ -69,8 +71,14 @@ enum Step<'a> {
 
 impl<'f, 'a> EntryNames<'f, 'a> {
     pub(crate) fn new(main: DwarfFile<'f, 'a>, supplementary: Option<DwarfFile<'f, 'a>>) -> Self {
-        let (units, scopes, shown) = (FxHashMap::default(), Scopes::default(), FxHashMap::default());
-        Self { main, supplementary, units, scopes, shown }
+        Self {
+            main,
+            supplementary,
+            units: FxHashMap::default(),
+            scopes: Scopes::default(),
+            shown: FxHashMap::default(),
+            start_lines: FxHashMap::default(),
+        }
     }
 
     /// Returns the name of the entry at `offset` in a unit of the main file: its linkage name in the style of `table`, or else
@@ -89,6 +97,48 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         });
         self.shown.insert(location, name.clone());
         name
+    }
+
+    /// Returns the line at which the function of an entry is declared (`DW_AT_decl_line`), or else that of its abstract origin or
+    /// declaration; 0 where none states it.
+    pub(crate) fn start_line(&mut self, unit: u32, offset: UnitOffset) -> u32 {
+        let start = EntryLocation { supplementary: false, unit, offset: offset.0 };
+        if let Some(&known) = self.start_lines.get(&start) {
+            return known;
+        }
+        let mut at = Some(start);
+        let mut found = 0;
+        for _ in 0..MAX_REFERENCES {
+            let Some(location) = at else { break };
+            let Some((line, reference)) = self.declaration(location) else { break };
+            if line > 0 {
+                found = line;
+                break;
+            }
+            at = reference;
+        }
+        self.start_lines.insert(start, found);
+        found
+    }
+
+    /// Returns the line that an entry states, or 0, and the entry that it refers to.
+    fn declaration(&mut self, location: EntryLocation) -> Option<(u32, Option<EntryLocation>)> {
+        let unit = self.unit(location)?;
+        let mut entries = unit.entries_raw(Some(UnitOffset(location.offset))).ok()?;
+        let abbreviation = entries.read_abbreviation().ok()??;
+        let (mut line, mut reference) = (0, None);
+        for specification in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*specification).ok()?;
+            match attribute.name() {
+                gimli::DW_AT_decl_line => line = attribute.udata_value().unwrap_or(0),
+                gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
+                    reference = Some(attribute.value());
+                }
+                _ => {}
+            }
+        }
+        let reference = reference.and_then(|value| self.follow(location, value));
+        Some((u32::try_from(line).unwrap_or(0), reference))
     }
 
     fn stated(&mut self, mut location: EntryLocation) -> Option<StatedName<'a>> {
@@ -178,14 +228,16 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         if location.supplementary { self.supplementary } else { Some(self.main) }
     }
 
-    fn step(&mut self, location: EntryLocation) -> Option<Step<'a>> {
+    /// Returns the unit of an entry.
+    fn unit(&mut self, location: EntryLocation) -> Option<UnitRef<'_, Reader<'a>>> {
         let file = self.file(location)?;
-        let unit = self
-            .units
-            .entry(location.unit_key())
-            .or_insert_with(|| file.units.unit(file.dwarf, location.unit, false))
-            .as_ref()?;
-        let unit = UnitRef::new(file.dwarf, unit);
+        let read = || file.units.unit(file.dwarf, location.unit, false);
+        let unit = self.units.entry(location.unit_key()).or_insert_with(read).as_ref()?;
+        Some(UnitRef::new(file.dwarf, unit))
+    }
+
+    fn step(&mut self, location: EntryLocation) -> Option<Step<'a>> {
+        let unit = self.unit(location)?;
         let mut entries = unit.entries_raw(Some(UnitOffset(location.offset))).ok()?;
         let abbreviation = entries.read_abbreviation().ok()??;
         let mut name = None;

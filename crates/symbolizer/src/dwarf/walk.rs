@@ -20,13 +20,16 @@ pub(crate) struct DwarfFrame {
     pub(crate) call: Option<CallSite>,
 }
 
-/// The location of an inlined call in its caller (`DW_AT_call_file`, `DW_AT_call_line`, `DW_AT_call_column`).
+/// The location of an inlined call in its caller (`DW_AT_call_file`, `DW_AT_call_line`, `DW_AT_call_column`,
+/// `DW_AT_GNU_discriminator`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct CallSite {
     /// An index into the files of the unit's line table.
     pub(crate) file: Option<u64>,
     pub(crate) line: u32,
     pub(crate) column: u32,
+    /// `DW_AT_GNU_discriminator`.
+    pub(crate) discriminator: u32,
 }
 
 /// The functions and inlined calls of a unit that cover the wanted addresses.
@@ -192,6 +195,9 @@ impl<'w, 'a> UnitWalker<'w, 'a> {
                             gimli::DW_AT_call_file => call.file = self.file_index(attribute.value()),
                             gimli::DW_AT_call_line => call.line = u32::try_from(number()).unwrap_or(0),
                             gimli::DW_AT_call_column => call.column = u32::try_from(number()).unwrap_or(0),
+                            gimli::DW_AT_GNU_discriminator => {
+                                call.discriminator = u32::try_from(number()).unwrap_or(0);
+                            }
                             gimli::DW_AT_sibling => sibling = Some(attribute.value()),
                             _ => ranges.record(&attribute, unit),
                         }

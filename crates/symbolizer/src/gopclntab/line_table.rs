@@ -15,6 +15,8 @@ use super::{GoFunctionTable, Version};
 pub(crate) struct GoFrame<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) location: Option<SourceLocation>,
+    /// The line at which the function starts; 0 if unknown.
+    pub(crate) start_line: u32,
 }
 
 /// Looks up functions, inlined calls and lines of addresses.
@@ -91,7 +93,13 @@ impl<'a> GoLineTable<'a> {
             (offset != NO_OFFSET).then(|| files.checked_add(usize::try_from(offset).ok()?))??
         };
         let file = String::from_utf8_lossy(bytes.text(at)?);
-        Some(SourceLocation { file: file.into(), line: u32::try_from(line).ok()?, column: 0 })
+        Some(SourceLocation {
+            file: file.into(),
+            line: u32::try_from(line).ok()?,
+            column: 0,
+            discriminator: 0,
+            start_line: 0,
+        })
     }
 }
 
@@ -106,6 +114,8 @@ struct Function {
     /// The offset of the tree of inlined calls.
     tree: Option<usize>,
     unit: u64,
+    /// The line at which it starts; 0 if unknown.
+    start_line: u32,
 }
 
 impl Function {
@@ -121,6 +131,7 @@ impl Function {
             Version::Go1_20 => 10,
         };
         let unit = if table.version == Version::Go1_2 { 0 } else { field(7)? };
+        let start_line = if table.version == Version::Go1_20 { field(8)? } else { 0 };
         let last = u8::try_from(table.bytes.number(at + fields * 4 - 1, 1)?).ok()?;
         let with_tree = table.version >= Version::Go1_18 && usize::from(last) > INLINED_TREE;
         let tree = with_tree.then(|| field(fields.checked_add(tables)?.checked_add(INLINED_TREE)?)).flatten();
@@ -133,6 +144,7 @@ impl Function {
             inlined: inlined.filter(|&offset| offset != 0),
             tree: tree.filter(|&offset| offset != NO_OFFSET).and_then(|offset| usize::try_from(offset).ok()),
             unit,
+            start_line: line_number(start_line),
         })
     }
 
@@ -140,30 +152,49 @@ impl Function {
         let mut frames = Vec::new();
         let mut at = address;
         while frames.len() < MAX_INLINED {
-            let Some((name, call)) = self.inlined_call(lines, at) else { break };
-            frames.push(GoFrame { name, location: lines.location(self, at) });
+            let Some(call) = self.inlined_call(lines, at) else { break };
+            let location = lines.location(self, at);
+            frames.push(GoFrame { name: call.name, location, start_line: call.start_line });
             // The caller's instruction at `parent` has the location of the call.
-            let Some(parent) = self.start.checked_add(call).filter(|&parent| parent != at) else { break };
+            let Some(parent) = self.start.checked_add(call.parent).filter(|&parent| parent != at) else {
+                break;
+            };
             at = parent;
         }
         let name = lines.table.name(self.name).filter(|name| !name.is_empty());
-        frames.extend(name.map(|name| GoFrame { name, location: lines.location(self, at) }));
+        let location = lines.location(self, at);
+        frames.extend(name.map(|name| GoFrame { name, location, start_line: self.start_line }));
         frames
     }
 
-    /// Returns the name of the innermost inlined call that covers the address, and the offset of an instruction of the
-    /// caller that has the location of the call.
-    fn inlined_call<'a>(&self, lines: &GoLineTable<'a>, address: u64) -> Option<(&'a [u8], u64)> {
+    /// Returns the innermost inlined call that covers the address.
+    fn inlined_call<'a>(&self, lines: &GoLineTable<'a>, address: u64) -> Option<InlinedCall<'a>> {
         let trees = lines.trees.as_ref()?;
         let index = usize::try_from(lines.value(self, self.inlined?, address)?).ok()?;
         // parent, funcID, file, line, func, parentPc; since 1.20: funcID, nameOff, parentPc, startLine.
-        let (size, name, parent) = match lines.table.version {
-            Version::Go1_18 => (20, 12, 16),
-            _ => (16, 4, 8),
+        let (size, name, parent, start_line) = match lines.table.version {
+            Version::Go1_18 => (20, 12, 16, None),
+            _ => (16, 4, 8, Some(12)),
         };
         let entry = self.tree?.checked_add(index.checked_mul(size)?)?;
         let name = lines.table.name(trees.number(entry.checked_add(name)?, 4)?)?;
-        let parent = trees.signed(entry.checked_add(parent)?)?;
-        Some((name, u64::try_from(parent).ok()?)).filter(|(name, _)| !name.is_empty())
+        let parent = u64::try_from(trees.signed(entry.checked_add(parent)?)?).ok()?;
+        let start_line = start_line.and_then(|field| trees.number(entry.checked_add(field)?, 4));
+        let call = InlinedCall { name, parent, start_line: line_number(start_line.unwrap_or(0)) };
+        Some(call).filter(|call| !call.name.is_empty())
     }
+}
+
+/// A function that is inlined at an address.
+struct InlinedCall<'a> {
+    name: &'a [u8],
+    /// The offset of an instruction of the caller that has the location of the call.
+    parent: u64,
+    /// The line at which the function starts; 0 if unknown.
+    start_line: u32,
+}
+
+/// Returns a line number of the table, which the runtime stores as an `int32`; 0 for a negative one.
+fn line_number(stored: u64) -> u32 {
+    u32::try_from(stored).ok().filter(|&line| i32::try_from(line).is_ok()).unwrap_or(0)
 }

@@ -116,7 +116,8 @@ fn stripped_go_with_c() {
             .filter(|(_, name)| name.starts_with("main.") || name.starts_with("probe_"))
             .collect();
         let addresses: Vec<u64> = functions.iter().map(|&(address, _)| address).collect();
-        let options = Options { names: NameStyle::Linkage, inlines: false, locations: false };
+        let options =
+            Options { names: NameStyle::Linkage, inlines: false, locations: false, ..Options::default() };
         let found = resolve::resolve(&stripped, Vec::new(), options, &addresses);
         let mut seen = [0; 2];
         for ((address, name), found) in functions.iter().zip(&found) {
@@ -146,7 +147,7 @@ fn the_c_library() {
     let text = object.section(".text").unwrap();
     // Some two thousand places all over the code.
     let addresses: Vec<u64> = (text.address.0..text.address.0 + text.size).step_by(701).collect();
-    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true, ..Options::default() };
     let ours = resolve::resolve(library, Vec::new(), options, &addresses);
     let agreed = oracle::agreed(library, &addresses);
     let (mut asked, mut wrong) = (0, Vec::new());
@@ -191,7 +192,8 @@ fn functions_within_functions() {
         object.symbols(SymbolSource::Full).find(|symbol| symbol.name().starts_with(b"probe_nested")).unwrap();
     let outer = object.symbols(SymbolSource::Full).find(|symbol| symbol.name() == b"probe_outer").unwrap();
     let addresses: Vec<u64> = (nested.address.0..nested.address.0 + nested.size).collect();
-    let options = Options { names: NameStyle::Linkage, inlines: true, locations: false };
+    let options =
+        Options { names: NameStyle::Linkage, inlines: true, locations: false, ..Options::default() };
     // Alone, and with an address of the function around it.
     for more in [None, Some(outer.address.0)] {
         let asked: Vec<u64> = addresses.iter().copied().chain(more).collect();
@@ -236,7 +238,12 @@ fn labels_before_functions_without_symbols() {
         {
             build::run(std::process::Command::new("strip").args([strip, "-o"]).args([&stripped, &whole]))
                 .unwrap();
-            let options = Options { names: NameStyle::Demangled, inlines: false, locations: false };
+            let options = Options {
+                names: NameStyle::Demangled,
+                inlines: false,
+                locations: false,
+                ..Options::default()
+            };
             let found =
                 resolve::resolve(&stripped, Vec::new(), options, &[label, label + 5, hidden, hidden + 2]);
             let names: Vec<_> =
@@ -288,7 +295,8 @@ fn inlined_functions_have_their_scope() {
         let main = object.symbols(SymbolSource::Full).find(|symbol| symbol.name() == b"main").unwrap();
         let addresses: Vec<u64> = (main.address.0..main.address.0 + main.size).collect();
         // None of them has a linkage name.
-        let options = Options { names: NameStyle::Linkage, inlines: true, locations: false };
+        let options =
+            Options { names: NameStyle::Linkage, inlines: true, locations: false, ..Options::default() };
         let found = resolve::resolve(&program, Vec::new(), options, &addresses);
         let frames = found.iter().filter_map(|found| match found {
             model::Resolution::Resolved(known) => Some(known.frames.iter().filter(|frame| frame.inlined)),
@@ -342,7 +350,8 @@ fn stubs_of_indirect_functions() {
         });
         let addresses: Vec<u64> =
             stubs.flat_map(|stubs| (stubs.address.0..stubs.address.0 + stubs.size).step_by(8)).collect();
-        let options = Options { names: NameStyle::Demangled, inlines: false, locations: false };
+        let options =
+            Options { names: NameStyle::Demangled, inlines: false, locations: false, ..Options::default() };
         let found = resolve::resolve(&program, Vec::new(), options, &addresses);
         let named = found.iter().filter_map(|found| match found {
             model::Resolution::Resolved(known) => known.frames.first(),
@@ -403,7 +412,7 @@ fn check_one(combination: Combination) -> Outcome {
     };
     let addresses = addresses_of_probes(&std::fs::read(&built.reference).unwrap());
     let mut expected = oracle::agreed(&built.reference, &addresses);
-    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true, ..Options::default() };
     let resolutions = resolve::resolve(&built.program, built.debug_dirs, options, &addresses);
     if combination.form == Form::MiniDebug {
         // A symbol table, and no more.

@@ -30,7 +30,7 @@ pub(super) fn sweep(object: &Path, reference: &Path, debug_dirs: Vec<PathBuf>, s
     let addresses: Vec<u64> = code
         .flat_map(|section| (section.address.0..section.address.0 + section.size).step_by(step))
         .collect();
-    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true, ..Options::default() };
     let aliases = Aliases::of(object, reference, &debug_dirs);
     let ours = resolve::resolve(object, debug_dirs, options, &addresses);
     let agreed = oracle::agreed(reference, &addresses);

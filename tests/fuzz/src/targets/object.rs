@@ -71,7 +71,7 @@ pub(super) fn run_debug_links(bytes: &[u8]) {
 }
 
 fn resolve<'a>(object: &'a Object<&'a [u8]>, files: &ObjectFiles<'a, &'a [u8]>) {
-    let options = Options { locations: true, ..Options::default() };
+    let options = Options { locations: true, for_compilers: true, ..Options::default() };
     let symbolizer = ObjectSymbolizer::new(files, options);
     let mut places: Vec<LookupAddress> = (0..64).map(|step| place(CODE + 0x11 * step)).collect();
     // Where the segments of other seeds lie.
