@@ -30,6 +30,7 @@ mod listing;
 mod lives;
 mod names;
 mod neighbours;
+mod other_tools;
 mod outputs;
 mod packaging;
 mod perf;

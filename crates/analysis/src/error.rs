@@ -7,6 +7,8 @@ use export::summary::counted;
 use model::Name;
 use thiserror::Error;
 
+use crate::foreign::{ForeignError, Format};
+
 /// The reason why a recording could not be opened or read on. The cause is the error's source.
 #[derive(Error, Debug)]
 #[non_exhaustive]
@@ -32,6 +34,42 @@ pub enum Error {
         name: String,
         /// The reader's error, with the place in the recording.
         source: perfdata::Error,
+    },
+    /// The profile of another tool cannot be read.
+    #[error("cannot read {name}")]
+    Foreign {
+        /// The name of the file.
+        name: String,
+        /// The reason.
+        source: ForeignError,
+    },
+    /// A recording is needed, and this is a profile of another tool.
+    #[error(
+        "{name} is {format}, and no recording: it has no records, so this command cannot read it; try: prof report {name}"
+    )]
+    NotARecording {
+        /// The name of the file.
+        name: String,
+        /// Its format.
+        format: Format,
+    },
+    /// Something is asked of a profile of another tool that it does not say.
+    #[error("this is {format}: it does not say {what}; try without {flag}")]
+    Lacks {
+        /// Its format.
+        format: Format,
+        /// What it does not say, as a clause.
+        what: &'static str,
+        /// The argument that asks for it.
+        flag: &'static str,
+    },
+    /// The profile of another tool has no values of this name.
+    #[error("the profile has no values of `{wanted}`; there are {}", quantities.join(", "))]
+    NoSuchQuantity {
+        /// The name, as typed.
+        wanted: String,
+        /// The names that there are.
+        quantities: Vec<String>,
     },
     /// A thread could not be started.
     #[error("cannot start a thread to {purpose}")]
@@ -100,6 +138,8 @@ impl Error {
                 | Self::NoSwitches { .. }
                 | Self::WaitsWithoutCgroups { .. }
                 | Self::NoSuchEvent { .. }
+                | Self::NoSuchQuantity { .. }
+                | Self::Lacks { .. }
                 | Self::SeveralEvents { .. }
         )
     }

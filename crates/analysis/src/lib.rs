@@ -10,6 +10,7 @@
 //! | folder | concern |
 //! |---|---|
 //! | `input` | opening a recording, and what its header says of processes and build ids |
+//! | `foreign` | profiles of other tools: folded stacks and pprof |
 //! | `samples` | which samples count, for which event, and CPU time that no sample stands for |
 //! | `waits` | off-CPU and wall-clock time: intervals between switches, weighed by stack |
 //! | `generated_code` | jitdumps and language runtimes |
@@ -26,6 +27,7 @@ pub mod annotate;
 mod counter;
 mod embedded;
 mod error;
+pub mod foreign;
 pub mod gaps;
 mod generated_code;
 pub mod input;

@@ -12,6 +12,7 @@ use perfdata::{Description, Event, sections};
 use profile::{Detail, Profile, SampleFilter, Shape, Show, View, Weight};
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
+use crate::foreign::ForeignFacts;
 use crate::gaps::Gap;
 use crate::input::{Input, is_of_this_host};
 use crate::replay::{Replayed, replay};
@@ -33,11 +34,18 @@ pub struct EventProfile {
     pub profile: Profile,
     /// True if the profile's periods are nanoseconds of threads' time.
     pub is_time: bool,
+    /// The unit of the profile's periods, where the event does not say.
+    pub(crate) unit: Option<String>,
     /// Estimates that the time rests on.
     pub(crate) estimates: Vec<Estimate>,
 }
 
 impl EventProfile {
+    /// Returns true if the profile's periods are nanoseconds of time on a CPU or of threads.
+    pub fn is_clock(&self) -> bool {
+        self.is_time || self.event.attr.is_cpu_clock() || self.unit.as_deref() == Some("ns")
+    }
+
     /// Sentences on what is estimated.
     pub fn estimates(&self) -> impl Iterator<Item = String> {
         self.estimates.iter().map(|estimate| estimate.sentence.clone())
@@ -69,15 +77,17 @@ pub struct Analysis {
     pub thread_time: Option<EventProfile>,
     pub(crate) seen_in: SeenIn,
     /// The recorded target, in words.
-    target: String,
+    pub(crate) target: String,
     /// The time at which the file was last written.
-    written: Option<SystemTime>,
+    pub(crate) written: Option<SystemTime>,
     pub(crate) this_host: bool,
     pub(crate) asked_servers: bool,
     pub(crate) held: Arc<RetainedFiles>,
     pub(crate) files: Arc<RecordedFiles>,
     /// The user who answers for lines in the recording.
     pub(crate) recording_author: u32,
+    /// The facts about the profile, if another tool made it.
+    pub(crate) foreign: Option<ForeignFacts>,
 }
 
 impl Analysis {
@@ -86,10 +96,13 @@ impl Analysis {
     /// Starts threads, opens the recorded objects and their debug files, and asks debuginfod servers where that is wanted.
     ///
     /// # Errors
-    /// Those of [`replay`], and where no sample is left: [`Error::NothingAdmitted`], [`Error::NoSuchEvent`],
+    /// Those of [`replay`], or of a profile of another tool, and where no sample is left: [`Error::NothingAdmitted`], [`Error::NoSuchEvent`],
     /// [`Error::SeveralEvents`], [`Error::NoSamples`]. Where time is asked of a recording without switches:
     /// [`Error::NoSwitches`].
-    pub fn read(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
+    pub fn read(mut input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
+        if let Some(foreign) = input.foreign.take() {
+            return Self::of_foreign(*foreign, input, request, notices);
+        }
         let this_host = is_of_this_host(input.reader.features());
         let paths = &request.symbols.paths;
         let symbolizing = Symbolizing::new(request.symbols)
@@ -169,6 +182,7 @@ impl Analysis {
             held,
             files,
             recording_author,
+            foreign: None,
         })
     }
 
@@ -198,6 +212,9 @@ impl Analysis {
     /// Returns when the first sample of any event was taken, in nanoseconds since 1970 where the recording says so, and how many
     /// nanoseconds after it the last one.
     pub fn time(&self) -> (Option<u64>, u64) {
+        if let Some(facts) = &self.foreign {
+            return facts.time();
+        }
         let spans = || self.events.iter().filter_map(|event| event.profile.span);
         let (first, last) = (spans().map(|(first, _)| first).min(), spans().map(|(_, last)| last).max());
         let started = first.and_then(|first| caption::wall_clock(self.recording.features(), first));
@@ -219,6 +236,7 @@ impl Analysis {
             span: profile.profile.span,
             written: self.written,
             filters,
+            foreign: self.foreign.as_ref(),
         };
         caption.parts()
     }
@@ -302,7 +320,14 @@ fn of_time(
 ) -> Result<EventProfile, Error> {
     let sampled = replayed.recording.event(index).cloned().ok_or(Error::NoSamples)?;
     let event = Event { name: Name::from(weight.in_words()), ..sampled };
-    Ok(EventProfile { index: index.0 as usize, event, profile: Profile::default(), is_time: true, estimates })
+    Ok(EventProfile {
+        index: index.0 as usize,
+        event,
+        profile: Profile::default(),
+        is_time: true,
+        unit: None,
+        estimates,
+    })
 }
 
 fn count_time(
@@ -360,7 +385,14 @@ fn choose(
     let is_whole = SampleFilter { event: None, ..request.filter.clone() } == SampleFilter::default();
     let profiles = profiles.map(|(index, (event, profile))| {
         let missing = missing::of_event(recording, index, &event, &profile, is_whole);
-        EventProfile { index, event, profile, is_time: false, estimates: missing.into_iter().collect() }
+        EventProfile {
+            index,
+            event,
+            profile,
+            is_time: false,
+            unit: None,
+            estimates: missing.into_iter().collect(),
+        }
     });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
     // Events of waits that were recorded beside other events are shown as time, or if they are named.

@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::Read;
 use std::process::ExitCode;
 
+use analysis::foreign::ForeignProfile;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -163,16 +164,22 @@ fn arguments(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
     Arguments::try_parse_from(before.iter().chain([&OsString::from("-i")]).chain(rest))
 }
 
-/// Returns true if a word is the path of a recording, or `-`.
+/// Returns true if a word is the path of a recording, or of a profile of another tool, or `-`.
 fn is_recording(word: &OsStr) -> bool {
     // Opening anything but a regular file may block.
     let is_file = std::fs::metadata(word).is_ok_and(|file| file.is_file());
-    let mut magic = [0; 8];
-    word == "-"
-        || is_file
-            && File::open(word).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok())
-            && matches!(&magic, b"PERFILE2" | b"2ELIFREP" | b"PERFFILE" | b"ELIFFREP")
+    let begins_like_one = |file: File| {
+        let mut start = Vec::new();
+        let read = file.take(TELLING_BYTES).read_to_end(&mut start);
+        let magic = [b"PERFILE2", b"2ELIFREP", b"PERFFILE", b"ELIFFREP"];
+        read.is_ok()
+            && (magic.iter().any(|magic| start.starts_with(*magic)) || ForeignProfile::may_begin_with(&start))
+    };
+    word == "-" || is_file && File::open(word).is_ok_and(begins_like_one)
 }
+
+/// The bytes of a file that tell a recording from a program.
+const TELLING_BYTES: u64 = 64 << 10;
 
 /// Exits with an error of clap. For a command of perf that `prof` lacks, suggests the replacement instead of a similar name.
 fn exit_with_clap_error(mut error: clap::Error) -> ! {
@@ -217,6 +224,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [recording, program] = ["x.data", "x"].map(|name| folder.path().join(name).into_os_string());
         std::fs::write(&recording, b"PERFILE2 and so on").unwrap();
+        let folded = folder.path().join("x.folded").into_os_string();
+        std::fs::write(&folded, b"main;a 1\n").unwrap();
         std::fs::write(&program, b"#!/bin/sh").unwrap();
         let command_of = |words: &[&OsStr]| {
             let words = [&["prof", "flame", "--width", "900"].map(OsStr::new), words].concat();
@@ -228,6 +237,7 @@ mod tests {
         let [output, svg, apart] = ["-o", "x.svg", "--"].map(OsStr::new);
         assert_eq!(command_of(&[&recording, output, svg]), Some(0));
         assert_eq!(command_of(&[OsStr::new("-"), output, svg]), Some(0));
+        assert_eq!(command_of(&[&folded, output, svg]), Some(0));
         assert_eq!(command_of(&[&program, output, svg]), Some(3));
         assert_eq!(command_of(&[apart, &recording]), Some(1));
         assert_eq!(command_of(&[&recording, OsStr::new("--no-such-option")]), None);

@@ -25,6 +25,8 @@ pub struct Summary<'a> {
     pub remedies: &'a [String],
     /// Estimates that the profile rests on, each in a few words.
     pub estimates: &'a [String],
+    /// The unit of periods, in a profile of another tool: that one has values instead of samples, and knows nothing of losses.
+    pub foreign_unit: Option<&'a str>,
 }
 
 /// The number of characters that fit below the title of a picture of the usual width.
@@ -32,14 +34,36 @@ const SUBTITLE_COLUMNS: usize = 160;
 
 /// Describes a profile in one line: samples, event, weight, losses, frames without names, and as many remedies as fit.
 pub fn subtitle(summary: &Summary<'_>) -> String {
+    if let Some(unit) = summary.foreign_unit {
+        return line_of_foreign(summary, unit);
+    }
     let remedies = summary.remedies;
     let lines = (1..=remedies.len()).rev().map(|count| line(summary, &remedies[..count]));
     let mut fitting = lines.filter(|line| line.chars().count() <= SUBTITLE_COLUMNS);
     fitting.next().unwrap_or_else(|| line(summary, &[]))
 }
 
+/// Describes a profile of another tool in one line.
+fn line_of_foreign(summary: &Summary<'_>, unit: &str) -> String {
+    let Count { samples, period } = summary.total;
+    let sum = match unit {
+        "ns" => format!("{:.3} s of {}", period as f64 / 1e9, summary.event),
+        "samples" => counted(period, "sample", "samples"),
+        _ if unit == summary.event => format!("{} {unit}", grouped(period)),
+        _ => format!("{} {unit} of {}", grouped(period), summary.event),
+    };
+    let mut parts = vec![sum];
+    if samples != period {
+        parts.push(counted(samples, "sample", "samples"));
+    }
+    let census = summary.census;
+    parts.push(format!("{} of frames without a name", percent_text(census.nameless, census.frames)));
+    parts.join(", ")
+}
+
 fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
-    let Summary { event, total, unsampled, weight, loss, census, remedies: _, estimates } = *summary;
+    let Summary { event, total, unsampled, weight, loss, census, remedies: _, estimates, foreign_unit: _ } =
+        *summary;
     let mut parts = vec![format!("{} of {event}", counted(total.samples, "sample", "samples"))];
     if weight == Weight::Period {
         parts.push(format!("weighted by period (sum {})", grouped(total.period)));
@@ -255,6 +279,7 @@ mod tests {
             census: &census,
             remedies: &remedies,
             estimates: &[],
+            foreign_unit: None,
         };
         assert_eq!(
             subtitle(&summary),

@@ -44,6 +44,7 @@ fn report(stacks: &[(&[u64], u64)], options: &Options) -> String {
         census: &census,
         remedies: &[],
         estimates: &[],
+        foreign_unit: None,
     };
     let events = [EventReport { view: &view, summary, hints: vec!["app: try `harder`".to_owned()] }];
     let mut output = Vec::new();

@@ -140,6 +140,8 @@ pub enum Reason {
     ImageGone,
     /// Code of a hypervisor or of a guest system.
     Foreign,
+    /// The profile is of another tool, and that one had no name.
+    NotInProfile,
     /// Not a frame: the stack ends early here.
     Truncated(TruncationReason),
 }
@@ -172,6 +174,7 @@ impl fmt::Display for Reason {
             Self::JitMapRefused(why) => write!(f, "generated code whose perf map is not used: {why}"),
             Self::ImageGone => f.write_str("image without a file, which cannot be read now"),
             Self::Foreign => f.write_str("hypervisor or guest code"),
+            Self::NotInProfile => f.write_str("the tool that made the profile had no name"),
             Self::Truncated(reason) => write!(f, "stack truncated: {reason}"),
         }
     }

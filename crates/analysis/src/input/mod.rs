@@ -1,7 +1,8 @@
-//! An open recording: a file, a folder of `perf record --threads`, or a stream; and what its header and records say of processes,
+//! An open recording: a file, a folder of `perf record --threads`, a stream, or a profile of another tool; and what its header and records say of processes,
 //! build ids and damage.
 
 pub(crate) mod listed_build_ids;
+mod other_tools;
 pub mod process_lifetimes;
 pub(crate) mod undecodable_records;
 
@@ -22,6 +23,7 @@ use perfdata::read::{ReadAt, Reader, Source};
 
 use crate::Error;
 use crate::embedded::jit_placements;
+use crate::foreign::{self, ForeignProfile};
 use crate::generated_code::jit_dumps::JitDumps;
 use process_lifetimes::ProcessLifetimes;
 
@@ -44,6 +46,8 @@ pub struct Input {
     /// The user who answers for the lines that it names: its owner. Root's recordings carry what the files of other users said, so
     /// nobody answers for these, nor for a stream.
     pub author: u32,
+    /// The profile, if this is one of another tool: `reader` has no records then.
+    pub foreign: Option<Box<ForeignProfile>>,
 }
 
 impl Input {
@@ -80,8 +84,25 @@ impl Input {
         Self { held: Arc::clone(held), ..self }
     }
 
+    /// Accepts recordings only.
+    ///
+    /// # Errors
+    /// [`Error::NotARecording`] if this is a profile of another tool.
+    pub fn recording_only(self) -> Result<Self, Error> {
+        match &self.foreign {
+            Some(foreign) => Err(Error::NotARecording { name: self.name, format: foreign.format }),
+            None => Ok(self),
+        }
+    }
+
     fn from_source(source: Source, name: String, author: u32) -> Result<Self, Error> {
-        let reader = Reader::open(source).map_err(|source| Error::Read { name: name.clone(), source })?;
+        let (source, foreign) = other_tools::parse(source, &name)?;
+        let reader = match (&foreign, source) {
+            (Some(foreign), _) => Reader::without_records(foreign::events(foreign)),
+            (None, source) => {
+                Reader::open(source).map_err(|source| Error::Read { name: name.clone(), source })?
+            }
+        };
         let lifetimes = ProcessLifetimes::default();
         lifetimes.add_recorded(reader.features(), reader.endian());
         let written =
@@ -98,6 +119,7 @@ impl Input {
             held: Arc::default(),
             files: Arc::default(),
             author,
+            foreign: foreign.map(Box::new),
         })
     }
 }

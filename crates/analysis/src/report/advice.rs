@@ -104,6 +104,7 @@ impl Advisor {
             | Reason::JitMapRefused(_)
             | Reason::ImageGone
             | Reason::Foreign
+            | Reason::NotInProfile
             | Reason::Truncated(_) => return None,
         })
     }

@@ -7,6 +7,8 @@ use model::{Name, Pid, Timestamp};
 use perfdata::Event;
 use perfdata::features::Features;
 
+use crate::foreign::ForeignFacts;
+
 /// Maximum length of a command line in a caption, in characters. A longer one would fill the header of the picture.
 const MAX_COMMAND_CHARS: usize = 80;
 
@@ -24,6 +26,8 @@ pub(crate) struct Caption<'a> {
     pub(crate) written: Option<SystemTime>,
     /// The filters on its samples, in words; empty if all are shown.
     pub(crate) filters: &'a str,
+    /// The facts about a profile of another tool.
+    pub(crate) foreign: Option<&'a ForeignFacts>,
 }
 
 /// Says in words what was recorded, by the recorder's command line; empty where the recording does not say. `name_of` is
@@ -46,6 +50,9 @@ impl Caption<'_> {
         if !self.filters.is_empty() {
             what.push_str(&format!(" (only {})", self.filters));
         }
+        if let Some(foreign) = self.foreign {
+            return self.parts_of_foreign(what, foreign);
+        }
         let length = self.span.map(|(first, last)| last.0.saturating_sub(first.0));
         let length = length.filter(|&length| length > 0).map(duration);
         let rate = rate(&self.event.attr, &self.event.name.to_string());
@@ -53,6 +60,14 @@ impl Caption<'_> {
         let host = self.features.hostname.as_ref().map(Name::to_string);
         let parts = [Some(what), host, self.date(), Some(how_long)];
         parts.into_iter().flatten().collect()
+    }
+
+    /// The same of a profile of another tool: which format it is of, and what it says of its time.
+    fn parts_of_foreign(&self, what: String, foreign: &ForeignFacts) -> Vec<String> {
+        let (started, length) = foreign.time();
+        let date = started.map(|nanoseconds| utc(nanoseconds / 1_000_000_000)).or_else(|| self.date());
+        let length = (length > 0).then(|| duration(length));
+        [Some(what), Some(foreign.format.to_string()), date, length].into_iter().flatten().collect()
     }
 
     /// Returns the title line.
@@ -378,7 +393,7 @@ mod tests {
         let caption = |features: &Features, filters: &str| {
             let target = target(features, |_| None);
             let target = if target.is_empty() { "prof.data" } else { &target };
-            Caption { features, target, event: &event, span, written: None, filters }.title()
+            Caption { features, target, event: &event, span, written: None, filters, foreign: None }.title()
         };
         assert_eq!(caption(&features, ""), "make · build1 · 2026-11-22 18:04 UTC · 12.4 s at 2,999 Hz");
         features.clock = None;

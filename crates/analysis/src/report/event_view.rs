@@ -115,6 +115,7 @@ impl EventView<'_> {
             census: &self.census,
             remedies: &self.remedies,
             estimates: &self.estimates,
+            foreign_unit: self.event.unit.as_deref(),
         }
     }
 
@@ -132,7 +133,8 @@ impl EventView<'_> {
     pub fn unit(&self) -> &str {
         match self.view.weight() {
             Weight::Samples => "samples",
-            Weight::Period if self.event.is_time || self.event.event.attr.is_cpu_clock() => "ns",
+            Weight::Period if self.event.is_clock() => "ns",
+            Weight::Period if self.event.unit.is_some() => self.event.unit.as_deref().unwrap_or_default(),
             Weight::Period => &self.name,
         }
     }

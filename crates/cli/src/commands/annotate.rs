@@ -96,6 +96,7 @@ fn list(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
+    let input = input.recording_only()?;
     let (query, stacks) = (&arguments.query, &arguments.query.stacks);
     if let Some(weight @ (TimeWeight::Wall | TimeWeight::OffCpu)) = stacks.time() {
         bail!(

@@ -60,7 +60,9 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
     let file = arguments.recording.path();
     if arguments.list {
         let output = Output::stdout()?;
-        return sandbox::produce(console, output, false, |output| list(&input::open(file, console)?, output));
+        return sandbox::produce(console, output, false, |output| {
+            list(&input::open(file, console)?.recording_only()?, output)
+        });
     }
     let file =
         file.map_or_else(|| input::default_path().context(input::NO_RECORDING), |file| Ok(file.to_owned()))?;
@@ -93,7 +95,7 @@ pub fn write(
     let output = Output::private(output, console)?;
     sandbox::produce(console, output, names.debuginfod.fetches(console)?, |output| {
         let recording = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let input = Input::open(file)?.with_held(held);
+        let input = Input::open(file)?.recording_only()?.with_held(held);
         if input.reader.is_pipe() {
             bail!("{} is in pipe format and cannot be archived; try recording with -o FILE", file.display());
         }

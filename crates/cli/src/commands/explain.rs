@@ -67,8 +67,9 @@ fn write(
     let request = Request {
         detail: Detail {
             pools: true,
-            // Time is not told by phases.
-            samples: time.is_none().then_some(Columns { times: true, cpus: false }),
+            // Neither time is told by phases, nor samples that have no times.
+            samples: (time.is_none() && input.foreign.is_none())
+                .then_some(Columns { times: true, cpus: false }),
             ..Detail::default()
         },
         measure: time.map_or(Measure::SamplesAndTime(TimeWeight::OffCpu), Measure::Time),
@@ -84,8 +85,14 @@ fn write(
     let waits = time.map(|time| analysis.view(&time.profile, show, Weight::Period, &query.stacks.shape()));
     let waits = waits.filter(|waits| waits.shown_total() > 0);
     let estimates = time.iter().flat_map(|time| time.estimates());
-    let hints: Vec<String> =
-        estimates.chain(shown.remarks()).chain(shown.blind_spot().map(str::to_owned)).collect();
+    let no_phases = analysis
+        .foreign_format()
+        .map(|format| format!("there are no phases: samples have no times, because this is {format}"));
+    let hints: Vec<String> = estimates
+        .chain(shown.remarks())
+        .chain(shown.blind_spot().map(str::to_owned))
+        .chain(no_phases)
+        .collect();
     if shown.view.shown_total() == 0 {
         bail!("cannot explain {name}: no sample has a frame that matches --keep or --root-at");
     }
@@ -94,7 +101,8 @@ fn write(
     let is_users = |module: &str| users.contains(module) && Runtime::of_object(module.as_bytes()).is_none();
     let explain = |view: &View<'_>| profile::explain::explain(view, &is_users);
     let explained_waits = waits.as_ref().map(explain);
-    let more_often = more_often(&chosen.event.attr).filter(|_| !chosen.is_time);
+    let is_recorded = !chosen.is_time && analysis.foreign_format().is_none();
+    let more_often = more_often(&chosen.event.attr).filter(|_| is_recorded);
     let profile = &chosen.profile;
     let facts = ExplanationInput {
         title: &analysis.title(chosen, &query.description()),
@@ -104,7 +112,7 @@ fn write(
         total: profile.total(),
         duration_ns: profile.span.map(|(first, last)| last.0.saturating_sub(first.0)),
         cpus: analysis.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
-        is_clock: !chosen.is_time && chosen.event.attr.is_cpu_clock(),
+        is_clock: !chosen.is_time && chosen.is_clock(),
         more_often: more_often.as_deref(),
         loss: &analysis.loss,
         census: &shown.census,

@@ -170,6 +170,12 @@ fn write(
     };
     let name = input.name.clone();
     let analysis = input::analyse(input, &request, "export", console)?;
+    if let (Some(other), true) = (analysis.foreign_format(), format.is_timed()) {
+        bail!(
+            "{name} is {other}: samples have no times, which --format {} needs; try: --format speedscope, or pprof",
+            arguments.format
+        );
+    }
     let show = Show { modules: !is_folded, lines, ..query.stacks.show() };
     let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
     if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {
@@ -180,13 +186,14 @@ fn write(
     let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));
     let (started_unix_ns, duration_ns) = analysis.time();
     let events = shown.iter().map(|shown| {
-        let (attr, is_time) = (&shown.event.event.attr, shown.event.is_time);
+        let attr = &shown.event.event.attr;
+        let is_sampled = !shown.event.is_time && analysis.foreign_format().is_none();
         ExportedEvent {
             name: shown.name.clone(),
             view: &shown.view,
-            is_clock: is_time || attr.is_cpu_clock(),
-            period: (!is_time && !attr.is_frequency()).then_some(attr.sample_period),
-            frequency: (!is_time && attr.is_frequency()).then_some(attr.sample_period),
+            is_clock: shown.event.is_clock(),
+            period: (is_sampled && !attr.is_frequency()).then_some(attr.sample_period),
+            frequency: (is_sampled && attr.is_frequency()).then_some(attr.sample_period),
         }
     });
     let gaps = analysis.gaps.iter();

@@ -166,6 +166,9 @@ fn draw(
     };
     let name = input.name.clone();
     let analysis = input::analyse(input, &request, "draw", console)?;
+    if let (Some(format), true) = (analysis.foreign_format(), arguments.drawing.flamechart) {
+        bail!("{name} is {format}: samples have no times, which --flamechart needs; try without it");
+    }
     let cannot_draw = || format!("cannot draw {name}");
     let event = analysis.events.first().with_context(cannot_draw)?;
     let frames = &arguments.frames;
@@ -188,7 +191,15 @@ fn draw(
         let facts = shown.summary();
         let figures = analysis.subtitle(event, &facts);
         let title = analysis.title(event, &query.description());
-        let options = drawing.options(title, &facts, figures, event.is_time)?;
+        let is_foreign = analysis.foreign_format().is_some();
+        let unit = if is_foreign { shown.unit() } else { facts.event };
+        let options = drawing.options(
+            title,
+            &facts,
+            figures,
+            unit,
+            event.is_time || is_foreign && shown.unit() == "ns",
+        )?;
         match tree {
             Some(tree) => flamegraph::write_tree(view, tree, &options, output)?,
             None => flamegraph::write(view, &options, output)?,
@@ -203,6 +214,7 @@ impl DrawingArguments {
         title: String,
         facts: &Summary<'_>,
         figures: String,
+        unit: &str,
         is_time: bool,
     ) -> anyhow::Result<Options> {
         Ok(Options {
@@ -221,7 +233,7 @@ impl DrawingArguments {
             unit: match facts.weight {
                 _ if is_time => "µs".to_owned(),
                 Weight::Samples => "samples".to_owned(),
-                Weight::Period => facts.event.to_owned(),
+                Weight::Period => unit.to_owned(),
             },
         })
     }

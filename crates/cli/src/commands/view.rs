@@ -133,7 +133,7 @@ fn write(
     let own = UserModules::new(&analysis.spaces);
     let event = |shown| {
         let EventView { event, name, view, .. }: &EventView<'_> = shown;
-        let is_clock = event.is_time || event.event.attr.is_cpu_clock();
+        let is_clock = event.is_clock();
         PageEvent { name: name.clone(), view, is_clock, is_time: event.is_time }
     };
     let wait = |span: &analysis::WaitSpan| PageWait {

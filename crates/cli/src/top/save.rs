@@ -57,6 +57,7 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
         census: &census,
         remedies: &[],
         estimates: &[],
+        foreign_unit: None,
     };
     let subtitle = match is_time {
         true => summary::subtitle_of_time(&facts, &TimeSpent::of(snapshot, scope).shown(scope)),

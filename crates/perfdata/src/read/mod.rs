@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use decoder::attr::TYPE_TRACEPOINT;
-use decoder::{DecodeError, Endian, RawRecord, RecordLayout, kind as kernel_kind};
-use model::{Loss, Timestamp};
+use decoder::{Attr, DecodeError, Endian, RawRecord, RecordLayout, kind as kernel_kind};
+use model::{Loss, Name, Timestamp};
 
 use crate::error::Error;
 use crate::events::{Event, EventTable};
@@ -107,6 +107,18 @@ impl Reader {
             Some(stream) => Self::open_stream(stream),
             None => Self::open_files(files),
         }
+    }
+
+    /// Stands for a recording that has these events and no records: a profile that was never one.
+    pub fn without_records(events: impl IntoIterator<Item = (Attr, Name)>) -> Self {
+        let mut reader = Self::empty(Endian::Little, Windows::new(Vec::new()), false);
+        let mut table = EventTable::default();
+        for (index, (attr, name)) in events.into_iter().enumerate() {
+            table.push(attr, Vec::new(), Endian::Little);
+            table.rename_at(index, name.as_bytes());
+        }
+        reader.known.events = Arc::new(table);
+        reader
     }
 
     fn empty(endian: Endian, windows: Windows, pipe: bool) -> Self {

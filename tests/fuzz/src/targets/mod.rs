@@ -5,6 +5,7 @@ mod attr;
 mod compressed;
 mod events;
 mod file;
+mod foreign;
 mod jit_dump;
 mod object;
 mod picture;
@@ -46,6 +47,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "perf_map", run: symbol_lists::run_perf_map, seeds: symbol_lists::perf_map_seeds },
     Target { name: "jit_dump", run: jit_dump::run, seeds: jit_dump::seeds },
     Target { name: "archived_names", run: archived_names::run, seeds: archived_names::seeds },
+    Target { name: "folded", run: foreign::run, seeds: foreign::folded_seeds },
+    Target { name: "pprof", run: foreign::run, seeds: foreign::pprof_seeds },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
     Target { name: "maps", run: processes::run_maps, seeds: processes::maps_seeds },
     Target { name: "status", run: processes::run_status, seeds: processes::status_seeds },

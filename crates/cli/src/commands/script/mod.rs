@@ -79,7 +79,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     sandbox::produce(console, output, false, |output| {
-        let input = input::open(arguments.recording.path(), console)?;
+        let input = input::open(arguments.recording.path(), console)?.recording_only()?;
         if arguments.dump {
             dump::dump(input, console, output)
         } else {
