@@ -88,6 +88,8 @@ struct Mapping<'b> {
 struct Function {
     name: Arc<str>,
     file: Arc<str>,
+    /// The line at which it starts; 0 if unknown.
+    start_line: u32,
 }
 
 /// Everything but the samples. References are by id, which writers choose.
@@ -204,13 +206,14 @@ impl<'b> Tables<'b> {
             tables.mappings.entry(id).or_insert(Mapping { start, file_offset, file, build_id });
         }
         for (offset, message) in functions {
-            let [id, name, linkage_name, file] =
-                numbers(message, [1, 2, 3, 4]).ok_or(ForeignError::Damaged { part: "function", offset })?;
+            let [id, name, linkage_name, file, start_line] = numbers(message, [1, 2, 3, 4, 5])
+                .ok_or(ForeignError::Damaged { part: "function", offset })?;
             let name = Some(tables.string(name)).filter(|name| !name.is_empty());
             let name = name.unwrap_or_else(|| tables.string(linkage_name));
             let function = Function {
                 name: display_name(name, NameStyle::Demangled).into(),
                 file: String::from_utf8_lossy(tables.string(file)).into(),
+                start_line: u32::try_from(start_line).unwrap_or(0),
             };
             tables.functions.entry(id).or_insert(function);
         }
@@ -330,6 +333,8 @@ impl<'b> Builder<'b> {
             file: Arc::clone(&function.file),
             line: number(line),
             column: number(column),
+            discriminator: 0,
+            start_line: function.start_line,
         });
         Some(Some(Frame { function: Arc::clone(&function.name), location, inlined: false }))
     }

@@ -31,7 +31,13 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     let object =
         Space::Object(ObjectIdentity { path: Name::from("/bin/program"), build_id: None, file: None });
     let generated = Space::Jit { pid: Pid(7), generation: 1, mapping: Name::from("//anon") };
-    let location = SourceLocation { file: Arc::from("/src/main.rs"), line: 7, column: 3 };
+    let location = SourceLocation {
+        file: Arc::from("/src/main.rs"),
+        line: 7,
+        column: 3,
+        discriminator: 0,
+        start_line: 0,
+    };
     let inner = Frame { function: Arc::from("_ZN4core3fmt5writeE"), location: Some(location), inlined: true };
     let outer = Frame { function: Arc::from("main"), location: None, inlined: false };
     let found = Symbolized { frames: [inner, outer].into(), symbol_offset: Some(16) };
