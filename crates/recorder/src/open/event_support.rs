@@ -41,12 +41,8 @@ pub fn event_support(event: &Event) -> EventSupport {
 
 /// Opens `event` on all that runs on `cpu`, and closes it again.
 pub fn event_support_on_cpu(event: &Event, cpu: CpuId) -> EventSupport {
-    let mut sampler = attr::sampler(event, &Options::new(Target::System), STACK_COPY, 1 << 12);
-    lower_rate(&mut sampler);
-    match Kernel.open(&sampler, Subject::Cpu(cpu), None) {
-        Ok(_) => EventSupport::Samples,
-        Err(error) => refusal(&Kernel, &error, event, Subject::Cpu(cpu)),
-    }
+    let sampler = attr::sampler(event, &Options::new(Target::System), STACK_COPY, 1 << 12);
+    sampled_by(&Kernel, event, sampler, Subject::Cpu(cpu))
 }
 
 fn support_by<O: Opener>(opener: &O, event: &Event) -> EventSupport {
@@ -59,10 +55,15 @@ fn support_by<O: Opener>(opener: &O, event: &Event) -> EventSupport {
     };
     let options = Options { inherit: false, ..Options::new(Target::Threads(vec![own])) };
     let mut sampler = attr::sampler(event, &options, STACK_COPY, 1 << 12);
-    lower_rate(&mut sampler);
     if let Some(probe) = &event.probe {
         sampler.config1 = probe.config1();
     }
+    sampled_by(opener, event, sampler, subject)
+}
+
+/// Opens the attr of an event as a recording does, with fallbacks.
+fn sampled_by<O: Opener>(opener: &O, event: &Event, mut sampler: Attr, subject: Subject<'_>) -> EventSupport {
+    lower_rate(&mut sampler);
     match open_with_fallbacks(opener, sampler, None, subject, None) {
         Ok((attr, _, fallbacks)) if fallbacks.contains(&Fallback::UserSpaceOnly) => {
             if attr.occurs_in_kernel_only() { EventSupport::Forbidden } else { EventSupport::UserSpaceOnly }
