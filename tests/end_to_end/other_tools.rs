@@ -129,3 +129,38 @@ fn every_view_shows_folded_stacks() {
     let timed = run(prof(["export", "--format", "firefox"]).arg(&file));
     assert!(timed.code == 1 && timed.stderr.contains("samples have no times"), "{}", timed.stderr);
 }
+
+#[test]
+fn a_picture_of_two_profiles_shows_the_change_of_each_frame() {
+    let folder = folder();
+    let [before, after] = ["before.folded", "after.folded"].map(|name| folder.path().join(name));
+    fs::write(
+        &before,
+        "work;_start;main;grew 1000\nwork;_start;main;same 500\nwork;_start;main;gone_[k] 7\n",
+    )
+    .unwrap();
+    fs::write(&after, "work;_start;main;grew 3000\nwork;_start;main;same 510\n").unwrap();
+    let flame = |flags: &[&str]| run(prof(["flame", "--diff"]).arg(&before).arg(&after).args(flags));
+    let two = flame(&["--folded"]).ok();
+    assert_eq!(
+        two.text(),
+        "work;_start;main;gone_[k] 7 0\nwork;_start;main;grew 1000 3000\nwork;_start;main;same 500 510\n"
+    );
+    let picture = flame(&[]).ok();
+    for said in [
+        "before.folded",
+        "after.folded",
+        "before 1,507 samples, after 3,510 samples (× 2.33)",
+        "7 samples of before is in stacks that are gone",
+        "<title>grew (3,000 samples, 85.47%; before: 1,000 samples, 66.4 %, +200.0 %)</title>",
+        "shrank most",
+    ] {
+        assert!(picture.text().contains(said), "{said}: {}", picture.text());
+    }
+    // By the name of a program that was built anew.
+    fs::write(&after, "work-2;_start;main;grew 3000\nwork-2;_start;main;same 510\n").unwrap();
+    let renamed = flame(&["--folded"]).ok();
+    assert!(renamed.text().contains("\n_start;main;grew 1000 3000\n"), "{}", renamed.text());
+    let command = run(prof(["flame", "--diff"]).arg(&before).args(["--", "true"]));
+    assert!(command.code == 1 && command.stderr.contains("`true` is no recording"), "{}", command.stderr);
+}

@@ -41,11 +41,15 @@ pub(crate) struct LabelTable {
 
 impl LabelTable {
     pub(crate) fn label(&mut self, name: &str) -> LabelId {
-        let label = safe_label(name);
-        if let Some(&id) = self.ids.get(&*label) {
+        self.marked_label(&safe_label(name))
+    }
+
+    /// Interns a label that is safe already, except for marks that its writer removes from the output.
+    pub(crate) fn marked_label(&mut self, label: &str) -> LabelId {
+        if let Some(&id) = self.ids.get(label) {
             return id;
         }
-        let label: Arc<str> = Arc::from(&*label);
+        let label: Arc<str> = Arc::from(label);
         // 2^32 distinct names do not fit into memory.
         let id = LabelId(self.labels.len() as u32);
         self.labels.push(Arc::clone(&label));
@@ -106,6 +110,11 @@ impl LabelStacks {
     /// Interns a name. Names that are equal once they are safe share a label.
     pub(crate) fn label(&mut self, name: &str) -> LabelId {
         self.labels.label(name)
+    }
+
+    /// Interns a label as [`LabelTable::marked_label`] does.
+    pub(crate) fn marked_label(&mut self, label: &str) -> LabelId {
+        self.labels.marked_label(label)
     }
 
     /// Adds a stack, the outermost frame first. Ignores one without frames or weight.

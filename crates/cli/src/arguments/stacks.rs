@@ -165,6 +165,11 @@ impl StackArguments {
         self.weight.is_some()
     }
 
+    /// Returns true if `--weight samples` is given.
+    pub fn weighs_samples(&self) -> bool {
+        self.weight.as_deref() == Some("samples")
+    }
+
     /// Describes the filters on stacks; empty without any.
     pub fn description(&self) -> String {
         let typed = |name: &str, patterns: &[Pattern]| {

@@ -10,9 +10,9 @@ use analysis::{Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph::{self, Colors, Options};
-use export::summary::Summary;
 use profile::{Columns, Detail, Show, View, Weight};
 
+use super::flame_change::{self, ChangeArguments};
 use crate::arguments::numbers::{percent, within};
 use crate::arguments::{QueryArguments, RuntimeArguments};
 use crate::console::Console;
@@ -35,6 +35,9 @@ pub struct FlameArguments {
     /// Write folded stacks (text) instead of a picture
     #[arg(long)]
     folded: bool,
+    /// Draw what changed since the recording BEFORE: as wide as in the recording, coloured by change. With --folded: both counts
+    #[arg(long, value_name = "BEFORE")]
+    diff: Option<PathBuf>,
     /// Open the picture in the browser
     #[arg(long, requires = "output", conflicts_with = "folded")]
     open: bool,
@@ -61,22 +64,22 @@ impl FlameArguments {
 /// Arguments for frames in addition to [`crate::arguments::StackArguments`].
 #[derive(Args)]
 #[command(next_help_heading = "Frames")]
-struct FrameArguments {
+pub struct FrameArguments {
     /// Merge threads of a process whose names differ only in digits: worker-* [default for pictures]
     #[arg(long)]
     merge_threads: bool,
     /// Separate threads, not only thread names
     #[arg(long, conflicts_with = "merge_threads")]
-    per_thread: bool,
+    pub per_thread: bool,
     /// Add a frame for each process below its threads
     #[arg(long)]
-    by_process: bool,
+    pub by_process: bool,
     /// Add a frame for each container (docker:0123456789ab, k8s:POD/ID, host) below its threads
     #[arg(long, conflicts_with = "by_process")]
-    by_container: bool,
+    pub by_container: bool,
     /// Show the offsets of frames without a name
     #[arg(long, conflicts_with = "modules_only")]
-    addresses: bool,
+    pub addresses: bool,
     /// Show the module of each function
     #[arg(long)]
     modules: bool,
@@ -85,7 +88,7 @@ struct FrameArguments {
 /// Arguments for drawing.
 #[derive(Args)]
 #[command(next_help_heading = "Drawing")]
-struct DrawingArguments {
+pub struct DrawingArguments {
     /// Reverse stacks, to show who calls a function
     #[arg(long)]
     reverse: bool,
@@ -94,7 +97,7 @@ struct DrawingArguments {
     inverted: bool,
     /// Draw samples in order of time instead of merging stacks
     #[arg(long)]
-    flamechart: bool,
+    pub flamechart: bool,
     /// Title [default: what was recorded, where, when, for how long, how often]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -127,6 +130,9 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
             weight.name()
         );
     }
+    if let Some(before) = &arguments.diff {
+        flame_change::check(before, &arguments.command)?;
+    }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let source = RecordingSource::new(
         arguments.input.as_deref(),
@@ -136,7 +142,14 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
     );
     let browser = arguments.output.as_deref().filter(|_| arguments.open);
     reading::produce(&source, &arguments.query.debuginfod, output, browser, console, |input, output| {
-        draw(arguments, input, output, console)
+        match &arguments.diff {
+            Some(before) => {
+                let FlameArguments { folded, query, frames, drawing, .. } = arguments;
+                let change = ChangeArguments { before, folded: *folded, query, frames, drawing };
+                flame_change::draw(&change, input, output, console)
+            }
+            None => draw(arguments, input, output, console),
+        }
     })
 }
 
@@ -193,13 +206,9 @@ fn draw(
         let title = analysis.title(event, &query.description());
         let is_foreign = analysis.foreign_format().is_some();
         let unit = if is_foreign { shown.unit() } else { facts.event };
-        let options = drawing.options(
-            title,
-            &facts,
-            figures,
-            unit,
-            event.is_time || is_foreign && shown.unit() == "ns",
-        )?;
+        let is_time = event.is_time || is_foreign && shown.unit() == "ns";
+        let unit = if facts.weight == Weight::Samples { "samples" } else { unit };
+        let options = drawing.options(title, figures, unit, is_time)?;
         match tree {
             Some(tree) => flamegraph::write_tree(view, tree, &options, output)?,
             None => flamegraph::write(view, &options, output)?,
@@ -209,10 +218,13 @@ fn draw(
 }
 
 impl DrawingArguments {
-    fn options(
+    /// Returns the options of a picture. `unit` is that of the weights; with `is_time` they are nanoseconds.
+    ///
+    /// # Errors
+    /// The palette has another name.
+    pub fn options(
         &self,
         title: String,
-        facts: &Summary<'_>,
         figures: String,
         unit: &str,
         is_time: bool,
@@ -230,11 +242,7 @@ impl DrawingArguments {
             reverse: self.reverse,
             chart: self.flamechart,
             per_unit: if is_time { NANOSECONDS_PER_UNIT } else { 1 },
-            unit: match facts.weight {
-                _ if is_time => "µs".to_owned(),
-                Weight::Samples => "samples".to_owned(),
-                Weight::Period => unit.to_owned(),
-            },
+            unit: if is_time { "µs" } else { unit }.to_owned(),
         })
     }
 }

@@ -12,6 +12,7 @@ pub mod export;
 mod export_for_compiler;
 pub mod file_helper;
 pub mod flame;
+mod flame_change;
 pub mod list;
 mod missing_samples;
 pub mod name_lookup;

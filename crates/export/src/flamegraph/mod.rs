@@ -1,5 +1,6 @@
 //! Flame graphs and flame charts as SVG. inferno places the frames; the page around them is in `svg`.
 
+pub mod change;
 mod pruning;
 mod svg;
 mod time_order;
@@ -54,6 +55,8 @@ pub enum Colors {
     Kinds,
     /// One of inferno's.
     Inferno(Palette),
+    /// By the change that labels state ([`change`]).
+    Change,
 }
 
 impl Colors {
@@ -141,7 +144,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
         return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no sample to draw"));
     }
     let is_time = options.per_unit > 1;
-    if is_time && !options.reverse {
+    if is_time && !options.reverse && !matches!(options.colors, Colors::Change) {
         waiting::mark(&mut lines, OMITTED);
     }
     let folding = Folding::new(pruned.heights, room / drawn_total as f64);
@@ -150,10 +153,10 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     inferno.deterministic = true;
     let mut colours = PaletteMap::default();
     match options.colors {
-        Colors::Kinds => {
+        Colors::Kinds | Colors::Change => {
             let drawn: BTreeSet<&str> = lines.iter().flat_map(|line| stack_of(line).split(';')).collect();
             drawn.into_iter().for_each(|label| {
-                colours.insert(label, colour_of(label));
+                colours.insert(label, change::colour_of(label).unwrap_or_else(|| colour_of(label)));
             });
             // inferno names the frame of all samples by the empty text.
             colours.insert("", palette::ALL);
@@ -173,6 +176,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
 
     let page = Page {
         legend: match options.colors {
+            Colors::Change => &change::LEGEND,
             Colors::Kinds if is_time => &palette::THREAD_TIME_LEGEND,
             _ => &[],
         },

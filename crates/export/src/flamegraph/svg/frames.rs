@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use super::super::change;
 use super::ROW;
 use super::drawn::{DrawnFrame, for_each_frame};
 use super::folding::{Folding, Marks};
@@ -94,6 +95,7 @@ impl Frames<'_> {
             return Ok(());
         }
         let (title, _) = unmarked(title);
+        let title = &*change::title(title);
         let y = self.y(*depth);
         let shown = self.folding.shows(*depth, *weight);
         if shown {
