@@ -65,6 +65,6 @@ pub use output::{FileConsumer, OUTPUT_BUFFER_BYTES};
 pub use processes::{Containers, FileHolder, NameSources};
 pub use ring::{RingMemory, drain_whole};
 pub use session::record;
-pub use summary::{Command, PrivilegedExec, RunningCommand, Summary};
+pub use summary::{Command, ExactCount, PrivilegedExec, RunningCommand, Summary};
 pub use waits::observe_waits;
 pub use window::{FileCompletion, NextFileWhen, SeriesConsumer, Window, WindowConsumer};

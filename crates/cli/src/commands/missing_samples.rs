@@ -305,6 +305,7 @@ mod tests {
             unrecorded_children: 0,
             privileged_execs: Vec::new(),
             whole_cpu_rate: None,
+            counts: Vec::new(),
             command: None,
         }
     }

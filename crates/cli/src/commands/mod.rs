@@ -17,6 +17,7 @@ pub mod list;
 mod missing_samples;
 pub mod name_lookup;
 pub mod record;
+mod record_runs;
 mod record_series;
 mod recording_output;
 pub mod report;

@@ -15,13 +15,14 @@ use model::{Loss, Name};
 use recorder::unwind::{ChunkEncoder, PerArrival, StackTotals, UnwindingStage};
 use recorder::{
     CallChain, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, NameSources, Notice,
-    Options, Target, Workload,
+    Options, Summary, Target, Workload,
 };
 
 use super::additional_data::AdditionalDataArguments;
 use super::archive;
 use super::file_helper;
 use super::name_lookup::{NameLookup, record_retaining_files};
+use super::record_runs::{self, RunsArguments};
 use super::record_series;
 use super::recording_output::RecordingOutput;
 use super::summary;
@@ -32,7 +33,7 @@ use crate::console::Console;
 use crate::output;
 
 /// The default of `--output`.
-const DEFAULT_OUTPUT: &str = "prof.data";
+pub(super) const DEFAULT_OUTPUT: &str = "prof.data";
 
 /// The last message when memory runs out while recording. We exit without waiting for the command, because waiting would keep
 /// memory that the command may need.
@@ -79,14 +80,16 @@ pub struct RecordArguments {
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     pub(super) output: PathBuf,
     #[command(flatten)]
-    runtimes: RuntimeArguments,
+    pub(super) runs: RunsArguments,
+    #[command(flatten)]
+    pub(super) runtimes: RuntimeArguments,
     /// Disable these sources of stack frames or optimizations
     #[cfg(feature = "ablation")]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanism)]
     without: Vec<recorder::unwind::Mechanisms>,
     /// The command to record, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
-    command: Vec<OsString>,
+    pub(super) command: Vec<OsString>,
 }
 
 /// Records, and returns the exit code of the command.
@@ -97,6 +100,9 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     let mut options = options(arguments, console)?;
     if options.delay == Some(Duration::MAX) && !arguments.parts.has_control() {
         exit_with_usage_error("-D -1 needs --control; try: --control fifo:PATH");
+    }
+    if let Some(runs) = arguments.runs.runs {
+        return record_runs::record(arguments, runs, options, console);
     }
     if let Some(why) = arguments.parts.contradiction() {
         exit_with_usage_error(why);
@@ -145,7 +151,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
 
 /// Appends the names that will soon be unavailable to a recording. A failure is a warning: the recording is complete without
 /// them.
-fn append_vanishing_names(recording: &Path, sources: &NameSources, console: &Console) {
+pub(super) fn append_vanishing_names(recording: &Path, sources: &NameSources, console: &Console) {
     if let Err(error) = archive::append_vanishing_names(recording, sources, console) {
         let what = "names that may be gone later could not be added to the recording";
         console.warn(&format!("{what}: {error:#}"));
@@ -179,27 +185,10 @@ pub fn record_into(
     names: NameLookup,
     console: &Console,
 ) -> anyhow::Result<Outcome> {
-    memory::exit_when_exhausted(&OUT_OF_MEMORY);
     let control = if options.in_parts { Control::with_signals_and_dumps() } else { Control::with_signals() };
     let control = control.context("cannot wait for signals")?;
     control.accept_commands_from(commands);
-    file_helper::enable_while_recording();
-    let mut notices = |notice: Notice| print_notice(&notice, console);
-    let mut stacks = (StackTotals::default(), PerArrival::default());
-    let (recorded, sources) = if options.copies_stacks() {
-        let mut unwinding =
-            UnwindingStage::new(ChunkEncoder::new(&mut file), options.keeps_stacks(), options.mechanisms);
-        if options.in_parts {
-            unwinding = unwinding.for_overwrite_window();
-        }
-        let recorded = record_retaining_files(&mut unwinding, names, options, &control, &mut notices);
-        stacks = (unwinding.totals(), unwinding.copy_sizes());
-        unwinding.refused_tables().sentences().iter().for_each(|refused| console.warn(refused));
-        recorded
-    } else {
-        record_retaining_files(&mut file, names, options, &control, &mut notices)
-    };
-    file_helper::warn_of_silence(console);
+    let Sampled { recorded, stacks, sources } = sample(&mut file, options, names, &control, console);
     match recorded {
         Ok(mut summary) => {
             summary.loss.undecodable = file.undecodable();
@@ -220,6 +209,42 @@ pub fn record_into(
     }
 }
 
+/// What came of sampling, before it is printed.
+pub struct Sampled {
+    pub recorded: Result<Summary, Error>,
+    pub stacks: (StackTotals, PerArrival<(u32, u32)>),
+    pub sources: NameSources,
+}
+
+/// Records into `file`, and prints the notices of the recorder, but no summary.
+pub fn sample(
+    file: &mut impl RecordingOutput,
+    options: &Options,
+    names: NameLookup,
+    control: &Control,
+    console: &Console,
+) -> Sampled {
+    memory::exit_when_exhausted(&OUT_OF_MEMORY);
+    file_helper::enable_while_recording();
+    let mut notices = |notice: Notice| print_notice(&notice, console);
+    let mut stacks = (StackTotals::default(), PerArrival::default());
+    let (recorded, sources) = if options.copies_stacks() {
+        let mut unwinding =
+            UnwindingStage::new(ChunkEncoder::new(&mut *file), options.keeps_stacks(), options.mechanisms);
+        if options.in_parts {
+            unwinding = unwinding.for_overwrite_window();
+        }
+        let recorded = record_retaining_files(&mut unwinding, names, options, control, &mut notices);
+        stacks = (unwinding.totals(), unwinding.copy_sizes());
+        unwinding.refused_tables().sentences().iter().for_each(|refused| console.warn(refused));
+        recorded
+    } else {
+        record_retaining_files(file, names, options, control, &mut notices)
+    };
+    file_helper::warn_of_silence(console);
+    Sampled { recorded, stacks, sources }
+}
+
 /// Returns the exit code that a shell uses for a command that cannot be started; `None` for other errors.
 pub fn exec_failure_code(error: &Error) -> Option<u8> {
     match error {
@@ -230,7 +255,11 @@ pub fn exec_failure_code(error: &Error) -> Option<u8> {
 }
 
 /// Prints an error that has its own exit code, and returns every other error.
-fn handle_error(error: Error, output: Option<&Path>, console: &Console) -> anyhow::Result<Outcome> {
+pub(super) fn handle_error(
+    error: Error,
+    output: Option<&Path>,
+    console: &Console,
+) -> anyhow::Result<Outcome> {
     let code = match &error {
         // The reader of the pipe has left, as `head` does.
         Error::Consumer { errno, .. } if errno.kind() == ErrorKind::BrokenPipe => {

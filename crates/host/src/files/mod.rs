@@ -9,12 +9,14 @@
 mod destination;
 mod folder;
 mod new_file;
+mod new_folder;
 mod series;
 mod socket;
 mod trust;
 
 pub use destination::{Destination, DestinationError, DestinationKind, NameInFolder, open_pipe_read_write};
 pub use new_file::NewFile;
+pub use new_folder::make_new_folder;
 pub use series::FileSeries;
 pub use socket::{CommandSocket, ConnectError, RecordingConnection};
 

@@ -202,6 +202,16 @@ impl Directory {
         // SAFETY: the name is a C string, which lives until the call returns.
         check(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
     }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Those of `unlinkat(2)`.
+    pub fn remove_directory(&self, name: &CStr) -> io::Result<()> {
+        let flags = libc::AT_REMOVEDIR;
+        // SAFETY: the name is a C string, which lives until the call returns.
+        check(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), flags) }).map(drop)
+    }
 }
 
 impl From<File> for Directory {

@@ -8,6 +8,7 @@
 //! for the reports of single tasks ([`Aggregation::PerTask`]).
 
 mod attr;
+mod beside;
 mod default_events;
 mod missing_ring;
 mod open;
@@ -28,6 +29,7 @@ use model::{CpuId, Name, Pid, Tid};
 use crate::event::Measure;
 use crate::summary::Command;
 
+pub(crate) use beside::CountsBeside;
 pub use default_events::{DETAIL, default_events};
 pub use missing_ring::MissingRing;
 pub use reading::Reading;

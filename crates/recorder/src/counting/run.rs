@@ -14,8 +14,8 @@ use crate::control::workload;
 use crate::control::{Control, OutsideEvent, OutsidePoller, ends_with_command};
 use crate::error::Error;
 use crate::notice::Notice;
+use crate::open::require_perf_events;
 use crate::options::{Options, Target};
-use crate::session::require_perf_events;
 use crate::summary::{Command, RunningCommand};
 
 /// The interval at which the rings of task reports are emptied: rings have room for eight thousand ended tasks a second.

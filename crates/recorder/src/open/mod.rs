@@ -47,3 +47,15 @@ pub(crate) use selected_events::{counts_on, selected_events};
 pub(crate) use targets::processes;
 pub(crate) use task_clock::{TaskClocks, TaskReports};
 pub(crate) use whole_cpus::{open, whole_cpu_rate};
+
+use crate::error::Error;
+
+/// Returns an error if the kernel has no perf events at all.
+pub(crate) fn require_perf_events() -> Result<(), Error> {
+    match host::sysctl::has_perf_events() {
+        true => Ok(()),
+        false => Err(Error::NoPerfEvents(
+            "this kernel has no perf events (or /proc is not mounted): /proc/sys/kernel/perf_event_paranoid is missing",
+        )),
+    }
+}

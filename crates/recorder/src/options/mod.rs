@@ -150,6 +150,8 @@ pub struct Options {
     pub workload: Option<Workload>,
     /// The events to sample; empty for cycles, or the CPU clock where there is no PMU.
     pub events: Vec<Event>,
+    /// Events of the command that are counted exactly beside the samples ([`crate::Summary::counts`]).
+    pub counted: Vec<Event>,
     /// The rate of events without their own; `None` for [`DEFAULT_FREQUENCY`], and for every occurrence of tracepoints and
     /// breakpoints.
     pub rate: Option<Rate>,
@@ -236,6 +238,7 @@ impl Options {
             target,
             workload: None,
             events: Vec::new(),
+            counted: Vec::new(),
             rate: None,
             call_chain: CallChain::default(),
             ring_size: None,

@@ -101,6 +101,7 @@ impl Session<'_> {
             unrecorded_children: prepared.opened.unrecorded_children,
             privileged_execs,
             whole_cpu_rate: None,
+            counts: Vec::new(),
             command,
         })
     }

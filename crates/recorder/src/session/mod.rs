@@ -26,12 +26,14 @@ use crate::control::messages::{self, Inbox, Message, Outbox};
 use crate::control::{
     Answers, CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
 };
+use crate::counting::CountsBeside;
 use crate::error::Error;
 use crate::mapped_files::{MappedFiles, MappingObserver};
 use crate::members::MemberFilter;
 use crate::notice::Notice;
 use crate::open::{
-    DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, open, processes, whole_cpu_rate,
+    DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, open, processes, require_perf_events,
+    whole_cpu_rate,
 };
 use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, Synthesis};
@@ -73,6 +75,7 @@ pub fn record(
     // The fork comes first, while there is only one thread.
     let waiting = options.workload.as_ref().map(|workload| workload::fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
+    let beside = CountsBeside::open(options, pid);
     // With thousands of busy threads this thread would get little CPU time: to open the events of each of them, and later to consume
     // records before the memory for them, and then the rings, are full.
     let _priority = PriorityGuard::acquire();
@@ -95,7 +98,8 @@ pub fn record(
         Ok(mut prepared) => {
             let Some(pids) = prepared.opened.members.take() else {
                 let summary = prepared.run(options, control, consumer, notices, waiting)?;
-                return Ok(Summary { whole_cpu_rate: whole_cpu_rate(options), ..summary });
+                let counts = beside.read();
+                return Ok(Summary { whole_cpu_rate: whole_cpu_rate(options), counts, ..summary });
             };
             // Samples of the forked child before its exec are not the command's.
             let child = pid.filter(|_| options.target == Target::Command);
@@ -105,6 +109,7 @@ pub fn record(
             let mut members = members.with_recording(&prepared.recording);
             prepared.opened.excluded = Some(members.excluded());
             let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
+            summary.counts = beside.read();
             summary.samples = summary.samples.saturating_sub(members.removed);
             summary.loss.samples = members.share_of(summary.loss.samples);
             for (place, coverage) in summary.coverage.events.iter_mut().enumerate() {
@@ -118,16 +123,6 @@ pub fn record(
             }
             Err(error)
         }
-    }
-}
-
-/// Returns an error if the kernel has no perf events at all.
-pub(crate) fn require_perf_events() -> Result<(), Error> {
-    match host::sysctl::has_perf_events() {
-        true => Ok(()),
-        false => Err(Error::NoPerfEvents(
-            "this kernel has no perf events (or /proc is not mounted): /proc/sys/kernel/perf_event_paranoid is missing",
-        )),
     }
 }
 

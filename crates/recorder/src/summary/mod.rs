@@ -50,8 +50,19 @@ pub struct Summary {
     pub unrecorded_children: usize,
     /// Processes whose events the kernel ended because they executed a program with more rights; at most 1,000.
     pub privileged_execs: Vec<PrivilegedExec>,
+    /// Exact counts of the events of [`crate::Options::counted`], as far as the machine counts them.
+    pub counts: Vec<ExactCount>,
     /// The state of the command, if there is one.
     pub command: Option<Command>,
+}
+
+/// The exact count of an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExactCount {
+    /// The name of the event.
+    pub event: String,
+    /// The count; of a clock, nanoseconds.
+    pub count: u64,
 }
 
 /// The state of the command at the end of a recording or count.
