@@ -45,6 +45,14 @@ impl CpuTime {
     pub fn total(&self) -> Duration {
         self.user + self.kernel
     }
+
+    /// Returns what was added since an earlier reading.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(before.user),
+            kernel: self.kernel.saturating_sub(before.kernel),
+        }
+    }
 }
 
 /// Returns the CPU time of children that have been waited for, including their children (`RUSAGE_CHILDREN`), excluding those of

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use host::process_handle::ProcessHandle;
-use host::sys::clock::{self, CpuTime};
+use host::sys::clock;
 use host::sys::schedule::PriorityGuard;
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, WaitingChild};
@@ -91,7 +91,8 @@ pub fn count(
         notices(Notice::CommandTerminated);
     }
     let command = child.map(|child| wait_for_command(child, control, end == End::Interrupted));
-    let cpu_time = matches!(command, Some(Command::Ended(_))).then(|| children_cpu_time_since(before));
+    let cpu_time =
+        matches!(command, Some(Command::Ended(_))).then(|| clock::cpu_time_of_children().since(before));
     Ok(Counted {
         lost_reports: run.counters.reports.as_ref().map_or(0, |reports| reports.lost),
         events: run.counters.events,
@@ -113,11 +114,6 @@ fn wait_for_command(child: Child, control: &Control, at_once: bool) -> Command {
         Some(status) => Command::Ended(status),
         None => Command::Running(RunningCommand { child }),
     }
-}
-
-fn children_cpu_time_since(before: CpuTime) -> CpuTime {
-    let now = clock::cpu_time_of_children();
-    CpuTime { user: now.user.saturating_sub(before.user), kernel: now.kernel.saturating_sub(before.kernel) }
 }
 
 /// Why counting has ended.

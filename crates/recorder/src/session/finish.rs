@@ -25,7 +25,7 @@ impl Session<'_> {
         let full_rings = if lost.is_none() { self.readers.full_rings() } else { 0 };
         let exit =
             self.exit.or_else(|| self.child.as_ref().and_then(|child| child.try_wait().ok().flatten()));
-        let cpu_time = exit.map(|_| clock::cpu_time_of_children());
+        let cpu_time = exit.map(|_| clock::cpu_time_of_children().since(prepared.cpu_time_before));
         let is_all_recorded = prepared.is_of_whole_command && !prepared.opened.was_paused;
         let command_time = cpu_time.filter(|_| is_all_recorded);
         let privileged_execs = self.privileged_execs.take().map(PrivilegedExecs::finish).unwrap_or_default();

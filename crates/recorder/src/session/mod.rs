@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::RecvTimeoutError;
 use decoder::{AttrFlags, RecordLayout, StackCopyLocator};
 use host::procfs;
+use host::sys::clock::{self, CpuTime};
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use host::sys::system;
@@ -134,6 +135,8 @@ struct Prepared {
     watched: Option<WatchedTime>,
     /// True if the target is a command, from its start on, with all that it starts.
     is_of_whole_command: bool,
+    /// The CPU time of commands that this process has recorded before.
+    cpu_time_before: CpuTime,
 }
 
 fn prepare(
@@ -157,7 +160,8 @@ fn prepare(
         && options.cpus.is_none()
         && options.inherits()
         && !options.threads_only;
-    Ok(Prepared { opened, recording, layout, watched: None, is_of_whole_command })
+    let cpu_time_before = clock::cpu_time_of_children();
+    Ok(Prepared { opened, recording, layout, watched: None, is_of_whole_command, cpu_time_before })
 }
 
 impl Prepared {
