@@ -2,7 +2,7 @@
 
 use decoder::Sample;
 use model::{Avma, Pid, ProcessMemory, TruncationReason};
-use unwinder::{NoMemory, StackEnd, UnwoundStack};
+use unwinder::{Architecture, NoMemory, StackEnd, UnwoundStack};
 
 use crate::caller_cache::CallerCache;
 use crate::chain::{ChainEnd, ChainUnwinder, push_frames};
@@ -51,6 +51,18 @@ impl StackWalker {
     pub fn trim_caches(&mut self) {
         self.unwinder.forget_rules_beyond(MAX_RULES_TRIMMED);
         self.callers.forget_beyond(MAX_FRAMES_TRIMMED);
+    }
+
+    /// Appends the user part of a call chain that the kernel found by frame pointers, as [`ChainUnwinder::extend_with_leaf_caller`].
+    pub fn extend_with_leaf_caller(
+        &mut self,
+        architecture: Architecture,
+        maps: &ProcessMaps,
+        user_part: impl Iterator<Item = u64>,
+        link: u64,
+        chain: &mut Vec<u64>,
+    ) {
+        self.unwinder.extend_with_leaf_caller(architecture, maps, user_part, link, chain);
     }
 
     /// Returns the stack that was walked last. Frames that an earlier stack or the kernel's walk has added are only in the chain.

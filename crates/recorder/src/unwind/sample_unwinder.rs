@@ -14,7 +14,7 @@ use host::sys::process_memory::LiveProcesses;
 use model::{EventIndex, Pid, Timestamp, TruncationReason};
 use stacks::{
     Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, is_32_bit,
-    is_outside_mappings, is_user_marker, kernel_part, native_architecture, user_part,
+    is_outside_mappings, is_user_marker, kernel_part, link_register, native_architecture, user_part,
 };
 use tracker::{OrderedRecord, Tracker, mark_cut_chain};
 use unwinder::{StackEnd, Unwinder};
@@ -117,6 +117,35 @@ impl SampleUnwinder {
             }
         }
         self.forward(Sample { user_registers: None, user_stack: None, ..sample }, context, consumer)
+    }
+
+    /// Forwards a sample that the kernel has walked by frame pointers, without its registers: with the caller of a leaf function, which lies
+    /// in the link register and not on the stack.
+    pub(super) fn add_leaf_caller(
+        &mut self,
+        sample: Sample<'_>,
+        context: SampleContext<'_>,
+        consumer: &mut impl OrderedConsumer,
+    ) -> io::Result<()> {
+        self.chain.clear();
+        self.chain.extend(kernel_part(&sample));
+        let start = self.chain.len();
+        self.extend_by_kernels_chain(&sample, context.layouts);
+        let link = native_architecture()
+            .and_then(|architecture| Some((architecture, link_register(&sample, architecture)?)));
+        if let (Some((architecture, link)), Some((pid, _))) = (link, sample.thread) {
+            let maps = self.maps_cache.get(consumer.tracker(), pid);
+            let user_part: Vec<u64> = self.chain.drain(start..).collect();
+            self.walker.extend_with_leaf_caller(
+                architecture,
+                &maps,
+                user_part.into_iter(),
+                link,
+                &mut self.chain,
+            );
+        }
+        stacks::truncate_chain(&mut self.chain, context.layouts.max_addresses);
+        self.forward(Sample { user_registers: None, ..sample }, context, consumer)
     }
 
     /// Appends the user stack to the chain, after reading the mappings of the process again where that may help.

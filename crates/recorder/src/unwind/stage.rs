@@ -83,6 +83,8 @@ pub(super) struct Layouts {
     pub(super) recorded: RecordLayout,
     pub(super) written: RecordLayout,
     has_stacks: bool,
+    /// True if samples have a chain by frame pointers, and the link register for the caller that it lacks.
+    has_leaf_registers: bool,
     pub(super) arrival: Arrival,
     /// Maximum number of addresses in a call chain.
     pub(super) max_addresses: u16,
@@ -151,7 +153,8 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
     fn written(&self, recording: &Recording) -> Recording {
         let mut written = recording.clone();
         for attr in written.events.iter_mut().map(|event| &mut event.attr) {
-            if !self.keep_stacks && has_stacks(attr.sample_format) {
+            if !self.keep_stacks && (has_stacks(attr.sample_format) || has_leaf_registers(attr.sample_format))
+            {
                 attr.sample_format.remove(SampleFormat::REGS_USER | SampleFormat::STACK_USER);
                 attr.sample_format.insert(SampleFormat::CALLCHAIN);
                 attr.sample_regs_user = 0;
@@ -188,7 +191,8 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
             let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id)).copied();
             let layouts = event.and_then(|event| self.layouts.get(event.0 as usize)).unwrap_or(any);
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
-            let action = match event.filter(|_| raw.kind == kind::SAMPLE && layouts.has_stacks) {
+            let is_completed = layouts.has_stacks || layouts.has_leaf_registers;
+            let action = match event.filter(|_| raw.kind == kind::SAMPLE && is_completed) {
                 Some(event) if is_unwound => Action::ForwardUnwound(event),
                 Some(event) => Action::Unwind(event),
                 None => Action::Forward(event),
@@ -200,6 +204,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
                 self.unwinder.exec_times.record(comm.tid, time);
             }
             if let Action::Unwind(event) = action
+                && layouts.has_stacks
                 && pending.bytes() > MAX_PENDING_BYTES
             {
                 if let Ok(Record::Sample(sample)) = layouts.recorded.decode(&raw) {
@@ -255,6 +260,8 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
         let Ok(sample) = layouts.recorded.decode_sample(&raw) else { return Ok(false) };
         if self.keep_stacks {
             unwinder.forward_with_copy(sample, context, consumer)?;
+        } else if layouts.has_leaf_registers {
+            unwinder.add_leaf_caller(sample, context, consumer)?;
         } else {
             unwinder.unwind(sample, context, consumer)?;
         }
@@ -289,6 +296,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
                 recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
                 written: RecordLayout::new(&written.attr, Endian::NATIVE),
                 has_stacks: has_stacks(event.attr.sample_format),
+                has_leaf_registers: !self.keep_stacks && has_leaf_registers(event.attr.sample_format),
                 arrival: Arrival::of(&event.attr),
                 max_addresses: max_chain_addresses(&event.attr).min(room),
                 kernels_limit: kernels_limit(&event.attr),
@@ -395,6 +403,10 @@ impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
 
 fn has_stacks(format: SampleFormat) -> bool {
     format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
+}
+
+fn has_leaf_registers(format: SampleFormat) -> bool {
+    format.contains(SampleFormat::REGS_USER | SampleFormat::CALLCHAIN) && !has_stacks(format)
 }
 
 /// Returns the maximum number of addresses in the call chains of an event (0: no limit of its own).
