@@ -7,6 +7,7 @@ use model::{EventIndex, Loss, Name, Pid, Tid};
 use perfdata::Event;
 use profile::{Count, Detail, Profile, Sample, SampleFacts, StackId, ThreadId};
 
+use super::facts::ForeignFacts;
 use super::{ForeignProfile, Format, Quantity, Samples, Thread};
 use crate::aggregate::SeenIn;
 use crate::input::Input;
@@ -16,20 +17,6 @@ use crate::samples::explained_filter::ExplainedFilter;
 use crate::symbols::{Symbolizing, Symbols};
 use crate::waits::{Estimate, TimeWeight};
 use crate::{Error, Notices};
-
-/// The facts about a profile of another tool that a recording has in its header.
-pub(crate) struct ForeignFacts {
-    pub(crate) format: Format,
-    started_unix_ns: Option<u64>,
-    duration_ns: Option<u64>,
-}
-
-impl ForeignFacts {
-    /// Returns when the profile was begun, in nanoseconds since 1970, and how many nanoseconds it took, as far as it says.
-    pub(crate) fn time(&self) -> (Option<u64>, u64) {
-        (self.started_unix_ns, self.duration_ns.unwrap_or(0))
-    }
-}
 
 impl Quantity {
     /// Returns true if this is what was typed after `--event`: `cpu`, or `cpu/nanoseconds`.

@@ -3,6 +3,7 @@
 //! The parsers of this folder turn bytes into a [`ForeignProfile`] and do no I/O; `counted` makes an [`Analysis`](crate::Analysis) of it.
 
 mod counted;
+mod facts;
 mod folded;
 mod gzip;
 mod pprof;
@@ -17,7 +18,8 @@ use profile::{StackId, StackTable};
 use symbolizer::Resolutions;
 use thiserror::Error;
 
-pub(crate) use counted::{ForeignFacts, events};
+pub(crate) use counted::events;
+pub(crate) use facts::ForeignFacts;
 
 /// The most bytes of a profile, unpacked. The memory of a profile is a small multiple of its bytes.
 pub const MAX_BYTES: usize = 512 << 20;

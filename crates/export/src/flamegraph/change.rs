@@ -1,38 +1,18 @@
 //! Differential flame graphs: frames are as wide as they are after a change, and coloured by how much they grew or shrank.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use inferno::flamegraph::color::Color;
 use profile::comparison::{AFTER, BEFORE};
 use profile::queries::{CallTree, NodeId};
 use profile::{Label, ViewFrame};
 
+use super::change_marks::{GREW, SAME, SHRANK, marked};
 use super::{Colors, Options, draw};
 use crate::figures::{grouped, percent_text};
 use crate::frame_name;
 use crate::label_stacks::{LabelId, LabelStacks, LabelTable};
 use crate::palette::Rgb;
-
-/// Separates the name of a frame from its colour and its figures in a label. Labels that were made safe for output do not contain it.
-const MARK: char = '\u{3}';
-
-/// Frames that did not change by more than chance may explain.
-const SAME: Rgb = (228, 226, 220);
-/// The colours of frames that grew and shrank, from the least change to the greatest. They are the ends of a scale from red to blue, whose
-/// sides differ for red-green colour-blind users as well, in shades that black text is legible on.
-const GREW: [Rgb; 2] = [(250, 214, 196), (232, 96, 72)];
-const SHRANK: [Rgb; 2] = [(205, 224, 240), (88, 152, 220)];
-
-/// The legend of the picture.
-pub(super) const LEGEND: [(&str, Rgb); 5] = [
-    ("grew most", GREW[1]),
-    ("grew", GREW[0]),
-    ("as before, as far as samples tell", SAME),
-    ("shrank", SHRANK[0]),
-    ("shrank most", SHRANK[1]),
-];
 
 /// Standard deviations of counting samples that a change must exceed to have a colour.
 const CHANCE_DEVIATIONS: f64 = 2.0;
@@ -230,32 +210,6 @@ fn figures([before, after]: Weights, all: Weights, options: &Options) -> String 
         options.unit,
         percent_text(before, all[BEFORE])
     )
-}
-
-fn marked(name: &str, (r, g, b): Rgb, figures: &str) -> String {
-    // Semicolons would end the frame.
-    let figures = figures.replace(';', ",");
-    format!("{name}{MARK}{r:02x}{g:02x}{b:02x}{MARK}{figures}")
-}
-
-/// Returns the colour that a label states; `None` for labels of pictures of one profile.
-pub(super) fn colour_of(label: &str) -> Option<Color> {
-    let (_, marked) = label.split_once(MARK)?;
-    let digits = marked.get(..6)?;
-    let part = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    Some(Color { r: part(0)?, g: part(2)?, b: part(4)? })
-}
-
-/// Moves the figures of a marked label behind those of the title: `name (FIGURES AFTER; FIGURES BEFORE)`.
-pub(super) fn title(title: &str) -> Cow<'_, str> {
-    let split = || {
-        let (name, rest) = title.split_once(MARK)?;
-        let (_, rest) = rest.split_once(MARK)?;
-        let (before, after) = rest.rsplit_once(" (")?;
-        let after = after.strip_suffix(')')?;
-        Some(format!("{name} ({after}; {before})"))
-    };
-    split().map_or(Cow::Borrowed(title), Cow::Owned)
 }
 
 #[cfg(test)]

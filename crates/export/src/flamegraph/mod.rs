@@ -1,6 +1,7 @@
 //! Flame graphs and flame charts as SVG. inferno places the frames; the page around them is in `svg`.
 
 pub mod change;
+mod change_marks;
 mod pruning;
 mod svg;
 mod time_order;
@@ -156,7 +157,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
         Colors::Kinds | Colors::Change => {
             let drawn: BTreeSet<&str> = lines.iter().flat_map(|line| stack_of(line).split(';')).collect();
             drawn.into_iter().for_each(|label| {
-                colours.insert(label, change::colour_of(label).unwrap_or_else(|| colour_of(label)));
+                colours.insert(label, change_marks::colour_of(label).unwrap_or_else(|| colour_of(label)));
             });
             // inferno names the frame of all samples by the empty text.
             colours.insert("", palette::ALL);
@@ -176,7 +177,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
 
     let page = Page {
         legend: match options.colors {
-            Colors::Change => &change::LEGEND,
+            Colors::Change => &change_marks::LEGEND,
             Colors::Kinds if is_time => &palette::THREAD_TIME_LEGEND,
             _ => &[],
         },

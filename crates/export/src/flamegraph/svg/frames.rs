@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::super::change;
+use super::super::change_marks;
 use super::ROW;
 use super::drawn::{DrawnFrame, for_each_frame};
 use super::folding::{Folding, Marks};
@@ -95,7 +95,7 @@ impl Frames<'_> {
             return Ok(());
         }
         let (title, _) = unmarked(title);
-        let title = &*change::title(title);
+        let title = &*change_marks::title(title);
         let y = self.y(*depth);
         let shown = self.folding.shows(*depth, *weight);
         if shown {
