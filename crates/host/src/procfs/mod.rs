@@ -21,7 +21,7 @@ use crate::sys::system::shows_our_pids;
 pub use life::{TaskState, busy_time, context_switches, cpu_time, life, task_state};
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
-pub(crate) use path::{path, shared_path};
+pub(crate) use path::{path, read_shared, shared_path};
 pub use status::{Capability, Status, allowed_cpus, own_status, status};
 pub use syscall_state::{SyscallState, descriptor_target, syscall_state};
 
@@ -74,7 +74,7 @@ pub fn namespaces(pid: Pid) -> Option<[[u64; 2]; 7]> {
     use std::os::unix::fs::MetadataExt;
     let mut links = [[0; 2]; 7];
     for (link, name) in links.iter_mut().zip(["net", "uts", "ipc", "pid", "user", "mnt", "cgroup"]) {
-        let metadata = fs::metadata(shared_path(pid, &format!("ns/{name}")).ok()?).ok()?;
+        let metadata = read_shared(pid, &format!("ns/{name}"), |path| fs::metadata(path)).ok()?;
         *link = [metadata.dev(), metadata.ino()];
     }
     Some(links)
@@ -90,13 +90,21 @@ pub struct PathView {
     pub is_foreign: bool,
 }
 
+impl PathView {
+    /// Returns our own view, read once; `None` if we may not read it.
+    pub fn own() -> Option<&'static Self> {
+        static OWN: OnceLock<Option<PathView>> = OnceLock::new();
+        OWN.get_or_init(|| path_view(own_pid()).ok()).as_ref()
+    }
+}
+
 /// Reads the path view of a process.
 ///
 /// # Errors
 /// The process has ended, or we may not read it.
 pub fn path_view(pid: Pid) -> io::Result<PathView> {
     let namespace = namespace_inode(pid, "mnt")?;
-    let root = fs::read_link(shared_path(pid, "root")?)?;
+    let root = read_shared(pid, "root", |path| fs::read_link(path))?;
     Ok(PathView { namespace, root, is_foreign: is_foreign_in(pid, namespace)? })
 }
 
@@ -121,7 +129,7 @@ fn is_foreign_in(pid: Pid, mount_namespace: u64) -> io::Result<bool> {
     if mount_namespace == own_mounts {
         return Ok(false);
     }
-    match namespace::owning_user_namespace(&fs::File::open(shared_path(pid, "ns/mnt")?)?) {
+    match namespace::owning_user_namespace(&read_shared(pid, "ns/mnt", |path| fs::File::open(path))?) {
         Ok(owner) => Ok(owner != own_user),
         Err(error) => Ok(error.raw_os_error() != Some(libc::EPERM)),
     }
@@ -129,7 +137,7 @@ fn is_foreign_in(pid: Pid, mount_namespace: u64) -> io::Result<bool> {
 
 fn namespace_inode(pid: Pid, kind: &str) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
-    Ok(fs::metadata(shared_path(pid, &format!("ns/{kind}"))?)?.ino())
+    Ok(read_shared(pid, &format!("ns/{kind}"), |path| fs::metadata(path))?.ino())
 }
 
 /// Opens the root folder of a process with `O_PATH`, to resolve paths below it.
@@ -139,7 +147,8 @@ fn namespace_inode(pid: Pid, kind: &str) -> io::Result<u64> {
 pub fn root_folder(pid: Pid) -> io::Result<fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = fs::OpenOptions::new();
-    options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(shared_path(pid, "root")?)
+    options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
+    read_shared(pid, "root", |path| options.open(path))
 }
 
 /// Returns the cgroup path of a process in the hierarchy of version 2. If that is the root or missing, returns the longest path of

@@ -53,7 +53,7 @@ pub fn syscall_state(pid: Pid, tid: Tid) -> io::Result<Option<SyscallState>> {
 /// As [`syscall_state`].
 pub fn descriptor_target(pid: Pid, descriptor: u64) -> io::Result<Vec<u8>> {
     use std::os::unix::ffi::OsStringExt;
-    fs::read_link(super::shared_path(pid, &format!("fd/{descriptor}"))?)
+    super::read_shared(pid, &format!("fd/{descriptor}"), |path| fs::read_link(path))
         .map(|path| path.into_os_string().into_vec())
 }
 
