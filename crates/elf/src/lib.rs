@@ -29,6 +29,7 @@ mod unpacked;
 pub use error::ElfError;
 pub use link::{AltLink, DebugLink, debug_link_crc};
 pub use machine::Machine;
+pub use note::build_id_of_mapped;
 pub use object::Object;
 pub use object_source::{ObjectSource, OpenedObject};
 pub use read_at::ReadAt;

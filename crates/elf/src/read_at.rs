@@ -146,7 +146,8 @@ mod tests {
     #[test]
     fn the_headers_are_the_same_in_pieces_and_little_is_read() {
         let bytes = std::fs::read("/proc/self/exe").unwrap();
-        let whole = Object::parse(bytes.as_slice()).unwrap();
+        let copy = bytes.clone();
+        let whole = Object::parse(copy.as_slice()).unwrap();
         let object = Object::read(Counted { bytes: bytes.clone(), read: Cell::new(0) }).unwrap();
         assert_eq!(object.build_id(), whole.build_id());
         assert_eq!(object.segments(), whole.segments());
@@ -155,6 +156,9 @@ mod tests {
         assert_eq!(object.debug_link(), whole.debug_link());
         let read = object.source().read.get();
         assert!(read < 32 << 10, "{read} of {}", bytes.len());
+        let file = Counted { bytes, read: Cell::new(0) };
+        assert_eq!(crate::build_id_of_mapped(&file), whole.build_id());
+        assert_eq!(file.read.get(), 4096);
     }
 
     /// A source that says it has more bytes than there can be.
@@ -184,7 +188,9 @@ mod tests {
             let cut = &bytes[..length];
             let (whole, pieces) =
                 (Object::parse(cut), Object::read(Counted { bytes: cut.to_vec(), read: Cell::new(0) }));
+            let build_id = crate::build_id_of_mapped(&cut);
             match (whole, pieces) {
+                (Ok(whole), Ok(_)) if build_id != whole.build_id() => panic!("{length}: {build_id:?}"),
                 (Ok(whole), Ok(pieces)) => assert_eq!(whole.sections(), pieces.sections(), "{length}"),
                 (Err(_), Err(_)) => {}
                 (whole, pieces) => panic!("{length}: {:?}, {:?}", whole.err(), pieces.err()),

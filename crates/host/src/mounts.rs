@@ -3,7 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,20 +23,29 @@ const MAY_NOT_ANSWER: [&[u8]; 11] =
 /// Maximum number of views whose mounts are kept; then all are read again.
 const MAX_VIEWS: usize = 16;
 
+/// Number of bytes that are read of `/proc/self/fdinfo/FD`: three lines, of position, flags and mount, take at most 70.
+const FDINFO_BYTES: usize = 128;
+
+/// Number of bytes that a list of mounts is expected to have: some 30 mounts. Longer ones take more calls.
+const LIST_BYTES: usize = 8 << 10;
+
+/// The id of a mount, which is unique on the machine.
+pub(crate) type MountId = u32;
+
 /// The mounts in the mount namespaces of a process and of ours.
 #[derive(Default, Debug)]
 pub(crate) struct Mounts {
-    /// The ids of mounts of other file systems than those below. Mount ids are unique on the machine.
-    local: HashSet<u32>,
+    /// The mounts of other file systems than those below.
+    local: HashSet<MountId>,
     slow: Vec<SlowMount>,
 }
 
-/// A mount of a file system that may not answer.
+/// One mount of a file system that may not answer.
 #[derive(Clone, Debug)]
 struct SlowMount {
-    id: u32,
+    id: MountId,
     /// The id of the mount that it lies on.
-    parent: u32,
+    parent: MountId,
     system: FileSystem,
 }
 
@@ -44,7 +54,7 @@ struct SlowMount {
 pub(crate) struct FileSystem {
     /// The numbers of its device. All mounts of one file system have the same.
     pub(crate) device: (u32, u32),
-    /// Its type.
+    /// The type of the file system, such as `fuse.sshfs`.
     pub(crate) kind: Vec<u8>,
     /// The path of its mount, in the view of who mounted it.
     pub(crate) place: Vec<u8>,
@@ -60,12 +70,15 @@ impl Mounts {
     /// Returns the mounts in the view of a process, if we may read them, and ours. A process in a chroot does not list mounts above its
     /// root, but we may. The lists are read again after they have changed, which takes one `poll(2)` to know.
     pub(crate) fn of_process(pid: Pid) -> Arc<Self> {
+        let view = if pid == own_pid() { None } else { procfs::path_view(pid).ok() };
+        Self::of_view(pid, view.as_ref())
+    }
+
+    /// Does the same as [`Mounts::of_process`] for a process whose view was read; `None` if it could not be.
+    pub(crate) fn of_view(pid: Pid, view: Option<&PathView>) -> Arc<Self> {
         static KNOWN: Mutex<Option<HashMap<Option<PathView>, KnownMounts>>> = Mutex::new(None);
         // Most processes have our own view, whose list is known.
-        static OWN: OnceLock<Option<PathView>> = OnceLock::new();
-        let is_other =
-            |view: &PathView| OWN.get_or_init(|| procfs::path_view(own_pid()).ok()).as_ref() != Some(view);
-        let view = if pid == own_pid() { None } else { procfs::path_view(pid).ok().filter(is_other) };
+        let view = view.filter(|_| pid != own_pid()).filter(|&view| Some(view) != PathView::own()).cloned();
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();
         if let Some(found) = known.get(&view).filter(|found| !found.have_changed()) {
@@ -78,11 +91,9 @@ impl Mounts {
         let paths = [theirs, Some("/proc/self/mountinfo".into())];
         let lists: Vec<File> = paths.into_iter().flatten().filter_map(|path| File::open(path).ok()).collect();
         let mut mounts = Self::default();
-        // Files in memory lie on a mount of the kernel's own.
-        mounts.local.extend(*memory_mount());
         for list in &lists {
-            let mut text = Vec::new();
-            if std::io::Read::read_to_end(&mut &*list, &mut text).is_ok() {
+            let mut text = Vec::with_capacity(LIST_BYTES);
+            if (&*list).read_to_end(&mut text).is_ok() {
                 mounts.add(&text);
             }
         }
@@ -107,8 +118,12 @@ impl Mounts {
     /// Returns true if the file was opened by a path in one of the two namespaces: a descriptor can be passed on from any other one,
     /// or from none.
     pub(crate) fn contains(&self, file: &File) -> bool {
-        let is_in = |id: u32| Some(id) != *memory_mount() && self.local.contains(&id);
-        mount_of(file).is_some_and(|id| is_in(id) || self.slow.iter().any(|mount| mount.id == id))
+        self.contains_mount(mount_of(file))
+    }
+
+    /// Does the same as [`Mounts::contains`] for a file that lies on this mount.
+    pub(crate) fn contains_mount(&self, id: Option<MountId>) -> bool {
+        id.is_some_and(|id| self.local.contains(&id) || self.slow.iter().any(|mount| mount.id == id))
     }
 
     /// Returns true if no file system is mounted that may not answer.
@@ -130,8 +145,13 @@ impl Mounts {
     /// Returns the file system of a file that is open with `O_PATH`, if that may not answer: one of those types, or one that is not in
     /// the lists, as it was unmounted while in use or lies in a namespace that we may not read.
     pub(crate) fn slow_system(&self, file: &File) -> Option<FileSystem> {
-        let id = mount_of(file);
-        if id.is_some_and(|id| self.local.contains(&id)) {
+        self.slow_system_of_mount(mount_of(file))
+    }
+
+    /// Does the same as [`Mounts::slow_system`] for a file that lies on this mount.
+    pub(crate) fn slow_system_of_mount(&self, id: Option<MountId>) -> Option<FileSystem> {
+        // Files in memory lie on a mount of the kernel's own, which is in no list.
+        if id.is_some_and(|id| self.local.contains(&id) || Some(id) == *memory_mount()) {
             return None;
         }
         let known = self.slow.iter().find(|mount| Some(mount.id) == id).map(|mount| mount.system.clone());
@@ -173,12 +193,12 @@ impl Mounts {
 }
 
 impl FileSystem {
-    /// Returns true if a program serves it.
+    /// Returns true if a program serves the file system (FUSE).
     pub(crate) fn is_fuse(&self) -> bool {
         self.kind == b"fuse" || self.kind == b"fuseblk" || self.kind.starts_with(b"fuse.")
     }
 
-    /// Stands for all file systems that are not in the lists.
+    /// Returns a file system that stands for all that are not in the lists.
     pub(crate) fn unknown() -> Self {
         Self { device: (0, 0), kind: Vec::new(), place: Vec::new() }
     }
@@ -226,14 +246,17 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     result
 }
 
-fn memory_mount() -> &'static Option<u32> {
-    static MOUNT: OnceLock<Option<u32>> = OnceLock::new();
+fn memory_mount() -> &'static Option<MountId> {
+    static MOUNT: OnceLock<Option<MountId>> = OnceLock::new();
     MOUNT.get_or_init(|| mount_of(&memory_file::create(c"prof").ok()?))
 }
 
-fn mount_of(file: &File) -> Option<u32> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-    info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+/// Returns the mount that an open file lies on; `None` if `/proc` does not tell.
+pub(crate) fn mount_of(file: &File) -> Option<MountId> {
+    let mut text = [0; FDINFO_BYTES];
+    let read = File::open(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?.read(&mut text).ok()?;
+    let mut lines = text[..read].split(|&byte| byte == b'\n');
+    std::str::from_utf8(lines.find_map(|line| line.strip_prefix(b"mnt_id:"))?).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -263,7 +286,7 @@ mod tests {
     fn the_mount_of_a_file_is_among_ours() {
         let file = File::open("/proc/self/status").unwrap();
         let mount = mount_of(&file).unwrap();
-        let list = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let list = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = list.lines().find(|line| line.starts_with(&format!("{mount} "))).unwrap();
         assert!(line.contains(" - proc "), "{line}");
         let mounts = Mounts::of_process(own_pid());

@@ -76,7 +76,10 @@ impl BlockFile {
         }
         // The cache is unlocked during the read, so that other threads continue.
         let mut bytes = vec![0; BLOCK_BYTES].into_boxed_slice();
-        let read = read_fully(&self.file, block.saturating_mul(BLOCK_BYTES as u64), &mut bytes);
+        let offset = block.saturating_mul(BLOCK_BYTES as u64);
+        // Asking for no more than there is saves a second call, which finds the end of the file.
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
+        let read = read_fully(&self.file, offset, &mut bytes[..left]);
         let copied = copy(&bytes[..read], into);
         if read == BLOCK_BYTES {
             // Only full blocks are cached: the last block of a file may grow.

@@ -146,15 +146,14 @@ pub fn open(path: &Path) -> Result<HostObject, Reason> {
     open_as(path, &())
 }
 
-/// Reads the build id of an open file.
+/// Reads the build id of an open file that a process has mapped.
 pub(super) fn build_id_of_file(file: &File) -> Option<BuildId> {
-    build_id_of(OpenFile::Here(file.try_clone().ok()?))
+    build_id_of(OpenFile::Here(file.try_clone().ok()?), file.metadata().ok()?.len())
 }
 
-/// Reads the build id of a file.
-pub(super) fn build_id_of(file: OpenFile) -> Option<BuildId> {
-    let size = file.facts().ok()?.size;
-    BlockBytes::open(file, size, &Arc::default()).ok()?.build_id()
+/// Reads the build id of a file that a process has mapped. The size is in bytes.
+pub(super) fn build_id_of(file: OpenFile, size: u64) -> Option<BuildId> {
+    elf::build_id_of_mapped(&BlockBytes::File(BlockFile::new(file, size, &Arc::default())))
 }
 
 /// Maps an open file, which may be nameless, and reads its headers.

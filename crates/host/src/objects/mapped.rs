@@ -1,6 +1,6 @@
 //! Reads what identifies the files that running processes have mapped: build id, size, and times.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use model::{BuildId, Pid};
 
 use super::bytes::build_id_of;
 use super::retained_files::{
-    MappedFile, MappingLocation, links, open_mapped, open_path, without_deleted_suffix,
+    MappedFile, MappingLocation, find_by_link, find_by_path, links, opened_links, without_deleted_suffix,
 };
 use crate::mounts::{FileSystem, Mounts};
 use crate::procfs::{self, PathView};
@@ -22,7 +22,7 @@ const MAX_ROOTS: usize = 16;
 /// A mapping of a file, as a record describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct FileMapping<'a> {
-    /// The process.
+    /// The process that mapped the file.
     pub pid: Pid,
     /// The first address (Avma).
     pub start: u64,
@@ -32,7 +32,7 @@ pub struct FileMapping<'a> {
     pub page_offset: u64,
     /// The device of the file system, major and minor.
     pub device: (u32, u32),
-    /// The inode.
+    /// The inode of the file.
     pub inode: u64,
     /// The path in the mount namespace of the process; empty if it is not known.
     pub path: &'a [u8],
@@ -53,12 +53,19 @@ pub struct FileState {
     pub is_foreign: bool,
 }
 
+/// The file of a mapping.
+enum Found {
+    /// A file on this machine, not yet open for reading.
+    Here(MappedFile),
+    /// A file that another process has opened, because its file system may not answer.
+    There(OpenFile),
+}
+
 /// Reads mapped files. It keeps the root folders of some processes open, by which the files of a container are found after its
 /// processes have ended.
 #[derive(Default, Debug)]
 pub struct MappedFileReader {
-    own_view: Option<PathView>,
-    /// The most recently used last.
+    /// Open root folders by the views that they belong to, the most recently used last.
     roots: Vec<(PathView, File)>,
 }
 
@@ -70,51 +77,59 @@ impl MappedFileReader {
     /// Waits a limited time for a file system that may not answer.
     pub fn read(&mut self, mapping: &FileMapping<'_>, known: Option<&FileState>) -> Option<FileState> {
         let view = self.learn_root(mapping.pid);
-        let (file, is_foreign) = self.open(mapping, view.as_ref())?;
-        let FileFacts { size, modified, changed, .. } = file.facts().ok()?;
+        let (found, is_foreign) = self.find(mapping, view.as_ref())?;
+        let FileFacts { size, modified, changed, .. } = match &found {
+            Found::Here(file) => FileFacts::from(&file.metadata),
+            Found::There(file) => file.facts().ok()?,
+        };
         let state = FileState { build_id: None, size, modified, changed, is_foreign };
         let is_same = |known: &&FileState| FileState { build_id: None, is_foreign, ..**known } == state;
-        match known.filter(is_same) {
-            Some(known) => Some(FileState { is_foreign, ..*known }),
-            None => Some(FileState { build_id: build_id_of(file), ..state }),
+        if let Some(known) = known.filter(is_same) {
+            return Some(FileState { is_foreign, ..*known });
         }
+        let file = match found {
+            Found::Here(file) => OpenFile::Here(file.open()?),
+            Found::There(file) => file,
+        };
+        Some(FileState { build_id: build_id_of(file, size), ..state })
     }
 
-    /// Opens the file, and returns whether it is foreign.
-    fn open(&self, mapping: &FileMapping<'_>, view: Option<&PathView>) -> Option<(OpenFile, bool)> {
+    /// Finds the file, and returns whether it is foreign. `view` is that of the process, `None` if it has ended.
+    fn find(&self, mapping: &FileMapping<'_>, view: Option<&PathView>) -> Option<(Found, bool)> {
         let FileMapping { pid, start, end, .. } = *mapping;
-        let mounts = Mounts::of_process(pid);
+        let mounts = Mounts::of_view(pid, view);
         if let Some(system) = mounts.slow_device(mapping.device) {
             // A program of any user may serve its files, and say of them what it likes.
             let is_foreign = system.is_fuse() || view.is_some_and(|view| view.is_foreign);
-            return self.open_there(&system, mapping).map(|file| (file, is_foreign));
+            return self.open_there(&system, mapping).map(|file| (Found::There(file), is_foreign));
         }
         // Devices are not compared, because overlay and btrfs show different ones in records and in stat(2).
-        let is_it = |file: &File| {
-            let metadata = file.metadata();
-            metadata.is_ok_and(|file| file.ino() == mapping.inode && file.len() > mapping.page_offset)
+        let is_it = |_: &File, metadata: &Metadata| {
+            metadata.ino() == mapping.inode && metadata.len() > mapping.page_offset
         };
         let path = without_deleted_suffix(mapping.path);
-        let open = |root, view: Option<&PathView>| {
-            let is_foreign = view.is_some_and(|view| view.is_foreign);
-            open_mapped(&MappingLocation { pid, start, end, root, is_foreign }, path, &is_it)
+        let by_path = |root, view: Option<&PathView>| {
+            find_by_path(root, view.is_some_and(|view| view.is_foreign), path, &mounts, &is_it)
         };
-        let root_of =
-            |view: &PathView| self.roots.iter().find(|(known, _)| known == view).map(|(_, root)| root);
-        let found = open(view.and_then(root_of), view);
-        // The process has ended: its root may be that of an earlier one.
-        let found = found.or_else(|| {
-            let mut roots = self.roots.iter().rev().filter(|_| view.is_none());
-            roots.find_map(|(view, root)| open(Some(root), Some(view)))
-        });
-        if let Some(MappedFile { file, is_foreign }) = found {
-            return Some((OpenFile::Here(file), is_foreign));
+        let found = match view {
+            Some(view) => {
+                let known = self.roots.iter().find(|(known, _)| known == view);
+                let (root, is_foreign) = (known.map(|(_, root)| root), view.is_foreign);
+                let at = MappingLocation { pid, start, end, root, is_foreign };
+                find_by_link(&at, path, &mounts, &is_it).or_else(|| by_path(root, Some(view)))
+            }
+            // Its root may be that of an earlier process.
+            None => by_path(None, None)
+                .or_else(|| self.roots.iter().rev().find_map(|(view, root)| by_path(Some(root), Some(view)))),
+        };
+        if let Some(file) = found {
+            let is_foreign = file.is_foreign;
+            return Some((Found::Here(file), is_foreign));
         }
         // The mount may have been detached, or lie in a namespace that we cannot read. Then the path does not say what it is.
         let at = MappingLocation { pid, start, end, root: None, is_foreign: true };
-        let unlisted =
-            links(&at).filter_map(|link| open_path(&link)).find_map(|file| mounts.slow_system(&file))?;
-        self.open_there(&unlisted, mapping).map(|file| (file, true))
+        let unlisted = opened_links(&at).find_map(|file| mounts.slow_system(&file))?;
+        self.open_there(&unlisted, mapping).map(|file| (Found::There(file), true))
     }
 
     /// Has another process open the file of a mapping, in the same ways.
@@ -142,10 +157,7 @@ impl MappedFileReader {
     /// or the process has ended.
     fn learn_root(&mut self, pid: Pid) -> Option<PathView> {
         let view = procfs::path_view(pid).ok()?;
-        if self.own_view.is_none() {
-            self.own_view = procfs::path_view(own_pid()).ok();
-        }
-        if self.own_view.as_ref() == Some(&view) {
+        if PathView::own() == Some(&view) {
             return Some(view);
         }
         let known = self.roots.iter().position(|(known, _)| *known == view);
@@ -182,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Nobody maps anything there.
+    /// Returns a mapping of a process that does not exist, so that its file is found by its path.
     fn by_path(path: &Path, inode: u64) -> FileMapping<'_> {
         let path = path.as_os_str().as_bytes();
         FileMapping { pid: Pid(i32::MAX), start: 0, end: 0x1000, page_offset: 0, device: (0, 0), inode, path }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -14,7 +15,7 @@ use model::{BuildId, ObjectIdentity, Pid};
 
 use super::bytes::{FileBytes, build_id_of_file};
 use crate::in_root;
-use crate::mounts::Mounts;
+use crate::mounts::{MountId, Mounts, mount_of};
 use crate::procfs;
 use crate::slow_files::OpenFile;
 use crate::sys::limits;
@@ -117,10 +118,14 @@ impl RetainedFiles {
             return;
         }
         *attempts += 1;
-        let found = open_mapped(at, path_in_process(identity), &|file| is_same_file(file, identity));
-        if let Some(MappedFile { file, is_foreign }) = found
-            && let Ok(metadata) = file.metadata()
+        let path = path_in_process(identity);
+        let is_it = |file: &File, metadata: &Metadata| is_same_file(file, metadata, identity);
+        let found = find_by_link(at, path, &mounts, &is_it)
+            .or_else(|| find_by_path(at.root, at.is_foreign, path, &mounts, &is_it));
+        if let Some(found) = found
+            && let Some(file) = found.open()
         {
+            let MappedFile { metadata, is_foreign, .. } = found;
             if !has_room {
                 let oldest = self.files.iter().min_by_key(|(_, retained)| retained.mapped);
                 if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
@@ -186,14 +191,15 @@ impl RetainedFiles {
             if TEMPORARY_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
                 return true;
             }
-            let there = root.as_ref().and_then(|root| {
+            let there = root.as_ref().ok().and_then(|root| {
                 in_root::open(root, Path::new(OsStr::from_bytes(path)), &|file, name| {
                     mounts.slow_on_the_way(file, name).is_none()
                 })
                 .ok()
             });
-            let there = there.as_ref().and_then(number);
-            there.is_none() || there != number(&retained.file)
+            let metadata = |file: &File| file.metadata().ok();
+            let there = there.as_ref().and_then(metadata).as_ref().map(number);
+            there.is_none() || there != metadata(&retained.file).as_ref().map(number)
         });
         self.attempts = HashMap::new();
     }
@@ -252,70 +258,115 @@ impl RetainedFile {
     }
 }
 
-/// An opened file of a mapping.
+/// The file of a mapping, open with `O_PATH`.
 pub(super) struct MappedFile {
-    pub(super) file: File,
-    /// True if an unprivileged user may have made the recorded path lead to it: then path and build id do not say what it is.
+    file: File,
+    /// Its metadata.
+    pub(super) metadata: Metadata,
+    /// True if an unprivileged user may have made its path lead to it.
     pub(super) is_foreign: bool,
 }
 
-/// Opens the file of a mapping for reading: through the process or, if that has ended or may not be read, by its `path` below the
-/// root. Opens only regular files that `is_it` accepts, and none on a file system that may not answer.
-pub(super) fn open_mapped(
+impl MappedFile {
+    /// Opens it for reading.
+    pub(super) fn open(&self) -> Option<File> {
+        in_root::reopen(&self.file).ok()
+    }
+}
+
+/// Accepts a file that is open with `O_PATH` as that of a mapping, by its metadata and, where these do not say it, its contents.
+pub(super) type IsMapped<'a> = dyn Fn(&File, &Metadata) -> bool + 'a;
+
+/// Finds the file of a mapping through the process. Accepts only regular files, and none on a file system that may not answer.
+pub(super) fn find_by_link(
     at: &MappingLocation<'_>,
     path: &Path,
-    is_it: &dyn Fn(&File) -> bool,
+    mounts: &Mounts,
+    is_it: &IsMapped<'_>,
 ) -> Option<MappedFile> {
-    let mounts = Mounts::of_process(at.pid);
-    let open = |found: &File| open_to_read(found, &mounts).filter(|file| is_it(file));
-    let below = |root: Option<&File>| {
-        let root = root.map_or_else(|| open_path("/"), |root| root.try_clone().ok())?;
-        in_root::open(&root, path, &|file, name| mounts.slow_on_the_way(file, name).is_none()).ok()
-    };
-    let by_link = links(at).filter_map(|link| open_path(&link)).find_map(|found| open(&found));
+    let (mut found, mount) = opened_links(at).find_map(|file| {
+        let mount = mount_of(&file);
+        Some((accept(file, mount, mounts, is_it)?, mount))
+    })?;
     // A link leads to the mapped file, whatever the path means: it may have been opened in another namespace, or in none.
-    let is_of_view = by_link.as_ref().is_none_or(|file| mounts.contains(file));
-    let file = by_link.or_else(|| open(&below(at.root)?))?;
-    // What lies at this path in our own view is what it says, whoever has mapped it.
-    let is_ours = || Some(number(&below(None)?)? == number(&file)?);
-    let is_foreign = (at.is_foreign || !is_of_view) && is_ours() != Some(true);
-    Some(MappedFile { file, is_foreign })
+    found.is_foreign = (at.is_foreign || !mounts.contains_mount(mount)) && !is_ours(&found, path, mounts);
+    Some(found)
+}
+
+/// Finds the file of a mapping by its path below a root folder; in our own view without one. Accepts files as [`find_by_link`].
+pub(super) fn find_by_path(
+    root: Option<&File>,
+    is_foreign: bool,
+    path: &Path,
+    mounts: &Mounts,
+    is_it: &IsMapped<'_>,
+) -> Option<MappedFile> {
+    let file = open_below(root, path, mounts)?;
+    let mount = mount_of(&file);
+    let mut found = accept(file, mount, mounts, is_it)?;
+    found.is_foreign = is_foreign && !is_ours(&found, path, mounts);
+    Some(found)
+}
+
+/// Accepts a file that was opened with `O_PATH`, if it is a regular one and not on a file system that may not answer: opening anything
+/// else for reading may block or have side effects.
+fn accept(file: File, mount: Option<MountId>, mounts: &Mounts, is_it: &IsMapped<'_>) -> Option<MappedFile> {
+    if mounts.slow_system_of_mount(mount).is_some() {
+        return None;
+    }
+    let metadata = file.metadata().ok()?;
+    let is_mapped = metadata.is_file() && metadata.len() > 0 && is_it(&file, &metadata);
+    is_mapped.then_some(MappedFile { file, metadata, is_foreign: false })
+}
+
+/// Returns true if the path leads to this file in our own view: then it is what it says, whoever has mapped it.
+fn is_ours(found: &MappedFile, path: &Path, mounts: &Mounts) -> bool {
+    let ours = open_below(None, path, mounts).and_then(|file| file.metadata().ok());
+    ours.is_some_and(|ours| number(&ours) == number(&found.metadata))
+}
+
+fn open_below(root: Option<&File>, path: &Path, mounts: &Mounts) -> Option<File> {
+    let root = root.map_or_else(|| open_path("/"), File::try_clone).ok()?;
+    in_root::open(&root, path, &|file, name| mounts.slow_on_the_way(file, name).is_none()).ok()
 }
 
 /// Returns device and inode of a file.
-fn number(file: &File) -> Option<(u64, u64)> {
-    let metadata = file.metadata().ok()?;
-    Some((metadata.dev(), metadata.ino()))
+fn number(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
-/// Returns links to a mapped file that work without its path: that of the mapping, which needs privileges, and that of the program.
+/// Opens, with `O_PATH`, what links to a mapped file lead to.
+pub(super) fn opened_links(at: &MappingLocation<'_>) -> impl Iterator<Item = File> + use<> {
+    let pid = at.pid;
+    link_names(at)
+        .into_iter()
+        .filter_map(move |name| procfs::read_shared(pid, &name, |path| open_path(path)).ok())
+}
+
+/// Returns links to a mapped file.
 pub(super) fn links(at: &MappingLocation<'_>) -> impl Iterator<Item = PathBuf> + use<> {
-    let &MappingLocation { pid, start, end, .. } = at;
-    let names = [format!("map_files/{start:x}-{end:x}"), "exe".to_owned()];
-    names.into_iter().filter_map(move |name| procfs::shared_path(pid, &name).ok())
+    let pid = at.pid;
+    link_names(at).into_iter().filter_map(move |name| procfs::shared_path(pid, &name).ok())
 }
 
-pub(super) fn open_path(path: &(impl AsRef<Path> + ?Sized)) -> Option<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()
+/// Returns the names in `/proc/PID` of links to a mapped file that work without its path: that of the mapping, which needs privileges,
+/// and that of the program.
+fn link_names(at: &MappingLocation<'_>) -> [String; 2] {
+    let &MappingLocation { start, end, .. } = at;
+    [format!("map_files/{start:x}-{end:x}"), "exe".to_owned()]
 }
 
-/// Opens a file for reading that was opened with `O_PATH`, if it is a regular file and not on a file system that may not answer: opening anything else may block
-/// or have side effects.
-fn open_to_read(found: &File, mounts: &Mounts) -> Option<File> {
-    let is_file = |metadata: &Metadata| metadata.is_file() && metadata.len() > 0;
-    if mounts.slow_system(found).is_some() || !found.metadata().is_ok_and(|metadata| is_file(&metadata)) {
-        return None;
-    }
-    in_root::reopen(found).ok()
+pub(super) fn open_path(path: impl AsRef<Path>) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
-/// Returns true if the build id of the file, or else its inode, is that of `identity`.
-fn is_same_file(file: &File, identity: &ObjectIdentity) -> bool {
-    let Ok(metadata) = file.metadata() else { return false };
+/// Returns true if the build id of a file that is open with `O_PATH`, or else its inode, is that of `identity`.
+fn is_same_file(file: &File, metadata: &Metadata, identity: &ObjectIdentity) -> bool {
     match (&identity.build_id, &identity.file) {
         (Some(recorded), file_too) => {
             let is_inode = file_too.is_none_or(|recorded| recorded.inode == metadata.ino());
-            is_inode && build_id_of_file(file).is_some_and(|found| found.same_object(recorded))
+            let build_id = || build_id_of_file(&in_root::reopen(file).ok()?);
+            is_inode && build_id().is_some_and(|found| found.same_object(recorded))
         }
         // Devices are not compared, because overlay and btrfs show different ones in records and in stat(2).
         (None, Some(recorded)) => recorded.inode != 0 && recorded.inode == metadata.ino(),

@@ -296,7 +296,7 @@ fn map_files_link(pid: Pid, identity: &ObjectIdentity) -> Option<PathBuf> {
         is_inode && (entry.path == path || entry.path.strip_suffix(DELETED_SUFFIX) == Some(path))
     })?;
     let link = procfs::shared_path(pid, &format!("map_files/{:x}-{:x}", entry.start, entry.end)).ok()?;
-    let is_of_view = || Mounts::of_process(pid).contains(&open_path(&link)?).then_some(());
+    let is_of_view = || Mounts::of_process(pid).contains(&open_path(&link).ok()?).then_some(());
     if identity.file.is_none() {
         is_of_view()?;
     }

@@ -11,7 +11,6 @@ use decoder::record::{Mmap, Record};
 use decoder::{CpuMode, RecordLayout, kind};
 use host::objects::{MappingLocation, RetainedFiles};
 use host::procfs::{self, PathView};
-use host::sys::perf_event::own_pid;
 use model::Pid;
 
 use crate::consumer::{
@@ -57,7 +56,6 @@ impl NameSources {
 pub struct FileHolder<C> {
     consumer: C,
     layout: Option<RecordLayout>,
-    own: Option<PathView>,
     /// The mount namespace and root of each process; `None` if they are ours.
     processes: HashMap<Pid, Option<PathView>>,
     roots: HashMap<PathView, File>,
@@ -74,7 +72,7 @@ impl<C: Consumer> FileHolder<C> {
     /// Creates a stage before `consumer` that adds the files to `held`, which other threads may read meanwhile.
     pub fn with_shared_files(consumer: C, held: Arc<Mutex<RetainedFiles>>) -> Self {
         let (processes, roots) = (HashMap::new(), HashMap::new());
-        Self { consumer, layout: None, own: None, processes, roots, held, has_generated_code: false }
+        Self { consumer, layout: None, processes, roots, held, has_generated_code: false }
     }
 
     /// Closes the files that will be found by their paths, and returns the others.
@@ -132,11 +130,8 @@ impl<C: Consumer> FileHolder<C> {
     /// Reads the mount namespace and root of a process, again after exec: container runtimes change them between fork and exec. A
     /// process that has ended already keeps what it inherited from its parent.
     fn read_view(&mut self, pid: Pid) -> Option<Option<PathView>> {
-        if self.own.is_none() {
-            self.own = procfs::path_view(own_pid()).ok();
-        }
         let view = procfs::path_view(pid).ok()?;
-        let view = (self.own.as_ref() != Some(&view)).then_some(view);
+        let view = (PathView::own() != Some(&view)).then_some(view);
         if self.roots.len() >= MAX_ROOTS {
             let used: HashSet<&PathView> = self.processes.values().flatten().collect();
             self.roots.retain(|view, _| used.contains(view));
