@@ -91,12 +91,14 @@ impl MappedFiles {
         Ok(Self { table, requests: Some(requests) })
     }
 
-    /// Has the file of a mapping read, unless it is known. Makes no system call for a known file.
-    pub(crate) fn request(&self, map: &Mmap<'_>) {
-        let Some(file) = mapped_file(map) else { return };
-        if self.lock().needs_reading(&file, map.path, Instant::now()) {
+    /// Has the file of a mapping read, and returns true, unless it is known. Makes no system call for a known file.
+    pub(crate) fn request(&self, map: &Mmap<'_>) -> bool {
+        let Some(file) = mapped_file(map) else { return false };
+        let is_new = self.lock().needs_reading(&file, map.path, Instant::now());
+        if is_new {
             self.send(request_of(file, map));
         }
+        is_new
     }
 
     /// Notes that a known file was mapped again, so that [`MappedFiles::finish`] looks whether it was written since.

@@ -21,13 +21,10 @@ impl MappingObserver {
         Self { files, layout }
     }
 
-    /// Has the files of a record read, if they are not known. For ring readers: waits for nothing.
-    pub(crate) fn observe(&self, raw: &RawRecord<'_>) {
-        if raw.kind == kind::MMAP2
-            && let Ok(Record::Mmap(map)) = self.layout.decode(raw)
-        {
-            self.files.request(&map);
-        }
+    /// Has the file of a record read, and returns true, if it is not known. For ring readers: waits for nothing.
+    pub(crate) fn observe(&self, raw: &RawRecord<'_>) -> bool {
+        raw.kind == kind::MMAP2
+            && matches!(self.layout.decode(raw), Ok(Record::Mmap(map)) if self.files.request(&map))
     }
 
     /// Has the files of all records read that are not known, and takes back the mark by which the kernel says that a record has a build

@@ -17,7 +17,7 @@ const MAX_REALTIME: Duration = Duration::from_millis(100);
 
 /// Executes orders until nobody can give any more.
 pub(super) fn run(orders: &Receiver<Order>, table: &Mutex<Table>, clock: Option<i32>) {
-    let _priority = PriorityGuard::acquire();
+    let priority = PriorityGuard::acquire();
     let mut urgency = Urgency::new();
     let mut reader = MappedFileReader::default();
     for order in orders {
@@ -35,6 +35,8 @@ pub(super) fn run(orders: &Receiver<Order>, table: &Mutex<Table>, clock: Option<
             }
         }
     }
+    // The thread ends, and its priority with it.
+    std::mem::forget((priority, urgency));
 }
 
 /// The real-time priority of the thread, as long as it uses little CPU time: a program may live for a millisecond, and only while it

@@ -87,7 +87,10 @@ impl<'a> Synthesis<'a> {
         let call = exec_address();
         let (maps, _) = mappings(own_pid(), false);
         if let Some(map) = maps.iter().find(|map| (map.start..map.end).contains(&call)) {
-            self.mapping(pid, map, false);
+            let record = self.record(pid, map, false);
+            // The command has run `execve` by now, and has other mappings.
+            self.files.request(&Mmap { pid: own_pid(), ..record });
+            self.push(&Record::Mmap(record));
         }
         if self.extras.namespaces {
             self.namespaces(pid);
@@ -138,10 +141,19 @@ impl<'a> Synthesis<'a> {
 
     /// Adds one mapping of a process.
     pub(crate) fn mapping(&mut self, pid: Pid, map: &MapEntry, scan_cut_short: bool) {
+        let record = self.record(pid, map, scan_cut_short);
+        match &mut self.reader {
+            Some(reader) => self.files.read_now(&record, reader),
+            None => drop(self.files.request(&record)),
+        }
+        self.push(&Record::Mmap(record));
+    }
+
+    fn record<'m>(&self, pid: Pid, map: &'m MapEntry, scan_cut_short: bool) -> Mmap<'m> {
         let (major, minor) = map.device;
         let identity = MmapIdentity::File(FileIdentity { major, minor, inode: map.inode, generation: 0 });
         let sharing = if map.shared { MAP_SHARED } else { MAP_PRIVATE };
-        let record = Mmap {
+        Mmap {
             pid,
             tid: Tid(pid.0),
             start: map.start,
@@ -154,12 +166,7 @@ impl<'a> Synthesis<'a> {
             mode: CpuMode::User,
             scan_cut_short,
             sample_id: SampleId { time: Some(self.time), ..trailer(pid, Tid(pid.0)) },
-        };
-        match &mut self.reader {
-            Some(reader) => self.files.read_now(&record, reader),
-            None => self.files.request(&record),
         }
-        self.push(&Record::Mmap(record));
     }
 
     fn push(&mut self, record: &Record<'_>) {

@@ -43,24 +43,27 @@ impl RingSource {
         self.head.wrapping_sub(before)
     }
 
-    /// Tells `observer` of the records in the ring that it has not seen, except for one across the ring's end.
-    fn observe(&mut self, observer: &MappingObserver) {
+    /// Tells `observer` of the records in the ring that it has not seen, except for one across the ring's end. Returns true if one of
+    /// them maps a file that was not known.
+    fn observe(&mut self, observer: &MappingObserver) -> bool {
         let Range { start, end } = self.mapping.refresh_unread();
         // What was emptied since needs no observer any more.
         let is_unread = self.observed.wrapping_sub(start) <= end.wrapping_sub(start);
         let mut at = if is_unread { self.observed } else { start };
         self.observed = end;
+        let mut is_any_new = false;
         while at != end {
-            let Some(header) = self.mapping.bytes(at, HEADER_SIZE).first_chunk() else { return };
+            let Some(header) = self.mapping.bytes(at, HEADER_SIZE).first_chunk() else { break };
             let size = RecordHeader::from_bytes(*header, Endian::NATIVE).size;
             if size < HEADER_SIZE || size as u64 > end.wrapping_sub(at) {
-                return;
+                break;
             }
             if let Ok((raw, _)) = RawRecord::parse(self.mapping.bytes(at, size), Endian::NATIVE) {
-                observer.observe(&raw);
+                is_any_new |= observer.observe(&raw);
             }
             at = at.wrapping_add(size as u64);
         }
+        is_any_new
     }
 
     /// Empties the ring into `bytes`, and leaves them as a message.
@@ -143,15 +146,13 @@ impl SharedRings {
         self.lock().iter().map(|ring| ring.kind == RingKind::Sideband).collect()
     }
 
-    /// Tells the observer of mappings of new records in the sideband rings. Does nothing while another thread empties them: what is
-    /// emptied is looked at by its receiver.
-    pub(super) fn observe_mappings(&self) {
-        let Some(observer) = &self.options.mappings else { return };
-        let Ok(mut rings) = self.rings.try_lock() else { return };
-        rings
-            .iter_mut()
-            .filter(|ring| ring.kind == RingKind::Sideband)
-            .for_each(|ring| ring.observe(observer));
+    /// Tells the observer of mappings of new records in the sideband rings, and returns true if one maps a file that was not known. Does
+    /// nothing while another thread empties them: what is emptied is looked at by its receiver.
+    pub(super) fn observe_mappings(&self) -> bool {
+        let Some(observer) = &self.options.mappings else { return false };
+        let Ok(mut rings) = self.rings.try_lock() else { return false };
+        let sideband = rings.iter_mut().filter(|ring| ring.kind == RingKind::Sideband);
+        sideband.fold(false, |is_any_new, ring| ring.observe(observer) | is_any_new)
     }
 
     /// Empties all rings, and returns true if there was anything in them. Waits for a buffer where all wait to be consumed; the
