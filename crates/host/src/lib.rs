@@ -8,6 +8,7 @@ pub mod debuginfod;
 pub mod defined_probe;
 pub mod dump_files;
 pub mod files;
+mod helper_process;
 pub mod in_root;
 pub mod jvm;
 pub mod kallsyms;

@@ -1,15 +1,14 @@
 //! The side that asks a process to open and read files.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::protocol::{FACTS_BYTES, FileFacts, MAX_READ_BYTES, Request, length_of_answer};
 use super::registry;
-use crate::sys::poll::PollSet;
+use crate::helper_process::read_until;
 
 /// A connection to a process that serves one file system.
 #[derive(Debug)]
@@ -85,27 +84,6 @@ fn exchange(
             Ok(Ok(length))
         }
     }
-}
-
-fn read_until(socket: &mut File, mut bytes: &mut [u8], until: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match socket.read(bytes) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => bytes = &mut bytes[read..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let left = until.saturating_duration_since(Instant::now());
-                if left == Duration::ZERO {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                let mut set = PollSet::default();
-                set.add(socket.as_fd());
-                set.wait(Some(left))?;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 impl SlowFile {

@@ -4,17 +4,14 @@ use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::Name;
 
 use super::connection::Connection;
+use crate::helper_process;
 use crate::mounts::{FileSystem, Mounts};
 use crate::sys::fork;
 
@@ -81,7 +78,7 @@ pub fn enable(command: &[&str], patience: Patience) {
 pub fn prepare(count: usize) -> io::Result<()> {
     Mounts::learn_memory_mount();
     for _ in 0..count {
-        let (ours, theirs) = sockets()?;
+        let (ours, theirs) = helper_process::sockets()?;
         fork::serve_detached(&theirs, |socket| drop(super::serve(socket)))?;
         if let Some(registry) = registry().as_mut() {
             registry.spares.push(ours);
@@ -119,7 +116,7 @@ pub(super) fn connection(system: &FileSystem) -> io::Result<Arc<Connection>> {
     }
     let socket = match registry.spares.pop() {
         Some(socket) => socket,
-        None => start(&registry.command)?,
+        None => helper_process::start(&registry.command)?.0,
     };
     let connection = Arc::new(Connection::new(socket));
     let system =
@@ -160,29 +157,6 @@ pub(super) fn note_waiting(waited: Duration) {
 fn registry() -> MutexGuard<'static, Option<Registry>> {
     // No code panics while it holds the lock; if it did, the registry would still be consistent.
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns two ends of a socket; the first does not block. They are files, because the standard library reads sockets with a system
-/// call that readers of recordings may not use.
-pub(super) fn sockets() -> io::Result<(File, File)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    Ok((File::from(OwnedFd::from(ours)), File::from(OwnedFd::from(theirs))))
-}
-
-/// Starts a process, which is never waited for: a call to a file system that does not answer cannot be ended. A process group of its
-/// own keeps the terminal's signals away from it.
-fn start(command: &[String]) -> io::Result<File> {
-    let (ours, theirs) = sockets()?;
-    Command::new("/proc/self/exe")
-        .args(command)
-        .current_dir("/")
-        .process_group(0)
-        .stdin(theirs)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    Ok(ours)
 }
 
 impl fmt::Display for SilentFileSystem {

@@ -67,7 +67,8 @@ fn read(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::super::connection::Connection;
-    use super::super::registry::{Patience, enable, sockets};
+    use super::super::registry::{Patience, enable};
+    use crate::helper_process::sockets;
     use std::fs;
     use std::io;
     use std::os::unix::fs::{MetadataExt, symlink};

@@ -1,22 +1,19 @@
 //! The side that asks for source files.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use super::SourceError;
 use super::protocol::{SourceRequest, length_of_answer};
-use crate::sys::poll::PollSet;
+use crate::helper_process::{self, read_until};
 
 /// Maximum time to wait for all files of a listing together. A local disk needs a millisecond for each.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A process that opens and reads source files for this one. It is never waited for: a call to a file system that does not answer
-/// cannot be ended.
+/// A process that opens and reads source files for this one.
 #[derive(Debug)]
 pub struct SourceHelper {
     socket: File,
@@ -31,17 +28,8 @@ impl SourceHelper {
     /// # Errors
     /// The process or its socket cannot be created.
     pub fn start(command: &[&str]) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let child = Command::new("/proc/self/exe")
-            .args(command)
-            .current_dir("/")
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        // A file, because the standard library reads sockets with a system call that readers of recordings may not use.
-        Ok(Self { socket: File::from(OwnedFd::from(ours)), child, left: Some(TOTAL_TIMEOUT) })
+        let (socket, child) = helper_process::start(command)?;
+        Ok(Self { socket, child, left: Some(TOTAL_TIMEOUT) })
     }
 
     /// Reads a source file. `users` answer for the files that name it, and must all be able to read it, which counts for root.
@@ -65,32 +53,14 @@ impl SourceHelper {
     fn ask(&mut self, request: &[u8], until: Instant) -> io::Result<Result<Vec<u8>, SourceError>> {
         self.socket.write_all(request)?;
         let mut length = [0; 4];
-        self.read_until(&mut length, until)?;
+        read_until(&mut self.socket, &mut length, until)?;
         let length = match length_of_answer(u32::from_ne_bytes(length)) {
             Ok(length) => length,
             Err(error) => return Ok(Err(error)),
         };
         let mut bytes = vec![0; length];
-        self.read_until(&mut bytes, until)?;
+        read_until(&mut self.socket, &mut bytes, until)?;
         Ok(Ok(bytes))
-    }
-
-    fn read_until(&mut self, mut bytes: &mut [u8], until: Instant) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.socket.read(bytes) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => bytes = &mut bytes[read..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let left = until.checked_duration_since(Instant::now());
-                    let mut set = PollSet::default();
-                    set.add(self.socket.as_fd());
-                    set.wait(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }
 
@@ -108,6 +78,7 @@ mod tests {
     use crate::sys::identity::NOBODY;
     use crate::sys::system;
     use std::fs;
+    use std::os::fd::AsFd;
     use std::os::unix::fs::PermissionsExt;
 
     fn helper(test: &str) -> SourceHelper {
