@@ -92,3 +92,25 @@ fn a_user_is_told_that_the_kernel_ends_the_events() {
     assert!(recorded.stderr.contains("is not recorded; try: sudo prof record -a"), "{}", recorded.stderr);
     assert!(!recorded.stderr.contains("-F"), "a higher rate does not help: {}", recorded.stderr);
 }
+
+#[test]
+fn counting_tells_that_the_kernel_ends_the_events() {
+    let Some(program) = programs::c("shares") else { return };
+    let folder = folder();
+    let privileged = folder.path().join("shares");
+    if !may_record() || !copy_with_rights_of_root(&program, &privileged) {
+        return;
+    }
+    let count = |program: &Path| {
+        let script = format!("{AS_NOBODY} {} alone 200; true", program.display());
+        run(&mut prof(["stat", "-e", "page-faults", "--", "sh", "-c", &script])).ok().stderr
+    };
+    let with_more_rights = count(&privileged);
+    assert!(with_more_rights.contains("of CPU time were not counted"), "{with_more_rights}");
+    assert!(with_more_rights.contains("try: sudo prof stat -a"), "{with_more_rights}");
+    let ordinary = folder.path().join("ordinary");
+    copy_program(&program, &ordinary);
+    std::fs::set_permissions(&ordinary, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let whole = count(&ordinary);
+    assert!(!whole.contains("not counted"), "{whole}");
+}

@@ -142,6 +142,9 @@ pub struct Counted {
     pub elapsed: Duration,
     /// CPU time of the command, and of those of its children for which it waited.
     pub cpu_time: Option<CpuTime>,
+    /// The part of that CPU time during which no event was open on the task: the kernel removes all events at the exec of a program
+    /// with more rights than its caller has. `None` if it is not known, or less than such a program takes to start.
+    pub uncounted_cpu_time: Option<Duration>,
     /// The command.
     pub command: Option<Command>,
     /// The number of lost reports of single tasks. Their counts are in those of the threads that existed at the start.

@@ -149,6 +149,13 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
                 return Ok(code.into());
             }
         };
+        if let Some(missing) = counted.uncounted_cpu_time {
+            console.warn(&uncounted(
+                missing,
+                counted.cpu_time.unwrap_or_default().total(),
+                options.invocation,
+            ));
+        }
         let Counted { counts, elapsed, cpu_time, command, lost_reports, interrupted, .. } = counted;
         table.add_run(&counted.events, counts, &grouping);
         events = counted.events;
@@ -185,6 +192,16 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
         table.causes(&events).iter().for_each(|cause| console.warn(cause));
     }
     Ok(code.into())
+}
+
+/// Returns a sentence on CPU time during which nothing was counted.
+fn uncounted(missing: Duration, of: Duration, invocation: &str) -> String {
+    format!(
+        "{} of {} ms of CPU time were not counted: the kernel ended the events of a process at the exec of a program with more \
+         rights (set-user-ID, file capabilities, not readable); try: sudo {invocation} -a",
+        missing.as_millis(),
+        of.as_millis()
+    )
 }
 
 /// Writes the counts of one interval.
