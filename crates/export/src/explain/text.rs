@@ -19,7 +19,8 @@ pub(super) const THREAD_COLUMNS: usize = 16;
 const MAX_WAITS: usize = 5;
 /// With fewer CPUs busy, threads waited for most of the time.
 const MIN_BUSY_CPUS: f64 = 0.5;
-/// The least share that is listed by name. Smaller ones are counted.
+/// The least share that is listed by name, of 1: half a percent, which the shares of 10,000 samples may be off by themselves (±1 %).
+/// Smaller ones are counted, and what is incomplete to a smaller share is not mentioned.
 const MIN_SHARE: f64 = 0.005;
 /// With fewer samples the page warns that shares are inexact.
 const MIN_RELIABLE_SAMPLES: u64 = 200;
@@ -286,21 +287,24 @@ impl Page<'_, '_> {
         if !losses.is_empty() {
             lines.push(losses);
         }
-        let truncated = facts.findings.explanation.truncated;
-        if truncated > 0 {
-            lines.push(format!("{} of the stacks end early", self.facts.findings.percent(truncated)));
+        let explanation = &facts.findings.explanation;
+        if let Some(share) = notable_share(explanation.truncated, explanation.total) {
+            lines.push(format!("{share} of the stacks end early"));
         }
         let census = facts.census;
-        if census.nameless > 0 {
-            let share = percent(census.nameless, census.frames);
-            lines.push(format!("{share:.1} % of the frames have no name"));
+        if let Some(share) = notable_share(census.nameless, census.frames) {
+            lines.push(format!("{share} of the frames have no name"));
         }
         for hint in facts.hints {
             lines.push(fit(hint, 300));
         }
         self.heading("What to distrust");
         if lines.is_empty() {
-            self.line("  nothing: no sample was lost, every stack is whole, every frame has a name");
+            let few = match explanation.truncated + census.nameless {
+                0 => "every stack is whole, every frame has a name",
+                _ => "nearly every stack is whole, nearly every frame has a name",
+            };
+            self.line(&format!("  nothing: no sample was lost, {few}"));
         }
         for line in lines {
             self.line(&format!("  {line}"));
@@ -309,6 +313,12 @@ impl Page<'_, '_> {
             self.line(&format!("  shares are estimates: 50 % here is 50 ± {margin:.1} % (95 times of 100)"));
         }
     }
+}
+
+/// Returns the share of what is incomplete, such as `1.5 %`; `None` if no row of the page changes by that much.
+fn notable_share(part: u64, whole: u64) -> Option<String> {
+    let share = percent(part, whole);
+    (share >= 100.0 * MIN_SHARE).then(|| format!("{share:.1} %"))
 }
 
 fn kind(kind: CostKind) -> &'static str {
@@ -345,5 +355,12 @@ mod tests {
     fn times_have_a_unit_that_fits() {
         assert_eq!(seconds(12_300_000), "12 ms");
         assert_eq!(seconds(12_340_000_000), "12.3 s");
+    }
+
+    #[test]
+    fn what_is_incomplete_is_mentioned_where_it_can_change_a_row() {
+        let shares = [(1, 10_000), (4, 1_000), (5, 1_000), (1, 2)].map(|(part, of)| notable_share(part, of));
+        assert_eq!(shares, [None, None, Some("0.5 %".to_owned()), Some("50.0 %".to_owned())]);
+        assert_eq!(notable_share(0, 0), None);
     }
 }
