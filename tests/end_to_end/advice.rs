@@ -60,6 +60,39 @@ fn larger_copies_complete_stacks_and_none_are_advised_where_they_are_the_largest
 }
 
 #[test]
+fn a_higher_limit_of_addresses_completes_stacks_and_none_is_advised_at_the_highest() {
+    let Some(deep) = programs::c("deep").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let of = |depth: &str, flags: &[String]| {
+        let rate = ["-F".to_owned(), "999".to_owned()];
+        record(folder.path(), &[&rate[..], flags].concat(), &[deep.as_ref(), depth.as_ref(), "100".as_ref()])
+    };
+    let limited = of("100", &["--max-stack".to_owned(), "16".to_owned()]);
+    assert!(cut(&limited, "limit of 16 addresses") > 0, "{}", limited.stderr);
+    let advice = typed(&limited.stderr, "16 addresses; try: ");
+    let whole = of("100", &advice);
+    assert!(!whole.stderr.contains("early: limit of"), "{}", whole.stderr);
+    // Deeper than any limit.
+    let deepest = of("9000", &advice);
+    assert!(cut(&deepest, "limit of 7000 addresses") > 0, "{}", deepest.stderr);
+    assert!(!deepest.stderr.contains("try: --max-stack"), "{}", deepest.stderr);
+}
+
+#[test]
+fn a_higher_rate_finds_samples_of_a_short_command() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    // At 1 Hz, none of these programs lives for a period.
+    let of = |flags: &[String]| record(folder.path(), flags, &["sleep".as_ref(), "0.01".as_ref()]);
+    let rarely = of(&["-F".to_owned(), "1".to_owned()]);
+    let often = of(&typed(&rarely.stderr, "try: "));
+    let (before, after) = (figure(&rarely.stderr, "samples"), figure(&often.stderr, "samples"));
+    assert!(before == 0 && after > 0, "{}\n{}", rarely.stderr, often.stderr);
+}
+
+#[test]
 fn a_larger_ring_loses_fewer_samples() {
     let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
     let folder = folder();

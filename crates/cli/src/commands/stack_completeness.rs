@@ -6,8 +6,8 @@ use analysis::Notices;
 use decoder::MAX_STACK_COPY_BYTES;
 use export::summary::counted;
 use model::TruncationReason;
+use recorder::Options;
 use recorder::unwind::{MAX_CHAIN_ADDRESSES, PerArrival, StackTotals};
-use recorder::{CallChain, Options};
 
 use crate::console::Console;
 
@@ -31,8 +31,13 @@ pub fn completeness(totals: &StackTotals, sizes: PerArrival<(u32, u32)>) -> Stri
     })
 }
 
-/// Prints why stacks are incomplete: as warnings from 1 % of the stacks on, else as details.
-pub fn report_truncation(totals: &StackTotals, options: &Options, console: &Console) {
+/// Prints why stacks are incomplete: as warnings from 1 % of the stacks on, else as details. `sizes` are those of [`completeness`].
+pub fn report_truncation(
+    totals: &StackTotals,
+    sizes: PerArrival<(u32, u32)>,
+    options: &Options,
+    console: &Console,
+) {
     let all = totals.unwound().max(1) as f64;
     let percent = |count: u64| 100.0 * count as f64 / all;
     if totals.completed_beyond_copy > 0 {
@@ -51,7 +56,7 @@ pub fn report_truncation(totals: &StackTotals, options: &Options, console: &Cons
             TruncationReason::AddressLimit(_) => TruncationReason::AddressLimit(totals.address_limit),
             reason => reason,
         };
-        let remedy = remedy(reason, options).map_or_else(String::new, |remedy| format!("; {remedy}"));
+        let remedy = remedy(reason, sizes, options).map_or_else(String::new, |remedy| format!("; {remedy}"));
         let line = format!("{stacks} ({:.1} %) {end} early: {reason}{remedy}", percent(count));
         if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
     }
@@ -65,7 +70,7 @@ pub fn report_truncation(totals: &StackTotals, options: &Options, console: &Cons
 }
 
 /// Returns the advice to get complete stacks.
-fn remedy(reason: TruncationReason, options: &Options) -> Option<String> {
+fn remedy(reason: TruncationReason, sizes: PerArrival<(u32, u32)>, options: &Options) -> Option<String> {
     let remedy = match reason {
         TruncationReason::AddressLimit(limit) if limit < MAX_CHAIN_ADDRESSES => {
             return Some(format!("try: --max-stack {MAX_CHAIN_ADDRESSES}"));
@@ -74,7 +79,7 @@ fn remedy(reason: TruncationReason, options: &Options) -> Option<String> {
         TruncationReason::ObjectUnreadable => {
             "frames may be missing; try: as root, or start the program again"
         }
-        TruncationReason::CopyTooSmall if copies_are_largest(options) => return None,
+        TruncationReason::CopyTooSmall if are_largest(sizes) => return None,
         TruncationReason::CopyTooSmall => "try: --call-graph dwarf,65528",
         TruncationReason::NoUnwindData if could_ask_jvm(options) => {
             "the code is generated; try: --runtimes=jvm, which makes it keep frame pointers"
@@ -91,9 +96,10 @@ fn remedy(reason: TruncationReason, options: &Options) -> Option<String> {
     Some(remedy.to_owned())
 }
 
-/// Returns true if every copy had the largest size that there is.
-fn copies_are_largest(options: &Options) -> bool {
-    matches!(options.call_chain, CallChain::Stacks { size: Some(size), .. } if size >= MAX_STACK_COPY_BYTES)
+/// Returns true if every copy had the largest size that there is. Sizes of 0 are those of samples that there were none of.
+fn are_largest(sizes: PerArrival<(u32, u32)>) -> bool {
+    let PerArrival { paced, bursty } = sizes;
+    [paced, bursty].iter().all(|&(smallest, largest)| largest == 0 || smallest >= MAX_STACK_COPY_BYTES)
 }
 
 /// Returns true if the command is a Java virtual machine that was not asked for anything.
@@ -110,15 +116,17 @@ mod tests {
 
     #[test]
     fn advice_is_given_where_it_can_help() {
-        let advice = |reason, options: &Options| remedy(reason, options).unwrap_or_default();
-        let options = |size| Options {
-            call_chain: CallChain::Stacks { size, keep: false },
-            ..Options::new(Target::Command)
+        let any = Options::new(Target::Command);
+        let copied = |paced, bursty| {
+            remedy(TruncationReason::CopyTooSmall, PerArrival { paced, bursty }, &any).unwrap_or_default()
         };
-        let small = TruncationReason::CopyTooSmall;
-        assert_eq!(advice(small, &options(None)), "try: --call-graph dwarf,65528");
-        assert_eq!(advice(small, &options(Some(8192))), "try: --call-graph dwarf,65528");
-        assert_eq!(advice(small, &options(Some(65_528))), "", "nothing is larger");
+        let larger = "try: --call-graph dwarf,65528";
+        assert_eq!(copied((1024, 65_528), (0, 0)), larger);
+        assert_eq!(copied((8192, 8192), (0, 0)), larger);
+        assert_eq!(copied((65_528, 65_528), (1024, 4096)), larger);
+        assert_eq!(copied((65_528, 65_528), (0, 0)), "", "nothing is larger");
+        let advice =
+            |reason, options: &Options| remedy(reason, PerArrival::default(), options).unwrap_or_default();
         let of = |word: &str| {
             let workload =
                 Workload { words: vec![word.into()], environment: Vec::new(), output_to_stderr: false };

@@ -37,7 +37,7 @@ pub fn print(
         stack_completeness::completeness(stacks, *copy_sizes),
         output.map(|(path, size)| format!(" → {} ({})", path.display(), bytes(size))).unwrap_or_default(),
     ));
-    stack_completeness::report_truncation(stacks, options, console);
+    stack_completeness::report_truncation(stacks, *copy_sizes, options, console);
     console
         .detail(&own_cpu_time(clock::cpu_time_of_this_process(), summary.cpu_time.map(|time| time.total())));
     let loss = &summary.loss;
