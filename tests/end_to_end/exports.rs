@@ -279,11 +279,15 @@ fn addresses_keep_their_modules_build_ids_and_lines() {
     let own = mappings.iter().position(|mapping| mapping["name"] == program.to_str().unwrap()).unwrap();
     assert!(mappings[own]["build_id"].as_str().is_none_or(|id| id.len() >= 16), "{}", mappings[own]);
     let locations = whole["locations"].as_array().unwrap();
-    let of_own = locations.iter().find(|location| location["mapping"] == own).unwrap();
-    let line = &of_own["lines"][0];
-    let function = &whole["functions"][line["function"].as_u64().unwrap() as usize];
-    assert!(line["line"].as_u64().is_some(), "{of_own}");
-    assert!(function["file"].as_str().unwrap().ends_with("paths.c"), "{function}");
+    // Where a page fault came first is up to the kernel: the start code of the C library has no lines.
+    let of_own = locations.iter().filter(|location| location["mapping"] == own);
+    let has_line = |location: &&Value| {
+        let line = &location["lines"][0];
+        let function = line["function"].as_u64().map(|index| &whole["functions"][index as usize]);
+        let is_of_file = |file: &str| file.ends_with("paths.c") && line["line"].as_u64().is_some();
+        function.and_then(|function| function["file"].as_str()).is_some_and(is_of_file)
+    };
+    assert!(of_own.clone().any(|location| has_line(&location)), "{:?}", of_own.collect::<Vec<_>>());
     let module = format!("mod:{}", program.file_name().unwrap().to_str().unwrap());
     let filtered = json(&export(&file, "json", &["--event", "cpu-clock", "--keep", &module, "--no-lines"]));
     let [event] = filtered["events"].as_array().unwrap().as_slice() else { panic!("{filtered}") };

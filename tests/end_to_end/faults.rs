@@ -207,8 +207,8 @@ fn a_pipe_that_nobody_reads_any_more() {
     assert!(!stderr.contains("error"), "{stderr}");
 }
 
-/// Records a command into a pipe that nobody reads for the first three seconds; returns what was said, and the recording.
-fn into_slow_pipe(flags: &[&str], command: &[&OsStr]) -> (String, Vec<u8>) {
+/// Records a command into a pipe that nobody reads until `pause` returns; returns what was said, and the recording.
+fn into_slow_pipe(flags: &[&str], command: &[&OsStr], pause: impl FnOnce()) -> (String, Vec<u8>) {
     let in_company = RECORDERS.read();
     let (mut child, mut stdout) = into_pipe(flags, command);
     let mut stderr = child.stderr.take().unwrap();
@@ -217,7 +217,7 @@ fn into_slow_pipe(flags: &[&str], command: &[&OsStr]) -> (String, Vec<u8>) {
         stderr.read_to_string(&mut text).unwrap();
         text
     });
-    thread::sleep(Duration::from_secs(3));
+    pause();
     let mut recording = Vec::new();
     stdout.read_to_end(&mut recording).unwrap();
     assert!(child.wait().unwrap().success());
@@ -235,8 +235,8 @@ fn a_slow_output_keeps_nobody_from_the_rings() {
     let file = folder.path().join("prof.data");
     // The rings, and what waits to be unwound, hold a second of such copies; what becomes of them is small.
     let flags = ["-F", "997", "--call-graph", "dwarf,32768"];
-    let (said, recording) =
-        into_slow_pipe(&flags, &[program.as_os_str(), OsStr::new("alone"), OsStr::new("3500")]);
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("3500")];
+    let (said, recording) = into_slow_pipe(&flags, &command, || thread::sleep(Duration::from_secs(3)));
     std::fs::write(&file, recording).unwrap();
     assert_eq!(figure(&said, "lost"), 0, "{said}");
     assert_eq!(readable(folder.path(), &file), figure(&said, "samples"), "{said}");
@@ -251,8 +251,16 @@ fn an_output_that_stays_too_slow_is_told() {
     let folder = folder();
     let file = folder.path().join("prof.data");
     let flags = ["-F", "4999", "--call-graph", "dwarf,32768", "--keep-stacks"];
-    let (said, recording) =
-        into_slow_pipe(&flags, &[program.as_os_str(), OsStr::new("2000"), OsStr::new("2500")]);
+    // The program takes 400 MB of samples, and nobody reads before it has ended, however long that takes.
+    let ended = folder.path().join("ended");
+    let script = ["sh", "-c", "\"$1\" 2000 2500; : > \"$0\""].map(OsStr::new);
+    let command = [&script[..], &[ended.as_os_str(), program.as_os_str()]].concat();
+    let (said, recording) = into_slow_pipe(&flags, &command, || {
+        let start = Instant::now();
+        while !ended.exists() && start.elapsed() < Duration::from_secs(120) {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
     assert!(figure(&said, "lost") > 0, "{said}");
     assert!(said.contains("its buffer of 64 MiB was full for"), "{said}");
     // Ours would unwind them all.

@@ -239,10 +239,13 @@ fn rates_and_losses() {
     // What is sampled by default is limited as what is asked for.
     let default = run(prof(["record", "-F", "max", "-o"]).arg(&file).args(["--", "true"]));
     assert_eq!(default.code, 0, "{}", default.stderr);
-    let allowed = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap();
+    // The kernel lowers it where interrupts take long, as they do on a busy machine.
+    let allowed = || std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap();
+    let before = allowed();
     let most = record(&["-F", "max", "--call-graph", "no"], &[]).ok();
     let said = most.stderr.replace(',', "");
-    assert!(said.contains(&format!("({} Hz cpu-clock", allowed.trim())), "{said}");
+    let is_said = |rate: &str| said.contains(&format!("({} Hz cpu-clock", rate.trim()));
+    assert!(is_said(&before) || is_said(&allowed()), "{before} {said}");
     agree(folder.path(), &file, &most);
     let small = ["-F", "40000", "-m", "4K", "--call-graph", "fp"];
     let lossy = record(&small, &UNREAD).ok();
@@ -251,7 +254,8 @@ fn rates_and_losses() {
     assert_eq!(strict.code, 1, "{}", strict.stderr);
     let quiet = record(&[&small[..], &["--strict", "-q"]].concat(), &UNREAD);
     assert!(quiet.code == 1 && quiet.stderr.contains(" lost"), "{}", quiet.stderr);
-    let all = record(&["--strict"], &[]).ok();
+    // The rings have room for all of them, whenever they are read.
+    let all = record(&["--strict", "-F", "99", "--call-graph", "fp"], &[]).ok();
     assert_eq!(figure(&all.stderr, "lost"), 0, "{}", all.stderr);
 }
 

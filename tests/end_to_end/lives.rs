@@ -90,8 +90,12 @@ fn short_lived_threads_are_not_missed() {
     let folder = folder();
     let (file, run) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("1000")]);
     let run = run.ok();
-    let milliseconds: f64 = run.text().trim().parse().unwrap();
-    let total = Folded::parse(folded(&file, &[]).ok().text()).total() as f64;
-    let expected = milliseconds / 1000.0 * 4999.0;
-    assert!((total / expected - 1.0).abs() < 0.15, "{total} samples of {milliseconds} ms: {}", run.stderr);
+    let (short, lasting) = run.text().trim().split_once(' ').unwrap();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    let of_lasting = stacks.with("last") as f64;
+    let of_short = stacks.total() as f64 - of_lasting;
+    // On a machine that others use, or a virtual one, clocks tick less often than they should, for both alike.
+    let rates = (of_short / short.parse::<f64>().unwrap(), of_lasting / lasting.parse::<f64>().unwrap());
+    assert!((rates.0 / rates.1 - 1.0).abs() < 0.15, "{rates:?} samples a millisecond: {}", run.stderr);
+    assert!(rates.1 > 1.0 && rates.1 < 1.15 * 4.999, "{rates:?}");
 }
