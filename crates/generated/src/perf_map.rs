@@ -27,17 +27,17 @@ pub struct PerfMapSearch {
     /// The number of addresses that further lines may tell of.
     open: usize,
     functions: Vec<(String, u64)>,
-    /// Bytes of names.
+    /// The size of all names so far, in bytes.
     bytes: usize,
     cut_names: usize,
 }
 
-/// What is known of an address.
+/// The functions that lines have named for one address so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Found {
     /// The number of its function, plus one; 0 where there is none yet.
     function: u32,
-    /// That of an earlier function with another name.
+    /// The number of an earlier function with another name, plus one; 0 where there is none.
     earlier: u32,
     /// The number of lines that covered it.
     lines: u32,
@@ -49,7 +49,7 @@ const MAX_LINES: u32 = 256;
 /// A function that a perf map lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MappedFunction<'a> {
-    /// Its name.
+    /// The name of the function.
     pub name: &'a str,
     /// The address of its first byte.
     pub start: Avma,
@@ -130,7 +130,7 @@ impl PerfMapSearch {
         self.cut_names
     }
 
-    /// The first address at or behind `index` that further lines may tell of, or the end.
+    /// Returns the index of the first address at or behind `index` that further lines may tell of, or the end.
     fn open_from(&mut self, index: usize) -> usize {
         let mut last = index;
         while self.next[last] != last {
@@ -143,7 +143,7 @@ impl PerfMapSearch {
         last
     }
 
-    /// The number of a function that is new, plus one.
+    /// Adds a function, and returns its number plus one.
     fn push_function(&mut self, name: &[u8], start: u64) -> u32 {
         let text = String::from_utf8_lossy(name);
         let name = Name::cut(&text);
@@ -155,7 +155,7 @@ impl PerfMapSearch {
     }
 }
 
-/// First address, the one behind the last, and the name.
+/// Parses a line into the first address, the one behind the last, and the name.
 fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (start, rest) = number(line.trim_ascii_start())?;
     let (size, name) = number(rest)?;
@@ -163,7 +163,7 @@ fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     (size > 0 && !name.is_empty()).then_some((start, end, name))
 }
 
-/// A hexadecimal number, and what comes behind the blank after it.
+/// Parses a hexadecimal number, and returns what follows the blank after it, too.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.strip_prefix(b"0x").unwrap_or(text);
     let mut value = 0_u64;

@@ -7,12 +7,12 @@ use symbolizer::NameStyle;
 use symbolizer::archived::{ArchivedCode, ArchivedNames, HeldBytes, encode, parse_code};
 use zlib_rs::{DeflateConfig, Inflate, InflateFlush, Status, compress_bound, compress_slice};
 
-/// Bytes before packed names: the number of bytes that they unpack to, u64.
+/// Number of bytes before a zlib stream: the size that it unpacks to, as u64.
 const HEADER_BYTES: usize = 8;
-/// The largest window of zlib, as a power of two.
+/// The window of the zlib streams that we write, as a power of two of bytes: 32 KiB, the largest that RFC 1950 allows.
 const WINDOW_BITS: u8 = 15;
 
-/// Packs the names of these entries, each of which comes once, while something waits for it.
+/// Packs the names of these entries, each of which comes once, at zlib's fastest level: a caller waits for the result.
 pub(super) fn pack_names_fast<'a>(
     entries: impl Iterator<Item = (&'a StackEntry, &'a Space, &'a Resolution)>,
     endian: decoder::Endian,
@@ -28,7 +28,7 @@ pub(super) fn encode_names<'a>(
     encode(ordered.iter().map(|(entry, space, found)| (*space, *entry, *found)))
 }
 
-/// Packs bytes that are small, while something waits for them.
+/// Packs a small number of bytes at zlib's fastest level: a caller waits for the result.
 pub(super) fn pack_fast(bytes: &[u8], endian: decoder::Endian) -> Vec<u8> {
     pack_with(bytes, DeflateConfig::best_speed(), endian)
 }
@@ -45,7 +45,7 @@ fn pack_with(bytes: &[u8], config: DeflateConfig, endian: decoder::Endian) -> Ve
     section
 }
 
-/// Reads the names that a recording carries, and says what of them is damaged.
+/// Reads the names that a recording carries, and a sentence for each damage that was found in them.
 pub fn names(recording: &Reader, style: NameStyle) -> (ArchivedNames, Option<String>) {
     let Some(section) = UnpackedSection::of(recording, sections::id::NAMES, "names") else {
         return (ArchivedNames::default(), None);
@@ -54,7 +54,7 @@ pub fn names(recording: &Reader, style: NameStyle) -> (ArchivedNames, Option<Str
     (names, section.error.or_else(|| damage.map(|damage| damage.to_string())))
 }
 
-/// Reads the code that a recording carries, and says what of it is damaged.
+/// Reads the code that a recording carries, and a sentence for each damage that was found in it.
 pub fn code(recording: &Reader, style: NameStyle) -> (Vec<ArchivedCode>, Option<String>) {
     let Some(section) = UnpackedSection::of(recording, sections::id::CODE, "code") else {
         return (Vec::new(), None);
@@ -68,7 +68,7 @@ pub(super) struct UnpackedSection {
     pub(super) bytes: Vec<u8>,
     /// The memory that what is decoded from it may take.
     pub(super) held: HeldBytes,
-    /// What is wrong with it.
+    /// A sentence on the damage that was found while it was unpacked; `None` where there is none.
     error: Option<String>,
 }
 

@@ -22,19 +22,20 @@ pub struct ProcessLifetimes {
 /// The beginning of a program in a process.
 #[derive(Clone, Copy)]
 struct Program {
-    /// Wall-clock time.
+    /// The time of its exec on the wall clock, in nanoseconds since 1970.
     start: u64,
-    /// Its number ([`Tracker::program`]).
+    /// The number of the program in its process ([`Tracker::program`]).
     number: u32,
     /// The generation of its first generated code ([`Tracker::code_generation`]).
     code: u32,
 }
 
-/// Maximum number of programs that are remembered of one process; then no more are.
+/// Maximum number of programs that are remembered of one process, at 16 bytes each; later ones are not: a process that executes
+/// programs for ever takes no more than 64 KiB.
 const MAX_PROGRAMS: usize = 4096;
 
-/// The time by which a file may have changed after the time that it states, in nanoseconds: file systems take the time of the
-/// kernel's last tick, at most 10 ms ago.
+/// Maximum time by which a file may have changed after the time that it states, in nanoseconds: file systems state the time of the
+/// kernel's last tick, and ticks are 10 ms apart where they come least often (`CONFIG_HZ=100`).
 const TICK_NS: u64 = 10_000_000;
 
 /// The lifetime of a pid. If several processes had the pid one after the other, the facts are those that hold for all of them.

@@ -20,7 +20,7 @@ pub struct Advisor {
     could_ask_runtimes: bool,
 }
 
-/// What advice depends on that this machine says.
+/// The settings of this machine that advice depends on.
 #[derive(Clone, Copy)]
 struct ThisMachine {
     distribution: Distribution,
@@ -30,7 +30,7 @@ struct ThisMachine {
     paranoid: i32,
 }
 
-/// Starts the recorded command again, with the variables that make runtimes tell names and keep frame pointers.
+/// The command that records a program again with the variables that make runtimes tell names and keep frame pointers.
 const ASK_RUNTIMES: &str = "`prof record --runtimes -- COMMAND`";
 
 /// The parts of the C library, by the start of their file names.
@@ -126,7 +126,7 @@ impl Advisor {
         Some(if self.could_ask_runtimes { ASK_RUNTIMES } else { setting }.to_owned())
     }
 
-    /// The way to symbols of an object that has been stripped.
+    /// Returns what gives a stripped object its symbols.
     fn debug_information(&self, object: &ObjectIdentity) -> String {
         let install = self.here.and_then(|here| here.libc_debug_command(object));
         match install {
@@ -141,7 +141,7 @@ impl Advisor {
 }
 
 impl ThisMachine {
-    /// The way to the kernel's names: `/proc/kallsyms` shows addresses to whoever has `CAP_SYSLOG`, and without `kptr_restrict` to
+    /// Returns what shows the kernel's names: `/proc/kallsyms` shows addresses to whoever has `CAP_SYSLOG`, and without `kptr_restrict` to
     /// whoever may profile the kernel (`kallsyms_show_value()`).
     fn names_of_the_kernel(self) -> String {
         let settings = [
@@ -155,7 +155,7 @@ impl ThisMachine {
         }
     }
 
-    /// The command that installs the debug information of the C library, if the object is a part of it.
+    /// Returns the command that installs the debug information of the C library, if the object is a part of it.
     fn libc_debug_command(self, object: &ObjectIdentity) -> Option<String> {
         let file = String::from_utf8_lossy(object.path.base_name()).into_owned();
         C_LIBRARY.iter().find(|start| file.starts_with(*start))?;

@@ -11,7 +11,7 @@ use stacks::MAX_CHAIN_ADDRESSES;
 use crate::generated_code::runtimes::{INTERPRETED, Runtime, Runtimes};
 use crate::report::advice::Advisor;
 
-/// Minimum share of all samples for a cause to be shown.
+/// Minimum share of all samples for a cause to be shown, of 1: the rows of a report are mostly larger.
 const MIN_SHARE: f64 = 0.01;
 /// Maximum number of causes that standard error shows.
 const MAX_SENTENCES: usize = 5;

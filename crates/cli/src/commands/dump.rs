@@ -24,9 +24,10 @@ use crate::arguments::numbers::process_number;
 use crate::console::Console;
 use crate::output::Output;
 
-/// Longest time to wait for the answer: a window of 1 GB takes that long on a slow disk.
+/// Longest time to wait for the answer, in seconds: a window of 1 GB takes that long on a disk that writes 17 MB a second.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// Longest time to look at the file that another user's process names.
+/// Longest time to look at the file that another user's process names, in seconds: a look takes microseconds on a local disk, and some
+/// 100 ms through a distant network.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The arguments of `prof dump`.

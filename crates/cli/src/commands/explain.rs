@@ -132,7 +132,7 @@ fn write(
     Ok(())
 }
 
-/// The rate that is advised where samples are few, in Hz; a prime, like the default.
+/// The rate that is advised where samples are few, in Hz: five times the default of 997, and a prime like that.
 const MORE_OFTEN_HZ: u64 = 4_999;
 
 /// Returns what to type for more samples of an event; `None` if it is sampled at a high rate, or at each occurrence.

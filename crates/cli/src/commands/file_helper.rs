@@ -13,10 +13,11 @@ use crate::console::Console;
 
 /// The name of the hidden command.
 const COMMAND: &str = "file-helper";
-/// While recording, the rings fill meanwhile. Local networks answer in milliseconds, distant ones in some 100 ms.
+/// Time to wait for file systems while recording, in milliseconds and seconds: the rings fill meanwhile. Local networks answer in milliseconds, distant ones in some 100 ms.
 const WHILE_RECORDING: Patience =
     Patience { answer: Duration::from_millis(500), total: Duration::from_secs(2) };
-/// Whoever waits for a result can wait for a disk to spin up, and for large files to come through the network.
+/// Time to wait for file systems while reading, in seconds: enough for a disk to spin up, and for 1 GB of objects (80 s) through a network of
+/// 100 Mbit/s.
 const WHILE_READING: Patience = Patience { answer: Duration::from_secs(5), total: Duration::from_secs(120) };
 
 /// Answers requests until the other end of the socket is closed.

@@ -17,14 +17,14 @@ const LEAVE: &[u8] = b"\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?
 /// True if a thread has panicked. Drawing would then overwrite its message.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Maximum size of what is drawn, in cells: more than a screen of 8K has in a small font. A terminal may claim 65,535 in each direction,
+/// Maximum number of columns and rows that are drawn, in cells: more than a screen of 8K has in a small font. A terminal may claim 65,535 in each direction,
 /// and each cell takes a hundred bytes.
 const MAX_SIZE: Size = Size { width: 1536, height: 512 };
 
 /// The terminal in raw mode, on the alternate screen. Dropping it restores the terminal.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
-    /// What is drawn of it.
+    /// The part of the terminal that is drawn, in cells.
     area: Rect,
 }
 
@@ -51,7 +51,7 @@ impl Screen {
         area.and_then(open).inspect_err(|_| terminal::restore())
     }
 
-    /// Draws, and writes only cells that changed since the last drawing.
+    /// Draws a frame, and writes only the cells that changed since the last drawing.
     ///
     /// # Errors
     /// Fails if the terminal is gone.

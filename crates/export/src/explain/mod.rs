@@ -28,7 +28,7 @@ pub struct ExplanationInput<'a> {
     pub unit: &'a str,
     /// The weight of stacks: samples, periods or time.
     pub weight: Weight,
-    /// The samples.
+    /// The number of samples and the sum of their periods.
     pub total: Count,
     /// The time from the first to the last sample, in nanoseconds.
     pub duration_ns: Option<u64>,
@@ -46,7 +46,7 @@ pub struct ExplanationInput<'a> {
     pub hints: &'a [String],
     /// The weight of CPU time that has no samples.
     pub unsampled: u64,
-    /// The findings.
+    /// The findings about the samples.
     pub findings: Findings<'a>,
     /// The findings about the time that threads waited, in nanoseconds, where that was recorded beside samples.
     pub waits: Option<Findings<'a>>,
@@ -107,12 +107,12 @@ impl Findings<'_> {
         self.explanation.functions.is_empty()
     }
 
-    /// Returns the share of a weight in all.
+    /// Returns the share of a weight in the total, from 0 to 1.
     fn share(&self, weight: u64) -> f64 {
         weight as f64 / self.explanation.total.max(1) as f64
     }
 
-    /// Returns the share of a weight in all, in words.
+    /// Returns the share of a weight in the total as text, such as `12.5 %`.
     fn percent(&self, weight: u64) -> String {
         format!("{:.1} %", percent(weight, self.explanation.total))
     }
