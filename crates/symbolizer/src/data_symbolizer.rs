@@ -4,7 +4,8 @@ use elf::Object;
 use model::{FileOffset, Frame, Reason, Resolution, Symbolized};
 
 use crate::names::NameTable;
-use crate::object::{LookupAddress, ObjectFiles, Options};
+use crate::object::{LookupAddress, Options};
+use crate::object_files::ObjectFiles;
 use crate::string_tables::StringTables;
 use crate::symbol_table::SymbolTable;
 

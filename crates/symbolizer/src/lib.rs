@@ -24,6 +24,7 @@ mod kallsyms;
 mod minidebug;
 mod names;
 mod object;
+mod object_files;
 mod object_index;
 mod plt;
 mod resolutions;
@@ -37,7 +38,8 @@ pub use function_ranges::FunctionRanges;
 pub use kallsyms::{Kallsyms, KernelSymbol};
 pub use minidebug::minidebug;
 pub use names::{NameStyle, display_name};
-pub use object::{LookupAddress, ObjectFiles, ObjectSymbolizer, Options, Plan, WalkedUnit};
+pub use object::{LookupAddress, ObjectSymbolizer, Options, Plan, WalkedUnit};
+pub use object_files::ObjectFiles;
 pub use object_index::ObjectIndex;
 pub use resolutions::Resolutions;
 

@@ -12,35 +12,10 @@ use crate::dwarf::{
 };
 use crate::gopclntab::{GoFunctionTable, GoLineTable};
 use crate::names::{NameStyle, NameTable};
+use crate::object_files::ObjectFiles;
 use crate::object_index::ObjectIndex;
 use crate::string_tables::StringTables;
 use crate::symbol_table::{FunctionId, OrderedLookup};
-
-/// The files that describe one object. All but the first are optional. The caller has to check that they belong to
-/// the object.
-pub struct ObjectFiles<'a, D> {
-    /// The object that was mapped.
-    pub object: &'a Object<D>,
-    /// Its separate debug file (build-id folder, `.gnu_debuglink`, debuginfod).
-    pub debug: Option<&'a Object<D>>,
-    /// The object in its `.gnu_debugdata`: see [`crate::minidebug`].
-    pub minidebug: Option<&'a Object<D>>,
-    /// The file that `.gnu_debugaltlink` (of the debug file, else of the object) names.
-    pub supplementary: Option<&'a Object<D>>,
-    /// The package that holds its split units (`.dwp`).
-    pub package: Option<&'a Object<D>>,
-}
-
-impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
-    /// Returns the number to add to an address of `file` to get the address in the object. It is not 0 where
-    /// prelink(8) moved the object after `file` was split off.
-    pub(crate) fn bias_of(&self, file: &Object<D>) -> u64 {
-        match (self.object.section(".text"), file.section(".text")) {
-            (Some(text), Some(file_text)) => text.address.0.wrapping_sub(file_text.address.0),
-            _ => 0,
-        }
-    }
-}
 
 /// The options of symbolization: the style of names, and whether to resolve inlined calls and source lines.
 #[derive(Clone, Copy, Debug)]

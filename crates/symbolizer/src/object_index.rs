@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::dwarf::{UnitRanges, UnitWalks, Unpacked};
 use crate::gopclntab::GoFunctionTable;
 use crate::names::{NameStyle, NameTable};
-use crate::object::ObjectFiles;
+use crate::object_files::ObjectFiles;
 use crate::string_tables::StringTables;
 use crate::symbol_table::{FunctionId, SymbolTable};
 

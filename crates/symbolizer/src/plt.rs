@@ -8,7 +8,7 @@
 use elf::{Machine, Object, Relocation, Section, SymbolSource};
 use rustc_hash::FxHashMap;
 
-use crate::symbol_table::MAX_SYMBOLS;
+use crate::object_files::MAX_SYMBOLS;
 
 /// A stub of the procedure linkage table.
 pub(crate) struct PltEntry {

@@ -3,8 +3,7 @@
 use elf::SymbolSource;
 
 use crate::gopclntab;
-use crate::object::ObjectFiles;
-use crate::symbol_table::FunctionName;
+use crate::object_files::ObjectFiles;
 
 /// The string table that holds a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +18,16 @@ pub(crate) enum StringTable {
     Dynamic,
     /// `.gopclntab`, which holds names among other things.
     Go,
+}
+
+/// A reference to the name of a function in a string table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FunctionName {
+    pub(crate) strings: StringTable,
+    /// The offset of its first byte in the table.
+    pub(crate) offset: u32,
+    /// True for a stub that jumps to the function of this name in another object. It is shown as `name@plt`.
+    pub(crate) is_plt: bool,
 }
 
 /// The number of string tables.

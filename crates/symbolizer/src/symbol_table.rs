@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 use crate::function_end::FunctionEnds;
 use crate::gopclntab::GoFunction;
 use crate::names::{NameStyle, display_name};
-use crate::object::ObjectFiles;
+use crate::object_files::{MAX_SYMBOLS, ObjectFiles};
 use crate::plt::{self, PltEntry, PltTarget};
-use crate::string_tables::{StringTable, StringTables};
+use crate::string_tables::{FunctionName, StringTable, StringTables};
 
 /// A function's symbol.
 #[derive(Clone, Copy, Debug)]
@@ -30,16 +30,6 @@ pub(crate) struct Function {
     resolver: bool,
 }
 
-/// A reference to the name of a function in a string table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FunctionName {
-    pub(crate) strings: StringTable,
-    /// The offset of its first byte in the table.
-    pub(crate) offset: u32,
-    /// True for a stub that jumps to the function of this name in another object. It is shown as `name@plt`.
-    pub(crate) is_plt: bool,
-}
-
 /// The index of a function in its [`SymbolTable`].
 pub(crate) type FunctionId = u32;
 
@@ -54,9 +44,6 @@ pub(crate) struct SymbolTable {
     /// stops where it is not behind the address.
     greatest_end: Vec<u64>,
 }
-
-/// Maximum number of functions kept of an object, in the order of its files. Chromium has 1.5 million.
-pub(crate) const MAX_SYMBOLS: usize = 1 << 22;
 
 /// Maximum number of symbols before an address that are examined for one that encloses it. Only a hostile table nests
 /// more.

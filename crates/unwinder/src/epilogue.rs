@@ -66,9 +66,9 @@ impl EpilogueInstruction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{NoMemory, StackCopy, StackMemory};
+    use crate::memory::{NoMemory, StackCopy};
     use crate::registers::Registers;
-    use crate::reuse::Steps;
+    use crate::reuse::{StackMemory, Steps};
     use crate::rule::CompactRule;
 
     /// The caller's stack pointer, program counter, rbp and rbx; the stack holds the numbers of its words.

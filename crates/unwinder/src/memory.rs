@@ -1,7 +1,5 @@
 //! The memory that the unwinder reads stack words from.
 
-use crate::reuse::Steps;
-
 /// Reads memory of the profiled process.
 pub trait ReadMemory {
     /// The little-endian word at `address`, or `None` where it cannot be read.
@@ -53,46 +51,6 @@ impl StackCopy<'_> {
 
 /// The maximum distance of a word of the same stack from the end of the copy. `ulimit -s` is 8 MiB nearly everywhere.
 const MAX_STACK_BYTES: u64 = 64 << 20;
-
-/// A word of the stack.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Word {
-    /// Avma.
-    pub(crate) address: u64,
-    pub(crate) value: u64,
-}
-
-/// The copy of a stack, and the memory beyond it.
-pub(crate) struct StackMemory<'a, M> {
-    pub(crate) copy: StackCopy<'a>,
-    pub(crate) beyond: &'a mut M,
-    /// The number of words that were read beyond the copy.
-    pub(crate) words_beyond_copy: usize,
-    /// True if the current step has read a word, or tried to, that is not in the copy.
-    pub(crate) left_copy: bool,
-    pub(crate) steps: Steps,
-}
-
-impl<'a, M> StackMemory<'a, M> {
-    /// Creates a reader of the copy; words that are read go into `steps`.
-    pub(crate) fn new(copy: StackCopy<'a>, beyond: &'a mut M, steps: Steps) -> Self {
-        Self { copy, beyond, words_beyond_copy: 0, left_copy: false, steps }
-    }
-}
-
-impl<M: ReadMemory> ReadMemory for StackMemory<'_, M> {
-    #[inline]
-    fn read_word(&mut self, address: u64) -> Option<u64> {
-        if let Some(value) = self.copy.word(address) {
-            self.steps.push_word(Word { address, value });
-            return Some(value);
-        }
-        self.left_copy = true;
-        let word = self.beyond.read_word(address)?;
-        self.words_beyond_copy += 1;
-        Some(word)
-    }
-}
 
 #[cfg(test)]
 mod tests {

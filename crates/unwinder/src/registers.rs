@@ -1,7 +1,6 @@
 //! The registers of one frame.
 
 use crate::architecture::{Architecture, MAX_CALLEE_SAVED, VECTOR_GRANULE};
-use crate::reuse::RegisterSet;
 
 /// AArch64's 33 registers that rows speak of, and VG.
 const CAPACITY: usize = 34;
@@ -10,6 +9,12 @@ const CAPACITY: usize = 34;
 fn position(register: u8) -> usize {
     usize::from(if register == VECTOR_GRANULE { 33 } else { register })
 }
+
+/// A set of registers, by their positions in [`Architecture::callee_saved`].
+pub(crate) type RegisterSet = u16;
+
+/// The set with the frame pointer only, which is the first callee-saved register.
+pub(crate) const FRAME_POINTER: RegisterSet = 1;
 
 /// The registers of one frame, by their DWARF numbers, each known or not.
 #[derive(Clone, PartialEq, Eq, Debug)]

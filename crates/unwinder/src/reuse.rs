@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 
 use crate::address_space::AddressSpace;
 use crate::architecture::Architecture;
-use crate::memory::{StackCopy, Word};
+use crate::memory::{ReadMemory, StackCopy};
 use crate::objects::Objects;
-use crate::registers::{KeptRegisters, Registers};
+use crate::registers::{FRAME_POINTER, KeptRegisters, RegisterSet, Registers};
 use crate::stack::Frame;
 
 /// Identifies the code at each address when a stack was walked: the mappings, and the generated code that a runtime describes.
@@ -55,13 +55,15 @@ struct FrameState {
     words: usize,
 }
 
-/// A set of registers, by their positions in [`Architecture::callee_saved`].
-pub(crate) type RegisterSet = u16;
+/// A word of the stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    /// Avma.
+    pub(crate) address: u64,
+    pub(crate) value: u64,
+}
 
 const ALL: RegisterSet = RegisterSet::MAX;
-
-/// The set with the frame pointer only, which is the first callee-saved register.
-pub(crate) const FRAME_POINTER: RegisterSet = 1;
 
 /// The words that a step reads: the return address, if that is on the stack, then the caller's registers.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +125,38 @@ impl Steps {
     /// Excludes the newest frame and those further in: the step from it depends on more than is recorded here.
     pub(crate) fn exclude_step(&mut self) {
         self.usable_from = self.frames.len();
+    }
+}
+
+/// The copy of a stack, and the memory beyond it.
+pub(crate) struct StackMemory<'a, M> {
+    pub(crate) copy: StackCopy<'a>,
+    pub(crate) beyond: &'a mut M,
+    /// The number of words that were read beyond the copy.
+    pub(crate) words_beyond_copy: usize,
+    /// True if the current step has read a word, or tried to, that is not in the copy.
+    pub(crate) left_copy: bool,
+    pub(crate) steps: Steps,
+}
+
+impl<'a, M> StackMemory<'a, M> {
+    /// Creates a reader of the copy; words that are read go into `steps`.
+    pub(crate) fn new(copy: StackCopy<'a>, beyond: &'a mut M, steps: Steps) -> Self {
+        Self { copy, beyond, words_beyond_copy: 0, left_copy: false, steps }
+    }
+}
+
+impl<M: ReadMemory> ReadMemory for StackMemory<'_, M> {
+    #[inline]
+    fn read_word(&mut self, address: u64) -> Option<u64> {
+        if let Some(value) = self.copy.word(address) {
+            self.steps.push_word(Word { address, value });
+            return Some(value);
+        }
+        self.left_copy = true;
+        let word = self.beyond.read_word(address)?;
+        self.words_beyond_copy += 1;
+        Some(word)
     }
 }
 

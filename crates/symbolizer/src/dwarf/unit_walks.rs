@@ -3,48 +3,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gimli::{UnitOffset, UnitRef};
+use gimli::UnitRef;
 use rustc_hash::FxHashMap;
 
 use super::Reader;
-use super::walk::UnitFrames;
-
-/// Maximum number of address ranges recorded of one unit. More are a sign of a hostile file.
-const MAX_RANGES: usize = 1 << 20;
-
-/// The address ranges of a unit's functions, in the order of the file.
-#[derive(Default)]
-pub(crate) struct UnitFunctions(Vec<FunctionRange>);
-
-struct FunctionRange {
-    begin: u64,
-    end: u64,
-    entry: UnitOffset,
-}
-
-impl UnitFunctions {
-    /// Adds a range of the function at `entry`, unless there are too many.
-    pub(crate) fn push(&mut self, entry: UnitOffset, begin: u64, end: u64) {
-        if self.0.len() <= MAX_RANGES {
-            self.0.push(FunctionRange { begin, end, entry });
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.0.len() <= MAX_RANGES
-    }
-
-    /// Returns the entries of functions that cover one of `addresses` (sorted), in the order of the file.
-    pub(crate) fn covering(&self, addresses: &[u64]) -> Vec<UnitOffset> {
-        let covers = |range: &&FunctionRange| {
-            let first = addresses.partition_point(|&address| address < range.begin);
-            addresses.get(first).is_some_and(|&address| address < range.end)
-        };
-        let mut entries: Vec<UnitOffset> = self.0.iter().filter(covers).map(|range| range.entry).collect();
-        entries.dedup();
-        entries
-    }
-}
+use super::walk::{UnitFrames, UnitFunctions};
 
 /// The walks of the units of a file, by unit number.
 #[derive(Default)]
@@ -56,7 +19,7 @@ enum Progress {
     ReadOnce,
     /// The functions of the unit are recorded.
     Recorded(Arc<UnitFunctions>),
-    /// The unit has more ranges than [`MAX_RANGES`], and is read from end to end each time.
+    /// The unit has more ranges than [`super::walk::MAX_RANGES`], and is read from end to end each time.
     TooManyRanges,
 }
 
@@ -83,7 +46,7 @@ impl UnitWalks {
     /// Returns the memory that it has on the heap, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let size = |progress: &Progress| match progress {
-            Progress::Recorded(functions) => functions.0.capacity() * size_of::<FunctionRange>(),
+            Progress::Recorded(functions) => functions.memory_bytes(),
             _ => 0,
         };
         let walks = self.lock();

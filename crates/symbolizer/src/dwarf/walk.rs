@@ -9,7 +9,6 @@ use gimli::{Abbreviation, AttributeValue, EntriesRaw, UnitOffset, UnitRef};
 
 use super::Reader;
 use super::ranges::RangeAttributes;
-use super::unit_walks::UnitFunctions;
 
 /// A function or inlined call that covers an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +29,47 @@ pub(crate) struct CallSite {
     pub(crate) column: u32,
     /// `DW_AT_GNU_discriminator`.
     pub(crate) discriminator: u32,
+}
+
+/// Maximum number of address ranges recorded of one unit. More are a sign of a hostile file.
+pub(super) const MAX_RANGES: usize = 1 << 20;
+
+/// The address ranges of a unit's functions, in the order of the file.
+#[derive(Default)]
+pub(crate) struct UnitFunctions(Vec<FunctionRange>);
+
+struct FunctionRange {
+    begin: u64,
+    end: u64,
+    entry: UnitOffset,
+}
+
+impl UnitFunctions {
+    /// Adds a range of the function at `entry`, unless there are too many.
+    fn push(&mut self, entry: UnitOffset, begin: u64, end: u64) {
+        if self.0.len() <= MAX_RANGES {
+            self.0.push(FunctionRange { begin, end, entry });
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<FunctionRange>()
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.0.len() <= MAX_RANGES
+    }
+
+    /// Returns the entries of functions that cover one of `addresses` (sorted), in the order of the file.
+    fn covering(&self, addresses: &[u64]) -> Vec<UnitOffset> {
+        let covers = |range: &&FunctionRange| {
+            let first = addresses.partition_point(|&address| address < range.begin);
+            addresses.get(first).is_some_and(|&address| address < range.end)
+        };
+        let mut entries: Vec<UnitOffset> = self.0.iter().filter(covers).map(|range| range.entry).collect();
+        entries.dedup();
+        entries
+    }
 }
 
 /// The functions and inlined calls of a unit that cover the wanted addresses.

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use elf::ReadAt;
 
+use super::Section;
 use super::augmentation::remove_marks;
-use super::sections::Section;
 
 /// The kind of the two sections, whose entries refer to each other in different ways (LSB core specification,
 /// 10.6.1.1; DWARF 5,

@@ -18,9 +18,28 @@ use self::code::Code;
 use self::entry::{Entry, SectionKind, remove_all_marks};
 use self::fde_index::FdeIndex;
 use self::search_table::SearchTable;
-pub use self::sections::{ObjectSections, Section};
+pub use self::sections::ObjectSections;
 use crate::Architecture;
 use crate::row::Row;
+
+/// A section's bytes, and the address that the file states for the first of them (0 for a section that is never loaded).
+#[derive(Clone, Debug)]
+pub struct Section<S> {
+    /// `sh_addr`.
+    pub address: Svma,
+    /// The bytes, unpacked where the section is compressed.
+    pub bytes: S,
+}
+
+impl<S: ReadAt> ReadAt for Section<S> {
+    fn size(&self) -> u64 {
+        self.bytes.size()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
+        self.bytes.read_at(offset, into)
+    }
+}
 
 /// The unwind tables of one object.
 ///

@@ -2,7 +2,7 @@
 
 use elf::ReadAt;
 
-use super::sections::Section;
+use super::Section;
 
 /// `DW_EH_PE_udata4`.
 const UDATA4: u8 = 0x03;

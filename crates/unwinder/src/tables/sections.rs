@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use elf::{ElfError, Endianness, Object, ReadAt, SectionReader, Segment};
 use model::Svma;
 
+use super::Section;
 use super::search_table::SearchTable;
 use crate::Architecture;
 
@@ -36,15 +37,6 @@ pub struct ObjectSections<S> {
     pub is_go: bool,
     /// Errors of sections that exist and could not be read.
     pub refused: Vec<ElfError>,
-}
-
-/// A section's bytes, and the address that the file states for the first of them (0 for a section that is never loaded).
-#[derive(Clone, Debug)]
-pub struct Section<S> {
-    /// `sh_addr`.
-    pub address: Svma,
-    /// The bytes, unpacked where the section is compressed.
-    pub bytes: S,
 }
 
 impl<S> ObjectSections<S> {
@@ -129,15 +121,5 @@ impl<D: ReadAt> ObjectSections<SectionReader<D>> {
         let bytes =
             SectionReader::from_section(object, name).map_err(|error| self.refused.push(error)).ok()??;
         Some(Section { address, bytes })
-    }
-}
-
-impl<S: ReadAt> ReadAt for Section<S> {
-    fn size(&self) -> u64 {
-        self.bytes.size()
-    }
-
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
-        self.bytes.read_at(offset, into)
     }
 }
