@@ -1,15 +1,10 @@
-//! The frames of a view: what a stack entry turns into, with what the view does not show left out.
+//! The frames of views, and the table that keeps each once.
 
 use std::sync::Arc;
 
-use model::{
-    CpuId, Name, Pid, Resolution, SourceLocation, Space, StackEntry, ThreadState, Tid, TruncationReason,
-};
+use model::{CpuId, Name, Pid, SourceLocation, Space, ThreadState, Tid, TruncationReason};
 
-use crate::async_rust::{self, Fold};
 use crate::index::Index;
-use crate::shape::{Filters, Marks};
-use crate::view::Show;
 
 /// A frame of a view. Equal frames are drawn as one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -81,6 +76,15 @@ impl FrameId {
     }
 }
 
+/// Marks of a frame that filters set. Frames with the same text may have different marks, where they are of two modules.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub(crate) struct Marks {
+    /// A reason for its samples to stay.
+    pub(crate) keeps: bool,
+    /// A new outermost frame.
+    pub(crate) roots: bool,
+}
+
 /// Frames, each kept once.
 #[derive(Default, Debug)]
 pub struct FrameTable {
@@ -122,88 +126,6 @@ impl FrameTable {
             self.marks.push(marks);
         }
         FrameId(number)
-    }
-}
-
-/// A frame as a view begins to know it.
-pub(crate) struct NewFrame {
-    pub(crate) frame: ViewFrame,
-    pub(crate) marks: Marks,
-    pub(crate) fold: Fold,
-}
-
-/// The frames of a stack entry, outermost first, as far as they are shown.
-pub(crate) fn frames_of(
-    entry: &StackEntry,
-    space: &Space,
-    resolution: Option<&Resolution>,
-    show: Show,
-    filters: &Filters<'_>,
-    mut push: impl FnMut(NewFrame),
-) {
-    let is_state = matches!(space, Space::State(_));
-    if !is_state && if entry.in_kernel { !show.kernel } else { !show.user } {
-        return;
-    }
-    let place = match space {
-        _ if entry.in_kernel => FrameKind::Kernel,
-        Space::Jit { .. } | Space::JitDump { .. } => FrameKind::Jit,
-        _ => FrameKind::User,
-    };
-    let filtered_module = if filters.ask_for_names() { module_of(space) } else { None };
-    let module_name = filtered_module.as_ref().map(ToString::to_string);
-    let module_name = module_name.as_deref();
-    let mut push_unless_hidden = |name: &str, frame: ViewFrame, fold: Fold| {
-        if !filters.ask_for_names() {
-            push(NewFrame { frame, marks: Marks::default(), fold });
-        } else if !filters.hides(name, module_name) {
-            push(NewFrame { frame, marks: filters.marks(name, module_name), fold });
-        }
-    };
-    if let Some(module) = &filtered_module
-        && filters.collapses(&module.to_string())
-    {
-        let label = Label::Module(module.clone(), None);
-        push_unless_hidden(&format!("[{module}]"), ViewFrame { label, kind: place, line: None }, Fold::Merge);
-        return;
-    }
-    let Some(Resolution::Resolved(symbolized)) = resolution else {
-        let label = nameless(entry, space, resolution, show);
-        let name = match &label {
-            Label::Module(module, Some(address)) => format!("[{module}+{address:#x}]"),
-            _ => module_name.map_or_else(|| "[unknown]".to_owned(), |module| format!("[{module}]")),
-        };
-        let frame = ViewFrame { label, kind: place, line: None };
-        push_unless_hidden(&name, frame, Fold::Keep);
-        return;
-    };
-    let module = if show.modules { module_of(space) } else { None };
-    for function in symbolized.frames.iter().rev().filter(|function| show.inlined || !function.inlined) {
-        let kind = if function.inlined { FrameKind::Inlined } else { place };
-        let (name, fold) = if show.fold_async {
-            let (name, fold) = async_rust::fold(&function.function);
-            (Arc::from(name), fold)
-        } else {
-            (Arc::clone(&function.function), Fold::Keep)
-        };
-        let line = function.location.clone().filter(|_| show.lines);
-        let label = Label::Function(Arc::clone(&name), module.clone());
-        push_unless_hidden(&name, ViewFrame { label, kind, line }, fold);
-    }
-}
-
-fn nameless(entry: &StackEntry, space: &Space, resolution: Option<&Resolution>, show: Show) -> Label {
-    let offset = match resolution {
-        Some(Resolution::Delimited { start, .. }) if !show.addresses && !show.modules_only => Some(start.0),
-        Some(Resolution::Delimited { start, offset, .. }) if show.addresses => {
-            Some(start.0.wrapping_add(*offset))
-        }
-        _ => show.addresses.then_some(entry.offset),
-    };
-    match space {
-        Space::Truncated(reason) => Label::Truncated(*reason),
-        Space::State(state) => Label::State(state.clone()),
-        _ => module_of(space).map_or(Label::Unknown(offset), |module| Label::Module(module, offset)),
     }
 }
 

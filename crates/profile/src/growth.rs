@@ -1,17 +1,53 @@
-//! Builds the tree of a view's frames from the branches of stacks, level by level. Stops where frames weigh too little
-//! to be shown.
+//! The tree of a view's frames. It is built from the branches of stacks, level by level, up to where frames weigh too little to be
+//! shown.
 
 use crate::async_rust::Fold;
 use crate::branches::{BranchId, Branches};
 use crate::tree::{FrameTree, TreeId};
 use crate::{FrameId, StackId, View};
 
+impl View<'_> {
+    /// The weight of the samples that filters on stacks leave.
+    pub fn shown_total(&self) -> u64 {
+        if !self.rules.choose_samples() {
+            return self.total();
+        }
+        let tree = self.tree(0.0);
+        tree.nodes().map(|node| tree.own(node)).fold(0, u64::saturating_add)
+    }
+
+    /// As [`Self::tree`], with a frame for the CPU time of each thread that has no samples.
+    pub fn tree_of_all_time(&self, least: f64) -> FrameTree {
+        let mut tree = self.tree(least);
+        if self.rules.choose_samples() {
+            return tree;
+        }
+        for &(thread, due) in self.profile().unsampled() {
+            let (process, root) = self.roots(thread);
+            let below = process.map_or(TreeId::ALL, |process| tree.child(TreeId::ALL, process));
+            let root = tree.child(below, root);
+            let node = tree.child(root, self.not_sampled);
+            tree.add(node, due.weight(self.weight()));
+        }
+        tree
+    }
+
+    /// All samples as a tree, whose first frames are the threads, or processes with threads on them. Equal stacks are one. Frames that weigh less than
+    /// `least` are left out with all above them; but not the threads, below which there is none that could say so.
+    pub fn tree(&self, least: f64) -> FrameTree {
+        if self.rules.is_empty() {
+            return Growth::of(self, least).tree();
+        }
+        self.rules.tree(&Growth::of(self, 0.0).tree(), self.frames())
+    }
+}
+
 /// Builds the tree of a view's frames.
 ///
 /// Equal frames with the same parent become one node, whichever stacks they come from. So the weight of a node is known
 /// only after every stack that contains the node has arrived there. Each step adds one frame to every stack, so all of
 /// them arrive in the same step.
-pub(crate) struct Growth<'a> {
+struct Growth<'a> {
     view: &'a View<'a>,
     branches: Branches,
     /// The minimum weight of a node. The weight of a lighter frame is added to its caller.
@@ -50,14 +86,14 @@ struct Cursor {
 }
 
 impl<'a> Growth<'a> {
-    pub(crate) fn of(view: &'a View<'a>, least: f64) -> Self {
+    fn of(view: &'a View<'a>, least: f64) -> Self {
         let branches = Branches::of(view.profile(), view.weight());
         Self { view, branches, least, tree: FrameTree::default(), tips: Vec::new(), cursors: Vec::new() }
     }
 
     /// Builds the tree. The frames of threads are kept whatever they weigh: they have no caller that could take their
     /// weight.
-    pub(crate) fn tree(mut self) -> FrameTree {
+    fn tree(mut self) -> FrameTree {
         for index in 0..self.branches.roots().len() {
             let (thread, branch) = self.branches.roots()[index];
             let (process, root) = self.view.roots(thread);

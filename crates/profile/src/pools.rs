@@ -6,11 +6,6 @@ use rustc_hash::FxBuildHasher;
 
 use crate::Thread;
 
-/// Returns true if the name contains a digit, so that it may be a pool's.
-pub(crate) fn has_digit(name: &Name) -> bool {
-    name.as_bytes().iter().any(u8::is_ascii_digit)
-}
-
 /// Returns a name for each thread. Threads of one pool (with the same [`Thread::pool`]) whose names differ only in their
 /// numbers get the same name, with `*` for each number that differs.
 pub fn names(threads: &[Thread]) -> Vec<Name> {

@@ -5,44 +5,7 @@ use model::{Loss, Name, Pid, StackEntry, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
 use crate::paged::Paged;
-use crate::{Columns, Sample, Samples, StackId, StackTable, Thread, ThreadId, Threads, Where};
-
-/// A number of samples, with the sum of their weights.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Count {
-    /// Samples.
-    pub samples: u64,
-    /// The sum of the samples' periods: how many events they stand for.
-    pub period: u64,
-}
-
-/// The quantity that makes a stack of a view heavy.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Weight {
-    /// The number of samples.
-    Samples,
-    /// The sum of their periods.
-    Period,
-}
-
-impl Weight {
-    /// Chooses the weight that fits an event: a fixed period, or a clock's, says nothing that the number of samples
-    /// does not say;
-    /// where the kernel adjusts the period to a frequency, samples differ in what they stand for.
-    pub fn fitting(by_frequency: bool, clock: bool) -> Self {
-        if by_frequency && !clock { Self::Period } else { Self::Samples }
-    }
-}
-
-impl Count {
-    /// The count as a weight.
-    pub fn weight(&self, weight: Weight) -> u64 {
-        match weight {
-            Weight::Samples => self.samples,
-            Weight::Period => self.period,
-        }
-    }
-}
+use crate::{Count, Detail, Sample, Samples, StackId, StackTable, Thread, ThreadId, Threads, Where};
 
 /// The number of classes of places that [`Profile::samples_by`] tells apart.
 pub const MOST_CLASSES: usize = u32::BITS as usize;
@@ -64,25 +27,6 @@ impl Presence {
             add(sum, samples);
         }
     }
-}
-
-/// The choice of what a profile counts separately: threads, processes, CPUs, single samples.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Detail {
-    /// Threads, not only their names.
-    pub threads: bool,
-    /// Threads of one process whose names differ in digits alone are one: `worker-*`.
-    pub pools: bool,
-    /// Processes, with their threads on top of them.
-    pub processes: bool,
-    /// CPUs, with threads on top of them. Processes are not kept apart then.
-    pub cpus: bool,
-    /// Containers, with threads on top of them. Processes and CPUs are not kept apart then.
-    pub containers: bool,
-    /// Cgroups, with threads on top of them. Processes, CPUs and containers are not kept apart then.
-    pub cgroups: bool,
-    /// The columns of single samples, in the order of time; `None` if only counts are kept.
-    pub samples: Option<Columns>,
 }
 
 /// The samples of one event: stacks by thread, counted.

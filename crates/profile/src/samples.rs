@@ -2,16 +2,7 @@
 
 use model::{CpuId, Timestamp};
 
-use crate::{Count, StackId, ThreadId, Weight};
-
-/// The choice of columns that are kept beside thread, stack and period.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Columns {
-    /// True to keep the time of each sample.
-    pub times: bool,
-    /// On which CPU.
-    pub cpus: bool,
-}
+use crate::{Columns, Count, StackId, ThreadId, Weight};
 
 /// One sample, with its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

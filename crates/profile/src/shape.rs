@@ -2,6 +2,7 @@
 
 use model::Resolution;
 
+use crate::frame::Marks;
 use crate::pattern::Pattern;
 use crate::tree::{FrameTree, TreeId};
 use crate::{FrameId, FrameTable, Label};
@@ -19,15 +20,6 @@ pub struct Shape {
     pub collapse_modules: Vec<Pattern>,
     /// True if a function that calls itself, directly or through others, is one frame: its outermost.
     pub collapse_recursion: bool,
-}
-
-/// Marks of a frame that filters set. Frames with the same text may have different marks, where they are of two modules.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub(crate) struct Marks {
-    /// A reason for its samples to stay.
-    pub(crate) keeps: bool,
-    /// A new outermost frame.
-    pub(crate) roots: bool,
 }
 
 /// A [`Shape`] for one profile.

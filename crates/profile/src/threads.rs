@@ -5,7 +5,6 @@ use model::{CpuId, Name, Pid, Tid};
 
 use crate::Detail;
 use crate::filter::HOST;
-use crate::pools::has_digit;
 
 /// The number of a [`Thread`] in its [`Profile`](crate::Profile).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -105,4 +104,9 @@ impl Threads {
             ThreadId((list.len() - 1) as u32)
         })
     }
+}
+
+/// Returns true if the name contains a digit, so that it may be a pool's.
+fn has_digit(name: &Name) -> bool {
+    name.as_bytes().iter().any(u8::is_ascii_digit)
 }

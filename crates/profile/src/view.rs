@@ -4,48 +4,11 @@ use hashbrown::HashMap;
 use model::{Name, Reason, Resolution, SpaceId, SpaceTable, StackEntry};
 
 use crate::async_rust::Fold;
-use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, frames_of, module_of};
+use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
 use crate::frame_chain::{ChainId, Chains};
-use crate::growth::Growth;
 use crate::shape::{Filters, Shape, StackRules};
-use crate::tree::{FrameTree, TreeId};
+use crate::shown_frames::{Show, frames_of};
 use crate::{PlaceId, Profile, StackId, ThreadId, Weight, pools};
-
-/// The choice of frames that a view has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Show {
-    /// Functions that were inlined.
-    pub inlined: bool,
-    /// The kernel's part of stacks.
-    pub kernel: bool,
-    /// The user part of stacks.
-    pub user: bool,
-    /// The offsets of frames without a name.
-    pub addresses: bool,
-    /// All nameless functions of a module as one, though unwind tables tell them apart.
-    pub modules_only: bool,
-    /// The module of each function.
-    pub modules: bool,
-    /// The lines of the source, where names came with them: a function's calls differ by their lines then.
-    pub lines: bool,
-    /// Async Rust without the closures and `poll`s that it is compiled to.
-    pub fold_async: bool,
-}
-
-impl Default for Show {
-    fn default() -> Self {
-        Self {
-            inlined: true,
-            kernel: true,
-            user: true,
-            addresses: false,
-            modules_only: false,
-            modules: false,
-            lines: false,
-            fold_async: false,
-        }
-    }
-}
 
 /// A number of frames without a name, with the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,8 +47,8 @@ pub struct View<'a> {
     /// The first frame of each thread's stacks, and the one that is the process or CPU below it, if these are shown.
     roots: Vec<(Option<FrameId>, FrameId)>,
     /// The frame that stands for CPU time without samples.
-    not_sampled: FrameId,
-    rules: StackRules,
+    pub(crate) not_sampled: FrameId,
+    pub(crate) rules: StackRules,
 }
 
 impl<'a> View<'a> {
@@ -163,15 +126,6 @@ impl<'a> View<'a> {
         self.profile.total().weight(self.weight)
     }
 
-    /// The weight of the samples that filters on stacks leave.
-    pub fn shown_total(&self) -> u64 {
-        if !self.rules.choose_samples() {
-            return self.total();
-        }
-        let tree = self.tree(0.0);
-        tree.nodes().map(|node| tree.own(node)).fold(0, u64::saturating_add)
-    }
-
     /// Returns true if filters change stacks or leave some out.
     pub fn changes_stacks(&self) -> bool {
         !self.rules.is_empty()
@@ -181,31 +135,6 @@ impl<'a> View<'a> {
     pub fn unsampled_total(&self) -> u64 {
         let due = self.profile.unsampled().iter().map(|(_, due)| due.weight(self.weight));
         due.fold(0, u64::saturating_add)
-    }
-
-    /// As [`Self::tree`], with a frame for the CPU time of each thread that has no samples.
-    pub fn tree_of_all_time(&self, least: f64) -> FrameTree {
-        let mut tree = self.tree(least);
-        if self.rules.choose_samples() {
-            return tree;
-        }
-        for &(thread, due) in self.profile.unsampled() {
-            let (process, root) = self.roots(thread);
-            let below = process.map_or(TreeId::ALL, |process| tree.child(TreeId::ALL, process));
-            let root = tree.child(below, root);
-            let node = tree.child(root, self.not_sampled);
-            tree.add(node, due.weight(self.weight));
-        }
-        tree
-    }
-
-    /// All samples as a tree, whose first frames are the threads, or processes with threads on them. Equal stacks are one. Frames that weigh less than
-    /// `least` are left out with all above them; but not the threads, below which there is none that could say so.
-    pub fn tree(&self, least: f64) -> FrameTree {
-        if self.rules.is_empty() {
-            return Growth::of(self, least).tree();
-        }
-        self.rules.tree(&Growth::of(self, 0.0).tree(), &self.frames)
     }
 
     /// The frames of one stack of a thread, outermost first, appended to `frames`; nothing where filters leave its samples
