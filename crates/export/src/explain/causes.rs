@@ -5,8 +5,7 @@ use std::fmt::Write;
 use profile::FrameId;
 use profile::explain::{Cause, Part, Step};
 
-use super::Findings;
-use super::text::{NAME_COLUMNS, THREAD_COLUMNS, seconds};
+use super::{Findings, NAME_COLUMNS, THREAD_COLUMNS, seconds};
 use crate::figures::{counted, percent};
 
 /// Maximum number of frames of a path. Of longer ones, outer frames are omitted.

@@ -18,6 +18,11 @@ pub use text::page;
 /// The JSON Schema of what [`write_json`] writes.
 pub const SCHEMA: &str = include_str!("../../../../docs/schemas/explain.json");
 
+/// Maximum width of a function's name, in columns.
+const NAME_COLUMNS: usize = 40;
+/// Maximum width of a thread's name, in columns.
+const THREAD_COLUMNS: usize = 16;
+
 /// All that an explanation is written from: title, event, totals, loss, frames and findings.
 pub struct ExplanationInput<'a> {
     /// The target, machine, time and rate of the recording, in one line.
@@ -128,5 +133,12 @@ impl ExplanationInput<'_> {
     /// Returns the half width of the 95 % confidence interval of a share of 50 %, in percentage points.
     fn margin(&self) -> f64 {
         98.0 / (self.total.samples.max(1) as f64).sqrt()
+    }
+}
+
+fn seconds(nanoseconds: u64) -> String {
+    match nanoseconds {
+        0..1_000_000_000 => format!("{:.0} ms", nanoseconds as f64 / 1e6),
+        _ => format!("{:.1} s", nanoseconds as f64 / 1e9),
     }
 }

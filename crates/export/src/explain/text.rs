@@ -5,16 +5,12 @@ use std::fmt::Write;
 use profile::explain::{CostKind, HotFunction, Part, Phase};
 use profile::{FrameId, Weight};
 
-use super::{ExplanationInput, Findings, causes, module_name};
+use super::{ExplanationInput, Findings, NAME_COLUMNS, THREAD_COLUMNS, causes, module_name, seconds};
 use crate::figures::{counted, fit, grouped, percent};
 use crate::summary::losses;
 
 /// Maximum number of characters of a page.
 const MAX_PAGE_CHARACTERS: usize = 6_000;
-/// Maximum width of a function's name, in columns.
-pub(super) const NAME_COLUMNS: usize = 40;
-/// Maximum width of a thread's name, in columns.
-pub(super) const THREAD_COLUMNS: usize = 16;
 /// Maximum number of causes of waits.
 const MAX_WAITS: usize = 5;
 /// With fewer CPUs busy, threads waited for most of the time.
@@ -330,13 +326,6 @@ fn kind(kind: CostKind) -> &'static str {
         CostKind::GarbageCollection => "garbage collection",
         CostKind::Processes => "starting and ending processes",
         CostKind::Scheduling => "scheduling",
-    }
-}
-
-pub(super) fn seconds(nanoseconds: u64) -> String {
-    match nanoseconds {
-        0..1_000_000_000 => format!("{:.0} ms", nanoseconds as f64 / 1e6),
-        _ => format!("{:.1} s", nanoseconds as f64 / 1e9),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Evaluates the arguments of a format with the raw data of a sample.
 
 use super::expression::Expression;
-use super::format::{Field, FieldLocation, TracepointFormat};
+use super::field::{Field, FieldLocation};
+use super::format::TracepointFormat;
 
 /// The raw data of one sample.
 #[derive(Clone, Copy)]

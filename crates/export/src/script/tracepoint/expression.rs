@@ -1,6 +1,6 @@
 //! The syntax tree of the line of C that prints a tracepoint.
 
-use super::format::Field;
+use super::field::Field;
 use super::printf::Directive;
 
 /// A parsed line: `"format", argument, argument`.

@@ -7,6 +7,7 @@
 
 mod arguments;
 mod expression;
+mod field;
 mod format;
 mod formats;
 mod parse;

@@ -3,7 +3,7 @@
 use model::Name;
 
 use super::expression::{Binary, Cast, Expression, Piece, Print, Unary};
-use super::format::{Field, size_of_type};
+use super::field::{Field, size_of_type};
 use super::printf::Directive;
 use super::token::{Token, tokens};
 

@@ -6,7 +6,8 @@ use super::super::address::{LocatedAddress, display};
 use super::super::gapped_text::{GappedText, SymbolGap};
 use super::arguments::RawData;
 use super::expression::{Expression, Piece, Print};
-use super::format::{Field, TracepointFormat};
+use super::field::Field;
+use super::format::TracepointFormat;
 use super::printf::Directive;
 
 impl TracepointFormat {
