@@ -24,6 +24,7 @@
 
 pub mod aggregate;
 pub mod annotate;
+mod batch;
 mod counter;
 mod embedded;
 mod error;

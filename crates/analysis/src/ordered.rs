@@ -1,90 +1,22 @@
 //! Records in the order of time, read and sorted by a thread of their own: whoever takes them finds them ready.
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use decoder::RawRecord;
 use host::objects::SearchPaths;
-use model::{EventIndex, Loss, Timestamp};
-use perfdata::{Description, Notice, Reader, TimeOrder, TimedRecord};
-use tracker::OrderedRecord;
+use model::Loss;
+use perfdata::{Description, Notice, Reader, TimeOrder};
 
 use crate::Error;
+use crate::batch::Batch;
 use crate::generated_code::jit_dumps::JitDumps;
-use crate::unwind::{self, Chains};
+use crate::unwind;
 
 /// Bytes of records in a batch, but for the last record: small enough to stay in the processor's cache.
 const BATCH_BYTES: usize = 256 << 10;
 /// Batches between the reading thread and the taker: as many as the cache holds beside the rest.
 const BATCHES: usize = 4;
-
-/// Records that follow each other in the order of time.
-pub(crate) struct Batch {
-    bytes: Vec<u8>,
-    records: Vec<Place>,
-    /// The description of the recording, at least as far as these records need it.
-    pub(crate) recording: Description,
-    /// Bytes of the recording that have been read.
-    pub(crate) position: u64,
-    /// The call chains of samples with raw stacks.
-    pub(crate) chains: Chains,
-}
-
-/// The place of a record in its batch.
-struct Place {
-    time: Timestamp,
-    start: u32,
-    end: u32,
-    kind: u32,
-    misc: u16,
-    event: Option<u16>,
-    /// Its offset in its file.
-    offset: Option<NonZeroU64>,
-}
-
-impl Batch {
-    fn new(recording: Description) -> Self {
-        Self { bytes: Vec::new(), records: Vec::new(), recording, position: 0, chains: Chains::default() }
-    }
-
-    /// Returns the number of records.
-    pub(crate) fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// The record at `index`.
-    pub(crate) fn get(&self, index: usize) -> Option<OrderedRecord<'_>> {
-        let &Place { start, end, kind, misc, event, offset, .. } = self.records.get(index)?;
-        let body = self.bytes.get(start as usize..end as usize)?;
-        let event = event.map(|event| EventIndex(event.into()));
-        Some(OrderedRecord { raw: RawRecord { kind, misc, body }, event, offset })
-    }
-
-    /// The time by which the record at `index` was ordered; 0 where it has none.
-    pub(crate) fn time(&self, index: usize) -> Timestamp {
-        self.records.get(index).map_or(Timestamp(0), |place| place.time)
-    }
-
-    fn push(&mut self, record: &TimedRecord<'_>) {
-        let TimedRecord { raw, handle, time, .. } = *record;
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(raw.body);
-        self.records.push(Place {
-            time,
-            // A batch ends at 256 KiB, and a record has at most 64 KiB.
-            start: start as u32,
-            end: self.bytes.len() as u32,
-            kind: raw.kind,
-            misc: raw.misc,
-            // Event numbers of a reader have 16 bits.
-            event: handle.event().map(|event| event.0 as u16),
-            // The first record of a file in a folder has offset 0, which is stored as none.
-            offset: handle.file_offset().and_then(NonZeroU64::new),
-        });
-    }
-}
 
 /// The description, loss and notices of a recording that has been read to its end.
 pub(crate) struct Outcome {
@@ -183,8 +115,8 @@ impl Reading {
     fn read(&mut self) -> Result<Outcome, perfdata::Error> {
         loop {
             // Hands over an incomplete batch if the receiver is waiting, because a pipe may be slow.
-            let waits = !self.records.has_ready() && !self.batch.records.is_empty() && self.filler.is_empty();
-            if (waits || self.batch.bytes.len() >= BATCH_BYTES) && !self.send() {
+            let waits = !self.records.has_ready() && !self.batch.is_empty() && self.filler.is_empty();
+            if (waits || self.batch.bytes() >= BATCH_BYTES) && !self.send() {
                 break;
             }
             let Some(record) = self.records.next_record()? else {
@@ -203,8 +135,7 @@ impl Reading {
         let reader = self.records.reader();
         let recording = reader.description();
         let mut next = self.empties.try_recv().unwrap_or_else(|_| Batch::new(recording.clone()));
-        next.bytes.clear();
-        next.records.clear();
+        next.clear();
         let mut full = std::mem::replace(&mut self.batch, next);
         full.recording = recording.clone();
         full.position = reader.position();

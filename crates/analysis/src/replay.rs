@@ -13,13 +13,14 @@ use perfdata::sections::containers::{self, ContainerChange};
 use perfdata::{Description, sections};
 use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tracker};
 
+use crate::batch::Batch;
 use crate::generated_code::jit_dumps::{DumpPlayer, has_clock_of_dumps, is_dump};
 use crate::input::Input;
 use crate::input::listed_build_ids::ListedBuildIds;
 use crate::input::process_lifetimes::ProcessLifetimes;
 use crate::input::undecodable_records::UndecodableRecords;
 use crate::notices::Progress;
-use crate::ordered::{Batch, Batches};
+use crate::ordered::Batches;
 use crate::{Error, Notices};
 
 /// A receiver of the samples of a recording.

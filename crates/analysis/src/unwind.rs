@@ -5,7 +5,6 @@
 //! notes which mappings each sample sees; then the next thread has its turn, while this one unwinds its samples where they
 //! lie. What comes out is in the order of what came in.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 
@@ -23,41 +22,12 @@ use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items, chai
 use unwinder::{Architecture, NoMemory};
 
 use crate::Error;
+use crate::batch::Batch;
 use crate::generated_code::jit_dumps::{JitDumps, has_clock_of_dumps};
 use crate::input::listed_build_ids::ListedBuildIds;
-use crate::ordered::Batch;
 
 /// Batches that may be ahead of the one that the taker waits for, per thread.
 const BATCHES_AHEAD_PER_THREAD: usize = 2;
-
-/// The call chains of a batch's samples that were unwound.
-#[derive(Default)]
-pub(crate) struct Chains {
-    bytes: Vec<u8>,
-    /// Ranges in `bytes`, by the place of the sample in its batch, ascending.
-    places: Vec<(usize, Range<usize>)>,
-}
-
-impl Chains {
-    /// The chain of the sample at `index`, if it was unwound: addresses in the byte order of the recording.
-    pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
-        let found = self.places.binary_search_by_key(&index, |(index, _)| *index).ok()?;
-        self.bytes.get(self.places.get(found)?.1.clone())
-    }
-
-    /// Adds the chain of a sample behind those that have one.
-    fn push(&mut self, index: usize, chain: &[u64]) {
-        let start = self.bytes.len();
-        // Only stacks of little-endian machines are unwound.
-        self.bytes.extend(chain.iter().flat_map(|address| address.to_le_bytes()));
-        self.places.push((index, start..self.bytes.len()));
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.places.clear();
-    }
-}
 
 /// Returns true if samples of the recording may have raw stacks.
 pub(crate) fn may_have_stacks(recording: &Description) -> bool {

@@ -1,6 +1,6 @@
 //! Generated code: what runtimes write about it to `/tmp/perf-PID.map`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,6 @@ use model::ProcessLifetime;
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
 use super::{Job, Remarks, named};
-use crate::generated_code::jit_dumps::DumpRemarks;
 use crate::input::process_lifetimes::ProcessLifetimes;
 
 /// The longest time to wait for all maps of a recording, where file systems do not answer. One that is slow, as over a
@@ -74,23 +73,6 @@ enum MapSearchOutcome {
         /// Nobody knows when the process began.
         ageless: bool,
     },
-}
-
-/// The remarks on maps that were not used, or in part only.
-#[derive(Default)]
-pub(super) struct MapRemarks {
-    refused: BTreeMap<MapRefusal, BTreeSet<String>>,
-    ageless: BTreeSet<String>,
-    /// They list several functions at a sampled address.
-    ambiguous: BTreeSet<String>,
-    /// Their processes ran other programs with generated code as well.
-    of_other_programs: BTreeSet<String>,
-    /// Their sizes.
-    long: BTreeMap<String, u64>,
-    /// Sentences about jitdump files.
-    dumps: BTreeSet<String>,
-    /// Maps that came in time. That they did not, at an earlier look, is no longer true.
-    answered: BTreeSet<String>,
 }
 
 /// The addresses of generated code that are looked for together, by process: a map is gone through once.
@@ -321,132 +303,5 @@ impl Lookups<'_> {
                 }
             }
         }
-    }
-}
-
-impl MapRemarks {
-    /// Adds remarks about jitdump files.
-    pub(super) fn add_dumps(&mut self, remarks: DumpRemarks) {
-        for refused in remarks.refused {
-            self.refused.entry(refused.why).or_default().insert(refused.path);
-        }
-        self.dumps.extend(remarks.sentences);
-    }
-
-    /// Returns true if there are no remarks.
-    pub(super) fn is_empty(&self) -> bool {
-        let Self { refused, ageless, ambiguous, of_other_programs, long, dumps, answered } = self;
-        let sets = [ageless, ambiguous, of_other_programs, dumps, answered];
-        refused.is_empty() && long.is_empty() && sets.into_iter().all(BTreeSet::is_empty)
-    }
-
-    /// Adds those of a later look, so that each list has at most `most`.
-    pub(super) fn merge(&mut self, others: Self, most: usize) {
-        let Self { refused, ageless, ambiguous, of_other_programs, long, dumps, answered } = others;
-        if let Some(unanswered) = self.refused.get_mut(&MapRefusal::Unanswered) {
-            unanswered.retain(|path| !answered.contains(path));
-        }
-        self.refused.retain(|_, paths| !paths.is_empty());
-        for (why, paths) in refused {
-            add(self.refused.entry(why).or_default(), paths, most);
-        }
-        add(&mut self.ageless, ageless, most);
-        add(&mut self.ambiguous, ambiguous, most);
-        add(&mut self.of_other_programs, of_other_programs, most);
-        add(&mut self.dumps, dumps, most);
-        for (path, size) in long {
-            if self.long.len() < most || self.long.contains_key(&path) {
-                self.long.insert(path, size);
-            }
-        }
-    }
-
-    /// A sentence for each kind.
-    pub(super) fn sentences(&self) -> Vec<String> {
-        let refused = self.refused.iter().map(|(why, paths)| match several(paths) {
-            (path, 0) => format!("{path} is not used: {why}"),
-            (path, more) => format!("{path} is not used: {why} ({more} more like it)"),
-        });
-        let of_all = |paths: &BTreeSet<String>, what: &str| {
-            let (path, more) = several(paths);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            (!paths.is_empty()).then(|| format!("{path}{more} {what}"))
-        };
-        let ageless = of_all(
-            &self.ageless,
-            "may be from an earlier process with the same number: the recording has no wall-clock time",
-        );
-        let ambiguous = of_all(
-            &self.ambiguous,
-            "has several functions at addresses that were used again, and no times: they are shown as `NAME (or EARLIER \
-             NAME)`; a jitdump would tell them apart",
-        );
-        let of_other_programs = of_all(
-            &self.of_other_programs,
-            "names the generated code of one program only: that of others that the process ran before or after has no names",
-        );
-        let partly = ambiguous.into_iter().chain(of_other_programs);
-        let long = self.long.iter().map(|(path, size)| {
-            format!("{path} has {} MiB: only the last {} MiB are read", size >> 20, MAX_MAP_BYTES >> 20)
-        });
-        refused.chain(ageless).chain(partly).chain(long).chain(self.dumps.iter().cloned()).collect()
-    }
-}
-
-/// Adds texts, so that there are at most `most`.
-pub(super) fn add(texts: &mut BTreeSet<String>, more: BTreeSet<String>, most: usize) {
-    let room = most.saturating_sub(texts.len());
-    let new: Vec<String> = more.into_iter().filter(|text| !texts.contains(text)).take(room).collect();
-    texts.extend(new);
-}
-
-/// The first path, and how many others there are.
-fn several(paths: &BTreeSet<String>) -> (&str, usize) {
-    (paths.first().map_or("", String::as_str), paths.len().saturating_sub(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_map_that_came_in_time_is_no_longer_said_to_be_late() {
-        let path = || path_of_map(Pid(1));
-        let refused = |why| {
-            let mut remarks = MapRemarks::default();
-            remarks.refused.insert(why, [path()].into());
-            remarks
-        };
-        let answered = || MapRemarks { answered: [path()].into(), ..MapRemarks::default() };
-        let mut all = refused(MapRefusal::Unanswered);
-        all.merge(MapRemarks::default(), 9);
-        assert_eq!(all.sentences(), ["/tmp/perf-1.map is not used: it could not be read in time"]);
-        assert!(!answered().is_empty(), "it is to be merged");
-        all.merge(answered(), 9);
-        assert!(all.sentences().is_empty());
-        // A later answer does not make a foreign file ours.
-        all.merge(refused(MapRefusal::Foreign), 9);
-        all.merge(answered(), 9);
-        assert_eq!(all.sentences().len(), 1);
-    }
-
-    #[test]
-    fn each_kind_is_said_once() {
-        let mut remarks = MapRemarks::default();
-        let paths =
-            |numbers: &[u32]| numbers.iter().map(|number| format!("/tmp/perf-{number}.map")).collect();
-        remarks.refused.insert(MapRefusal::Foreign, paths(&[2, 1]));
-        remarks.refused.insert(MapRefusal::Older, paths(&[3]));
-        remarks.ageless = paths(&[4, 5]);
-        let said = remarks.sentences();
-        assert_eq!(
-            said,
-            [
-                "/tmp/perf-1.map is not used: it belongs to another user than the process (1 more like it)",
-                "/tmp/perf-3.map is not used: it is older than the process",
-                "/tmp/perf-4.map and 1 more may be from an earlier process with the same number: the recording has no \
-                 wall-clock time",
-            ]
-        );
     }
 }

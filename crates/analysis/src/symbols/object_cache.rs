@@ -1,13 +1,13 @@
 //! Caches objects, or the indexes made of them, between calls that resolve addresses.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use host::objects::{DebugFiles, HostObject};
-use model::{BuildId, ObjectIdentity};
-use symbolizer::ObjectIndex;
-
-use super::objects::Opened;
+use elf::{Object, SymbolSource};
+use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore};
+use model::{BuildId, Name, ObjectIdentity};
+use symbolizer::{ObjectIndex, minidebug};
 
 /// Objects that are kept.
 #[derive(Default)]
@@ -34,6 +34,59 @@ pub(super) struct CachedIndex {
     pub(super) minidebug_error: Option<String>,
     /// Made for the first address of code.
     pub(super) index: OnceLock<Arc<ObjectIndex>>,
+}
+
+/// An object with all that belongs to it.
+pub(super) struct Opened {
+    pub(super) object: Arc<HostObject>,
+    pub(super) path: PathBuf,
+    /// Its path in the recording: that may lead through a process.
+    pub(super) name: Name,
+    pub(super) files: DebugFiles,
+    pub(super) known: Arc<CachedIndex>,
+}
+
+impl Opened {
+    /// Finds its debug files. `known` gives what is known of the object with these files already.
+    pub(super) fn new(
+        store: &ObjectStore,
+        object: Arc<HostObject>,
+        path: PathBuf,
+        name: Name,
+        known: impl FnOnce(&FileSetStamp) -> Option<Arc<CachedIndex>>,
+    ) -> Self {
+        let files = store.debug_files(&object, &path);
+        let stamp = FileSetStamp::new(&object, &files);
+        let known = known(&stamp).unwrap_or_else(|| {
+            let wanted = files.debug.is_none() && !object.has_symbols(SymbolSource::Full);
+            Arc::new(CachedIndex::new(stamp, if wanted { unpack_minidebug(&object) } else { Ok(None) }))
+        });
+        Self { object, path, name, files, known }
+    }
+
+    /// Returns the users who answer for the files that its lines come from: that with the line table, and those that this refers to.
+    /// The vDSO comes from the kernel, for which root answers.
+    pub(super) fn authors(&self) -> BTreeSet<u32> {
+        let DebugFiles { debug, supplementary, package, .. } = &self.files;
+        let with_lines =
+            debug.as_ref().filter(|debug| debug.has_contents(".debug_line")).unwrap_or(&self.object);
+        let files = std::iter::once(with_lines).chain(supplementary).chain(package);
+        files.map(|file| file.source().author().unwrap_or(0)).collect()
+    }
+
+    /// Returns true if one of its files changed while it was read, so that what was found is not to be relied on.
+    pub(super) fn has_changed(&self) -> bool {
+        let DebugFiles { debug, supplementary, package, .. } = &self.files;
+        let others = [debug, supplementary, package].into_iter().flatten();
+        std::iter::once(&self.object).chain(others).any(|file| file.source().has_changed())
+    }
+}
+
+/// The object that is packed in another one.
+fn unpack_minidebug(object: &HostObject) -> Result<Option<HostObject>, String> {
+    let Some(bytes) = minidebug(object)? else { return Ok(None) };
+    let unpacked = Object::parse(ObjectBytes::Memory(bytes));
+    unpacked.map(Some).map_err(|error| format!("section .gnu_debugdata: {error}"))
 }
 
 /// Tells files apart that were found for the same object at different times.
@@ -157,7 +210,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::objects::ObjectBytes;
 
     fn identity(name: &str) -> ObjectIdentity {
         ObjectIdentity { path: name.into(), build_id: None, file: None }

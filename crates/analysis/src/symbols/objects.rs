@@ -6,75 +6,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use elf::{Object, SymbolSource};
-use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
+use host::objects::{ObjectStore, own_vdso};
 use model::{AddressKind, BuildId, Name, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
 use symbolizer::{
-    DataSymbolizer, LookupAddress, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, SplitUnit,
-    WalkedUnit, minidebug,
+    DataSymbolizer, LookupAddress, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, SplitUnit, WalkedUnit,
 };
 use unwinder::{ObjectSections, UnwindTables};
 
 use super::Answers;
-use super::object_cache::{CachedIndex, FileSetStamp, ObjectCache};
+use super::object_cache::{FileSetStamp, ObjectCache, Opened};
 use super::remarks::MissingUnits;
 use super::threads::Threads;
 
 /// Less debug information than this is read faster than a thread is started.
 const MIN_PARALLEL_BYTES: usize = 1 << 20;
-
-/// An object with all that belongs to it.
-pub(super) struct Opened {
-    object: Arc<HostObject>,
-    path: PathBuf,
-    /// Its path in the recording: that may lead through a process.
-    name: Name,
-    files: DebugFiles,
-    pub(super) known: Arc<CachedIndex>,
-}
-
-impl Opened {
-    /// Finds its debug files. `known` gives what is known of the object with these files already.
-    fn new(
-        store: &ObjectStore,
-        object: Arc<HostObject>,
-        path: PathBuf,
-        name: Name,
-        known: impl FnOnce(&FileSetStamp) -> Option<Arc<CachedIndex>>,
-    ) -> Self {
-        let files = store.debug_files(&object, &path);
-        let stamp = FileSetStamp::new(&object, &files);
-        let known = known(&stamp).unwrap_or_else(|| {
-            let wanted = files.debug.is_none() && !object.has_symbols(SymbolSource::Full);
-            Arc::new(CachedIndex::new(stamp, if wanted { unpack_minidebug(&object) } else { Ok(None) }))
-        });
-        Self { object, path, name, files, known }
-    }
-
-    /// Returns the users who answer for the files that its lines come from: that with the line table, and those that this refers to.
-    /// The vDSO comes from the kernel, for which root answers.
-    fn authors(&self) -> BTreeSet<u32> {
-        let DebugFiles { debug, supplementary, package, .. } = &self.files;
-        let with_lines =
-            debug.as_ref().filter(|debug| debug.has_contents(".debug_line")).unwrap_or(&self.object);
-        let files = std::iter::once(with_lines).chain(supplementary).chain(package);
-        files.map(|file| file.source().author().unwrap_or(0)).collect()
-    }
-
-    /// Returns true if one of its files changed while it was read, so that what was found is not to be relied on.
-    fn has_changed(&self) -> bool {
-        let DebugFiles { debug, supplementary, package, .. } = &self.files;
-        let others = [debug, supplementary, package].into_iter().flatten();
-        std::iter::once(&self.object).chain(others).any(|file| file.source().has_changed())
-    }
-}
-
-/// The object that is packed in another one.
-fn unpack_minidebug(object: &HostObject) -> Result<Option<HostObject>, String> {
-    let Some(bytes) = minidebug(object)? else { return Ok(None) };
-    let unpacked = Object::parse(ObjectBytes::Memory(bytes));
-    unpacked.map(Some).map_err(|error| format!("section .gnu_debugdata: {error}"))
-}
 
 /// Opens the file and its debug files, and resolves.
 pub(super) fn resolve_file(
