@@ -4,23 +4,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use analysis::annotate::HAS_DISASSEMBLY;
-use crossterm::event::KeyCode;
 use export::annotate::{AnnotatedFunction, Heat, Listing, ListingRow, rows};
 use host::timed_worker::{Outcome, TimedWorker};
 use live::function_code::{CodeQuery, LiveCode};
 use live::snapshot::Function;
 
-use super::app::App;
 use crate::source_files::SourceFiles;
 
 /// The longest time to wait for files of a function, as file systems may not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Maximum number of rows of a listing. All of them are made again for each snapshot.
 const MAX_ROWS: usize = 20_000;
-/// Columns by which the left and right keys scroll.
-const COLUMN_STEP: usize = 8;
-
 /// The code of a function, as far as it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeView {
@@ -35,7 +29,7 @@ pub(crate) struct CodeView {
     /// True if the function has no samples in the window any more.
     pub(crate) is_stale: bool,
     /// True while a request has not been answered.
-    is_asked: bool,
+    pub(crate) is_asked: bool,
 }
 
 /// An answer to a query: rows, or why there are none.
@@ -50,89 +44,10 @@ pub(crate) struct CodeAnswer {
 /// A query for code, with the name and unit of the event for the listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CodeRequest {
-    query: CodeQuery,
-    event: String,
-    unit: String,
-    lost: u64,
-}
-
-impl App {
-    /// Opens the code of a function and returns the request for it. Where no sample lies in the function itself, shows its callers and
-    /// callees instead, with a message.
-    pub(crate) fn open_code(&mut self, function: Function) -> Option<CodeRequest> {
-        if !HAS_DISASSEMBLY {
-            self.message =
-                Some("this build shows no instructions: its feature `disassembly` is off".to_owned());
-            return None;
-        }
-        let query = CodeQuery::new(&self.snapshot, &self.scope, &function);
-        if query.is_empty() {
-            self.focus.clear();
-            self.show_callers(function);
-            self.message = Some(
-                "no sample is in the code of this function: these are its callers and callees".to_owned(),
-            );
-            return None;
-        }
-        self.code =
-            Some(CodeView { function, rows: None, first: 0, shift: 0, is_stale: false, is_asked: true });
-        Some(self.request(query))
-    }
-
-    /// Returns the request for the code that is shown, with the samples of a new snapshot.
-    pub(crate) fn refresh_code(&mut self) -> Option<CodeRequest> {
-        let function = self.code.as_ref().filter(|code| !code.is_asked && !self.paused)?.function.clone();
-        let query = CodeQuery::new(&self.snapshot, &self.scope, &function);
-        let code = self.code.as_mut()?;
-        code.is_stale = query.is_empty();
-        code.is_asked = !code.is_stale;
-        code.is_asked.then(|| self.request(query))
-    }
-
-    fn request(&self, query: CodeQuery) -> CodeRequest {
-        let status = &self.snapshot.status;
-        let event = status.events.get(self.scope.event as usize).cloned().unwrap_or_default();
-        // The weights of time are nanoseconds.
-        let unit = if event.is_time { "ns".to_owned() } else { event.unit };
-        CodeRequest { query, event: event.name, unit, lost: status.loss.samples }
-    }
-
-    /// Shows an answer, if its function is still the one on the screen. The row at the top stays there.
-    pub(crate) fn receive_code(&mut self, answer: CodeAnswer) {
-        let Some(code) = self.code.as_mut().filter(|code| code.function == answer.function) else { return };
-        code.is_asked = false;
-        let address = |rows: &Vec<ListingRow>| rows.get(code.first..)?.iter().find_map(|row| row.address);
-        let top = code.rows.as_ref().and_then(|rows| rows.as_ref().ok()).and_then(address);
-        if let (Some(top), Ok(rows), true) = (top, &answer.rows, code.first > 0)
-            && let Some(place) = rows.iter().position(|row| row.address == Some(top))
-        {
-            code.first = place;
-        }
-        code.rows = Some(answer.rows);
-    }
-
-    /// Handles a key while code is shown. Returns false for keys that do the same as in other views.
-    pub(crate) fn code_key(&mut self, key: KeyCode) -> bool {
-        let page = self.page;
-        let Some(code) = &mut self.code else { return false };
-        match key {
-            KeyCode::Esc | KeyCode::Char('q') => self.code = None,
-            KeyCode::Up => code.scroll(-1, page),
-            KeyCode::Down => code.scroll(1, page),
-            KeyCode::PageUp => code.scroll(1 - isize::try_from(page).unwrap_or(2), page),
-            KeyCode::PageDown => code.scroll(isize::try_from(page).unwrap_or(2) - 1, page),
-            KeyCode::Home => code.first = 0,
-            KeyCode::End => code.scroll(isize::MAX, page),
-            KeyCode::Left => code.shift = code.shift.saturating_sub(COLUMN_STEP),
-            KeyCode::Right => code.shift = (code.shift + COLUMN_STEP).min(usize::from(u16::MAX)),
-            KeyCode::Tab => code.next_hot(page),
-            KeyCode::Enter => {}
-            // Keys that choose samples or views, or stop the screen.
-            KeyCode::Char('?' | '1'..='4' | ' ' | 'w' | 'z' | 'k' | 'u' | 'i' | 'e') => return false,
-            _ => {}
-        }
-        true
-    }
+    pub(crate) query: CodeQuery,
+    pub(crate) event: String,
+    pub(crate) unit: String,
+    pub(crate) lost: u64,
 }
 
 impl CodeView {
@@ -147,7 +62,7 @@ impl CodeView {
     }
 
     /// Scrolls so that the next hot row below the middle of the screen is in the middle; starts again from the top after the last.
-    fn next_hot(&mut self, page: usize) {
+    pub(crate) fn next_hot(&mut self, page: usize) {
         let Some(Ok(rows)) = &self.rows else { return };
         let middle = self.first + page / 2;
         let hot = |(_, row): &(usize, &ListingRow)| row.heat == Heat::Hot;
