@@ -1,6 +1,6 @@
 //! Imports between the files of a crate lead in one direction, so that each file can be read, tested and changed without those
-//! above it: no chain of imports leads from a file through another folder back to the file. `mod` and `pub use` are no imports,
-//! and a file may use what its own module defines.
+//! above it. Two rules: no chain of imports leads from a file through another folder back to the file, and no files of one folder
+//! import each other in a circle. `mod` and `pub use` are no imports, and a file may use what its own module defines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,32 @@ use super::Breach;
 use super::import_graph::{self, Imports};
 use super::tree::Tree;
 
+/// Files whose circles with others of their folders are still to be broken.
+const KNOWN: &[&str] = &[
+    "crates/analysis/src/waits/placed.rs",
+    "crates/cli/src/commands/record.rs",
+    "crates/host/src/files/destination.rs",
+    "crates/host/src/slow_files/connection.rs",
+    "crates/host/src/sys/fatal_signals.rs",
+    "crates/recorder/src/counting/open.rs",
+    "crates/recorder/src/open/advice.rs",
+    "crates/recorder/src/unwind/sample_unwinder.rs",
+    "crates/recorder/src/window/mappings.rs",
+];
+
 pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
-    Ok(import_graph::of_crates(tree).values().flat_map(breaches_of).collect())
+    let crates = import_graph::of_crates(tree);
+    let (mut breaches, known): (Vec<Breach>, Vec<Breach>) =
+        crates.values().flat_map(breaches_of).partition(|breach| !is_known(&breach.file));
+    let is_broken = |file: &&&str| known.iter().all(|breach| breach.file != Path::new(file));
+    let broken = KNOWN.iter().filter(is_broken);
+    breaches
+        .extend(broken.map(|file| Breach::new(*file, 0, "is in no circle: remove it from the known ones")));
+    Ok(breaches)
+}
+
+fn is_known(file: &Path) -> bool {
+    KNOWN.iter().any(|known| file == Path::new(known))
 }
 
 /// Returns the number of circles of files of one folder in each crate.
@@ -24,8 +48,9 @@ fn breaches_of(imports: &Imports) -> Vec<Breach> {
         let files: Vec<String> = circle.iter().map(|file| file.display().to_string()).collect();
         Breach::new(&circle[0], 0, format!("imports in a circle of {kind}: {}", files.join(" → ")))
     };
-    let breach = |circle| breach("folders", circle);
-    circles_of_folders(imports).into_iter().map(breach).collect()
+    let of_folders = circles_of_folders(imports).into_iter().map(|circle| breach("folders", circle));
+    let of_siblings = circles_of_siblings(imports).into_iter().map(|circle| breach("files", circle));
+    of_folders.chain(of_siblings).collect()
 }
 
 /// Returns the shortest circle through each import that leads into another folder, each circle once.
@@ -142,20 +167,22 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_within_a_folder_counts_once() {
+    fn a_circle_within_a_folder_is_a_breach_once() {
         let files = [
             ("one/a.rs", "use super::b::B;"),
             ("one/b.rs", "use super::c::C; use super::a::A;"),
             ("one/c.rs", "use super::a::A;"),
         ];
-        assert_eq!(circles_of_siblings(&imports(&files)).len(), 1);
-        assert!(circles_of_siblings(&imports(&files[..1])).is_empty());
+        let expected = "crates/x/src/one/a.rs: imports in a circle of files: crates/x/src/one/a.rs → \
+                        crates/x/src/one/b.rs → crates/x/src/one/a.rs";
+        assert_eq!(found(&files), [expected]);
+        assert_eq!(found(&files[..1]), [""; 0]);
     }
 
     #[test]
     fn a_file_uses_what_its_own_module_defines() {
         let module = ("one/mod.rs", "mod a; pub use a::A; use a::B; pub struct C;");
         let files = [module, ("one/a.rs", "use super::C; pub struct A(C); pub struct B;")];
-        assert!(circles_of_siblings(&imports(&files)).is_empty());
+        assert_eq!(found(&files), [""; 0]);
     }
 }
