@@ -431,7 +431,7 @@ impl<'w> ProgramCollector<'w> {
     }
 }
 
-/// What is known of the program's file.
+/// Properties of the program's file that limit what a profile is good for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProgramFacts {
     /// True if the linker kept the relocations of the code (`--emit-relocs`).

@@ -15,8 +15,12 @@ use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
-/// Fewer samples than this in the program get a warning.
-const FEW_SAMPLES: u64 = 5_000;
+/// A profile gets a warning if it is expected to agree with another recording of the same work in a smaller share of the samples. The
+/// gain grows little beyond it.
+const SUFFICIENT_AGREEMENT: f64 = 0.9;
+
+/// A profile gets a warning if a larger share of the program's own samples has no line.
+const MAX_WITHOUT_LINE: f64 = 0.1;
 
 /// Longer mean times between samples of a clock get a warning, in nanoseconds.
 const COARSE_PERIOD_NS: u64 = 3_000_000;
@@ -63,7 +67,7 @@ fn write(
         bail!("no sample of {} could be used for {name}: {}", samples.path, why_none(format));
     }
     console.say(&summary(&samples, totals, written, name));
-    for warning in warnings(format, &samples, totals, facts) {
+    for warning in warnings(format, &samples, (totals, written), facts) {
         console.warn(&warning);
     }
     Ok(())
@@ -108,15 +112,26 @@ fn summary(samples: &ProgramSamples, totals: SampleTotals, written: Written, nam
 fn warnings(
     format: CompilerFormat,
     samples: &ProgramSamples,
-    totals: SampleTotals,
+    (totals, written): (SampleTotals, Written),
     facts: ProgramFacts,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    if totals.inside < FEW_SAMPLES {
-        let inside = counted(totals.inside, "sample", "samples");
+    if written.agreement < SUFFICIENT_AGREEMENT {
+        // What chance decides falls with the root of the number of samples.
+        let more = ((1.0 - written.agreement) / (1.0 - SUFFICIENT_AGREEMENT)).powi(2).ceil();
         warnings.push(format!(
-            "{inside} in the program's own code are few: less used code will look unused, and two such profiles differ; try: prof \
-             record -F 4000 for at least 10 seconds, or export several recordings together"
+            "{few} are few for this program: another recording of the same work would agree in {agreement:.0} % at most; for {enough:.0} % \
+             record {more:.0} times as many: longer, with a higher -F, or export several recordings together",
+            few = counted(written.samples, "sample", "samples"),
+            agreement = written.agreement * 100.0,
+            enough = SUFFICIENT_AGREEMENT * 100.0,
+        ));
+    }
+    let without_line = totals.inside.saturating_sub(written.samples) as f64 / totals.inside.max(1) as f64;
+    if format == CompilerFormat::AutoFdo && without_line > MAX_WITHOUT_LINE {
+        warnings.push(format!(
+            "{:.1} % of the samples in the program's own code are left out: the debug information has no line for them",
+            without_line * 100.0
         ));
     }
     let period = totals.period.checked_div(totals.all).unwrap_or(0);

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use model::{Frame, SourceLocation};
 
-use super::{ProgramPlace, ProgramSamples, Written};
+use super::{ProgramPlace, ProgramSamples, Written, add, agreement};
 
 /// A line of a function, relative to its start, and the base discriminator.
 type Position = (u32, u32);
@@ -27,6 +27,7 @@ struct FunctionSamples {
 /// The samples of a line.
 #[derive(Default, Debug)]
 struct LineSamples {
+    samples: u64,
     weight: u64,
     /// The functions that it calls, with the weight of the stacks with that call.
     called: BTreeMap<String, u64>,
@@ -50,6 +51,12 @@ impl FunctionSamples {
     fn total(&self) -> u64 {
         let own = self.lines.values().map(|line| line.weight);
         own.chain(self.inlined.values().map(Self::total)).fold(0, u64::saturating_add)
+    }
+
+    /// Collects the numbers of samples of all lines, those of inlined functions included.
+    fn counts(&self, counts: &mut Vec<u64>) {
+        counts.extend(self.lines.values().map(|line| line.samples));
+        self.inlined.values().for_each(|inlined| inlined.counts(counts));
     }
 
     fn write(&self, depth: usize, output: &mut dyn Write) -> io::Result<()> {
@@ -90,9 +97,10 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
             && let Some((function, position)) = function_at(&mut functions, place)
         {
             let line = function.lines.entry(position).or_default();
-            line.weight = line.weight.saturating_add(weight);
-            written.samples = written.samples.saturating_add(count.samples);
-            written.weight = written.weight.saturating_add(weight);
+            add(&mut line.weight, weight);
+            add(&mut line.samples, count.samples);
+            add(&mut written.samples, count.samples);
+            add(&mut written.weight, weight);
         }
         let mut callee = None;
         for place in samples.stacks.entries(stack) {
@@ -102,8 +110,7 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
                 && let Some((function, position)) = function_at(&mut functions, caller)
             {
                 let called = &mut function.lines.entry(position).or_default().called;
-                let called = called.entry(callee.to_owned()).or_default();
-                *called = called.saturating_add(weight);
+                add(called.entry(callee.to_owned()).or_default(), weight);
             }
             callee = place;
         }
@@ -113,6 +120,9 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
     functions.retain(|(total, ..)| *total > 0);
     functions.sort_by(|(one, name, _), (other, other_name, _)| (other, name).cmp(&(one, other_name)));
     written.functions = functions.len();
+    let mut counts = Vec::new();
+    functions.iter().for_each(|(_, _, samples)| samples.counts(&mut counts));
+    written.agreement = agreement(counts.into_iter());
     let mut entries: BTreeMap<&str, Position> = BTreeMap::new();
     for (name, location) in &samples.entries {
         // The parts of a function that lie elsewhere (`.cold`) are not where it is entered.
@@ -214,7 +224,7 @@ mod tests {
     #[test]
     fn callees_get_shares_of_what_the_line_itself_has() {
         let called = [("f", 3000), ("g", 1000), ("rare", 1)].map(|(name, weight)| (name.to_owned(), weight));
-        let line = LineSamples { weight: 40, called: called.into() };
+        let line = LineSamples { samples: 40, weight: 40, called: called.into() };
         assert_eq!(line.called_shares().collect::<Vec<_>>(), [("f", 29), ("g", 9)]);
     }
 }

@@ -1,6 +1,7 @@
 //! pprof's format as `go build -pgo` takes it (Go's `src/internal/profile` and `src/cmd/internal/pgo`): calls with their lines,
 //! relative to the start line of the calling function, and functions by their linker names.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use profile::Count;
@@ -8,7 +9,7 @@ use profile::Count;
 use super::super::pprof::{Function, Line, Location, Mapping, Profile, Sample, ValueType, compress};
 use super::super::signed;
 use super::super::string_table::StringTable;
-use super::{ProgramPlace, ProgramSamples, Written};
+use super::{ProgramPlace, ProgramSamples, Written, add, agreement};
 use crate::interner::Interner;
 
 /// A function: its name, its file, and the line at which it starts.
@@ -30,6 +31,7 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
     let mut locations = Interner::<LocationKey>::default();
     let mut written = Written::default();
     let mut sample = Vec::new();
+    let mut calls: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
     for &(stack, count) in &samples.counts {
         let places = samples.stacks.entries(stack).map(|place| samples.places.get(place.index()));
         let places = places.map(|place| place.and_then(Option::as_ref));
@@ -42,11 +44,14 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
             continue;
         }
         let Count { samples: number, period } = count;
-        written.samples = written.samples.saturating_add(number);
-        written.weight = written.weight.saturating_add(number);
+        add(&mut written.samples, number);
+        add(&mut written.weight, number);
+        // Go weighs calls by the two innermost locations alone (`NewGraph` in `src/internal/profile/graph.go`).
+        add(calls.entry(location_id.iter().copied().take(2).collect()).or_default(), number);
         sample.push(Sample { location_id, value: vec![signed(number), signed(period)], label: Vec::new() });
     }
     written.functions = functions.values.len();
+    written.agreement = agreement(calls.into_values());
     let mapping = Mapping {
         id: 1,
         memory_start: 0,
