@@ -188,7 +188,9 @@ pub fn record_into(
     let control = if options.in_parts { Control::with_signals_and_dumps() } else { Control::with_signals() };
     let control = control.context("cannot wait for signals")?;
     control.accept_commands_from(commands);
-    let Sampled { recorded, stacks, sources } = sample(&mut file, options, names, &control, console);
+    let mut notices = |notice: Notice| print_notice(&notice, console);
+    let Sampled { recorded, stacks, sources } =
+        sample(&mut file, options, names, &control, &mut notices, console);
     match recorded {
         Ok(mut summary) => {
             summary.loss.undecodable = file.undecodable();
@@ -216,17 +218,17 @@ pub struct Sampled {
     pub sources: NameSources,
 }
 
-/// Records into `file`, and prints the notices of the recorder, but no summary.
+/// Records into `file`, and prints no summary.
 pub fn sample(
     file: &mut impl RecordingOutput,
     options: &Options,
     names: NameLookup,
     control: &Control,
+    notices: &mut dyn FnMut(Notice),
     console: &Console,
 ) -> Sampled {
     memory::exit_when_exhausted(&OUT_OF_MEMORY);
     file_helper::enable_while_recording();
-    let mut notices = |notice: Notice| print_notice(&notice, console);
     let mut stacks = (StackTotals::default(), PerArrival::default());
     let (recorded, sources) = if options.copies_stacks() {
         let mut unwinding =
@@ -234,12 +236,12 @@ pub fn sample(
         if options.in_parts {
             unwinding = unwinding.for_overwrite_window();
         }
-        let recorded = record_retaining_files(&mut unwinding, names, options, control, &mut notices);
+        let recorded = record_retaining_files(&mut unwinding, names, options, control, notices);
         stacks = (unwinding.totals(), unwinding.copy_sizes());
         unwinding.refused_tables().sentences().iter().for_each(|refused| console.warn(refused));
         recorded
     } else {
-        record_retaining_files(file, names, options, control, &mut notices)
+        record_retaining_files(file, names, options, control, notices)
     };
     file_helper::warn_of_silence(console);
     Sampled { recorded, stacks, sources }

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use host::files::{NameInFolder, NewFile, make_new_folder};
 use recorder::{
-    Command, CommandSources, Control, FileConsumer, NameSources, Options, Summary, Target, Workload,
+    Command, CommandSources, Control, FileConsumer, NameSources, Notice, Options, Summary, Target, Workload,
 };
 
 use super::name_lookup::NameLookup;
@@ -141,8 +141,9 @@ impl Series<'_> {
             for side in sides {
                 let file = PathBuf::from(format!("{number:0digits$}-{}.data", name_of(side)));
                 let is_warm_up = number == 0;
-                let Some(run) = self.record_one(side, (!is_warm_up).then_some(&*file))? else {
-                    return Ok(ExitCode::FAILURE);
+                let run = match self.record_one(side, (!is_warm_up).then_some(&*file))? {
+                    Ok(run) => run,
+                    Err(code) => return Ok(code),
                 };
                 code = if code == 0 { run.code } else { code };
                 if run.stops {
@@ -173,8 +174,12 @@ impl Series<'_> {
         Ok(ExitCode::from(code))
     }
 
-    /// Records one run into a file of the folder, or into none to warm up. Returns `None` if the command cannot be started.
-    fn record_one(&mut self, side: RunSide, file: Option<&Path>) -> anyhow::Result<Option<FinishedRun>> {
+    /// Records one run into a file of the folder, or into none to warm up. Returns an exit code if the command cannot be started.
+    fn record_one(
+        &mut self,
+        side: RunSide,
+        file: Option<&Path>,
+    ) -> anyhow::Result<Result<FinishedRun, ExitCode>> {
         let words = match side {
             RunSide::Before => self.before.clone().unwrap_or_default(),
             RunSide::After => self.arguments.command.clone(),
@@ -202,13 +207,21 @@ impl Series<'_> {
         if let Some(level) = self.arguments.compress {
             consumer = consumer.compressed(level);
         }
+        // What the recorder has to say of one run, it says of all.
+        let is_first = self.done == 0;
+        let console = self.console;
+        let mut notices = |notice: Notice| {
+            if is_first {
+                record::print_notice(&notice, console);
+            }
+        };
         let Sampled { recorded, sources, .. } =
-            record::sample(&mut consumer, &options, names, &control, self.console);
+            record::sample(&mut consumer, &options, names, &control, &mut notices, console);
         let summary = match recorded {
             Ok(summary) => summary,
             Err(error) => {
                 return match record::handle_error(error, path.as_deref(), self.console)? {
-                    Outcome::NotStarted(_) | Outcome::Recorded(..) => Ok(None),
+                    Outcome::NotStarted(code) | Outcome::Recorded(code, _) => Ok(Err(code)),
                 };
             }
         };
@@ -219,7 +232,7 @@ impl Series<'_> {
         let code = record::exit_code(summary.command.as_ref(), &control);
         self.done += 1;
         self.say_progress(side, file.is_none(), &summary, code);
-        Ok(Some(FinishedRun { stops: still_runs || is_stopped(code), code, summary }))
+        Ok(Ok(FinishedRun { stops: still_runs || is_stopped(code), code, summary }))
     }
 
     fn append_names(&self, path: &Path, sources: &NameSources) {

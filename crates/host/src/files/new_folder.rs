@@ -12,7 +12,7 @@ use super::trust::Trusted;
 use crate::sys::directory::Directory;
 use crate::sys::system;
 
-/// Creates the folder `path` with mode 0700. A folder of that name becomes `NAME.old`, and the one that had this name is removed with the
+/// Creates the folder `path` with mode 0700; an empty one of that name stays. Another becomes `NAME.old`, and the one that had this name is removed with the
 /// files in it that `is_replaceable` names; the others make it stay, and this fails.
 ///
 /// # Errors
@@ -28,6 +28,9 @@ pub fn make_new_folder(path: &Path, is_replaceable: impl Fn(&OsStr) -> bool) -> 
         }
         if entry.uid() != system::effective_user() && !trusted.owns(&entry) {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied).into());
+        }
+        if parent.enter(&name)?.names(|file| file != b"." && file != b"..")?.is_empty() {
+            return Ok(());
         }
         let old = CString::new([name.to_bytes(), b".old"].concat()).map_err(io::Error::from)?;
         remove(&parent, &old, is_replaceable)?;
@@ -78,6 +81,10 @@ mod tests {
         }
         let old = temporary.path().join("runs.old");
         assert_eq!(fs::read_to_string(old.join("ours")).unwrap(), "1");
+        make_new_folder(&path, is_ours).unwrap();
+        make_new_folder(&path, is_ours).unwrap();
+        assert_eq!(fs::read_to_string(old.join("ours")).unwrap(), "2", "an empty folder replaces none");
+        fs::write(path.join("ours"), "").unwrap();
         fs::write(old.join("theirs"), "").unwrap();
         assert!(make_new_folder(&path, is_ours).unwrap_err().to_string().contains("theirs"));
         assert!(old.join("theirs").exists() && path.join("ours").exists());
