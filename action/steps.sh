@@ -1,6 +1,6 @@
 #!/bin/bash
 # The steps of the action, which need nothing of GitHub's but the variables RUNNER_TEMP, GITHUB_PATH, GITHUB_OUTPUT and
-# GITHUB_STEP_SUMMARY: `steps.sh install`, then `steps.sh record`.
+# GITHUB_STEP_SUMMARY: `steps.sh install`, then `steps.sh record`, or `steps.sh compare` and, on a change, `steps.sh comment`.
 set -eu -o pipefail
 
 fail() {
@@ -71,7 +71,49 @@ record() {
   return "$code"
 }
 
+# Builds the base and this checkout, records both in turns, and says whether something grew.
+compare() {
+  local folder="$RUNNER_TEMP/prof" code=0
+  local base="$folder/base" runs="$folder/$PROF_NAME.runs" comparison="$folder/$PROF_NAME.md"
+  local -a record_options
+  read -r -a record_options <<< "${PROF_RECORD_OPTIONS:-}"
+  mkdir -p "$folder"
+  # A checkout of one commit, as actions/checkout makes it, does not have the base.
+  git rev-parse --verify --quiet --end-of-options "$PROF_BASE^{commit}" > /dev/null ||
+    git fetch --quiet --depth=1 origin -- "$PROF_BASE" || fail "there is no revision $PROF_BASE to compare with"
+  git worktree add --quiet --force --detach "$base" "$(git rev-parse --verify --quiet "$PROF_BASE^{commit}" || git rev-parse FETCH_HEAD)"
+  if [ -n "${PROF_BUILD:-}" ]; then
+    bash -euo pipefail -c "$PROF_BUILD"
+    (cd "$base" && bash -euo pipefail -c "$PROF_BUILD")
+  fi
+  # No shell splits this line: prof does, and each side is a bash in its own checkout.
+  prof record "${record_options[@]}" --runs "$PROF_RUNS" -o "$runs" \
+    --against "env -C $(quoted "$base") bash -c $(quoted "$PROF_RUN")" -- bash -c "$PROF_RUN"
+  prof diff --markdown --threshold "$PROF_THRESHOLD%" "$runs" > "$comparison" || code=$?
+  git worktree remove --force "$base"
+  case "$code" in
+    0 | 3) ;;
+    *) fail "the runs cannot be compared (exit code $code)" ;;
+  esac
+  cat "$comparison" >> "$GITHUB_STEP_SUMMARY"
+  {
+    echo "comparison=$comparison"
+    echo "changed=$([ "$code" = 3 ] && echo true || echo false)"
+  } >> "$GITHUB_OUTPUT"
+}
+
+# Quotes a word for prof record --against.
+quoted() {
+  printf "'%s'" "${1//\'/\'\\\'\'}"
+}
+
+# Comments on the pull request, or replaces the last comment.
+comment() {
+  gh pr comment "$PROF_PULL_REQUEST" --body-file "$PROF_COMPARISON" --edit-last ||
+    gh pr comment "$PROF_PULL_REQUEST" --body-file "$PROF_COMPARISON"
+}
+
 case "${1:-}" in
-  install | record) "$1" ;;
-  *) fail "usage: steps.sh install|record" ;;
+  install | record | compare | comment) "$1" ;;
+  *) fail "usage: steps.sh install|record|compare|comment" ;;
 esac

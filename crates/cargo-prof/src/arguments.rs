@@ -23,6 +23,8 @@ Options:
                     Options of prof record
       --title TEXT, --no-inline, --reverse, --folded, …
                     Options of prof flame
+      --base REV    Build this revision of git, too, record both in turns (--runs N pairs,
+                    10 by default), and print what changed
   -o, --output FILE Output file [default: NAME.svg in target/prof]
       --no-open     Do not open the flame graph
   -q, --quiet       Print errors only
@@ -37,6 +39,7 @@ Examples:
   cargo prof test parses_large_files -F 4999
   cargo prof bench --bench decode --title decode
   cargo prof example hello --release
+  cargo prof --release --base main -- --once
 ";
 
 /// The kind of target that cargo builds.
@@ -71,6 +74,8 @@ pub struct Arguments {
     pub output: Option<String>,
     /// True if the picture may be opened.
     pub open: bool,
+    /// The revision to compare with.
+    pub base: Option<String>,
 }
 
 /// An option of another program: its long name, its short name and its values. The long name may be missing.
@@ -126,6 +131,7 @@ const CARGO: &[Passed] = &[
 /// Options of `prof flame`, also those that `prof record` has, too.
 const FLAME: &[Passed] = &[
     ("folded", None, Flag),
+    ("diff", None, One),
     ("hide", None, One),
     ("keep", None, One),
     ("root-at", None, One),
@@ -210,12 +216,15 @@ const RECORD: &[Passed] = &[
     ("no-names", None, Flag),
     ("strict", None, Flag),
     ("runtimes", None, Equals),
+    ("runs", None, One),
+    ("against", None, One),
 ];
 
 /// Returns the description of the command line.
 fn command() -> Command {
     let own = [
         Arg::new("output").short('o').long("output").value_name("FILE"),
+        Arg::new("base").long("base").value_name("REV"),
         Arg::new("no-open").long("no-open").action(ArgAction::SetTrue),
         Arg::new("quiet").short('q').long("quiet").action(ArgAction::SetTrue),
         Arg::new("verbose").short('v').long("verbose").action(ArgAction::Count),
@@ -277,7 +286,11 @@ impl Arguments {
             program: values(&matches, "program"),
             output: matches.get_one("output").cloned(),
             open: !matches.get_flag("no-open"),
+            base: matches.get_one("base").cloned(),
         };
+        if let Some(why) = parsed.contradiction() {
+            return Err(command.error(ErrorKind::ArgumentConflict, why));
+        }
         if matches.get_flag("quiet") {
             for words in [&mut parsed.cargo, &mut parsed.record, &mut parsed.flame] {
                 words.push("--quiet".to_owned());
@@ -288,6 +301,23 @@ impl Arguments {
             parsed.flame.push("--verbose".to_owned());
         }
         Ok(parsed)
+    }
+
+    /// Returns why options exclude each other; `None` if they do not.
+    fn contradiction(&self) -> Option<&'static str> {
+        let asks = |option: &str| self.record.iter().any(|word| word.starts_with(option));
+        let compares = self.base.is_some();
+        if asks("--against=") {
+            Some(
+                "--against takes a command that is built already; to build one of another revision: --base REV",
+            )
+        } else if asks("--runs=") && !compares {
+            Some("--runs records for a comparison; to compare with another revision: --base REV --runs N")
+        } else if compares && !self.flame.is_empty() {
+            Some("--base compares by prof diff, and options of prof flame do not apply")
+        } else {
+            None
+        }
     }
 
     /// Returns the value of an option of cargo.
@@ -307,6 +337,11 @@ impl Arguments {
             Kind::Test => "test",
             Kind::Bench => "bench",
         }
+    }
+
+    /// Returns true if cargo runs the program in the folder of its package: tests and benchmarks.
+    pub fn runs_in_package(&self) -> bool {
+        matches!(self.kind, Kind::Test | Kind::Bench)
     }
 
     /// Returns true if an unoptimized program would be recorded, probably by mistake.
@@ -383,6 +418,16 @@ mod tests {
         assert_eq!(parsed.flame, ["--quiet", "--verbose", "--verbose"]);
         let wrong = Arguments::parse(["--release", "server"].map(str::to_owned).into());
         assert!(wrong.is_err_and(|error| error.to_string().contains("after `--`")));
+    }
+
+    #[test]
+    fn a_comparison_takes_options_of_the_recorder_alone() {
+        let parsed = parse("--release --base main --runs 5 -F 4999 -q");
+        assert_eq!(parsed.base.as_deref(), Some("main"));
+        assert_eq!(parsed.record, ["--freq=4999", "--runs=5", "--quiet"]);
+        for wrong in ["--runs 5", "--base main --title x", "--base main --against old"] {
+            assert!(Arguments::parse(wrong.split(' ').map(str::to_owned).collect()).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -58,11 +58,23 @@ pub struct Target {
     pub libraries: Vec<PathBuf>,
 }
 
-/// Builds what the user chose, and returns the one executable to record.
+/// A folder to build in, other than the current one.
+pub struct Place {
+    /// The folder in which cargo runs.
+    pub folder: PathBuf,
+    /// The target folder.
+    pub target: PathBuf,
+}
+
+/// Builds what the user chose, in the current folder or in `place`, and returns the one executable to record.
 ///
 /// # Errors
 /// Where the build fails, and where there is no or more than one executable.
-pub fn build(arguments: &Arguments, environment: &Environment) -> anyhow::Result<Target> {
+pub fn build(
+    arguments: &Arguments,
+    environment: &Environment,
+    place: Option<&Place>,
+) -> anyhow::Result<Target> {
     let mut command = cargo();
     match arguments.kind {
         Kind::Run => command.arg("build"),
@@ -75,7 +87,14 @@ pub fn build(arguments: &Arguments, environment: &Environment) -> anyhow::Result
         (Kind::Example, None) => command.arg("--examples"),
         _ => &mut command,
     };
-    command.arg("--message-format=json-render-diagnostics").args(&arguments.cargo);
+    command.arg("--message-format=json-render-diagnostics");
+    match place {
+        None => command.args(&arguments.cargo),
+        Some(place) => {
+            let others = arguments.cargo.iter().filter(|word| !word.starts_with("--target-dir="));
+            command.args(others).arg("--target-dir").arg(&place.target).current_dir(&place.folder)
+        }
+    };
     command.envs(environment.variables.iter().map(|(name, value)| (name, value)));
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     if !output.status.success() {

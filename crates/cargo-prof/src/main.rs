@@ -1,12 +1,14 @@
 //! `cargo prof`: builds a binary, test, benchmark or example with cargo, records it with `prof` and draws a flame graph.
 //!
 //! [`arguments`] divides the command line among cargo and `prof`, [`profile`] ensures that the build has line tables, [`build`] runs
-//! cargo and reads its JSON messages, and [`record`] runs `prof record` and `prof flame`.
+//! cargo and reads its JSON messages, [`record`] runs `prof record` and
+//! `prof flame`, and [`compare`] records two revisions and runs `prof diff`.
 #![allow(unreachable_pub, reason = "a binary has no public items; `pub` marks a module's interface")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
 
 mod arguments;
 mod build;
+mod compare;
 mod profile;
 mod record;
 
@@ -43,6 +45,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.is_unoptimized() && !quiet {
         eprintln!("cargo prof: the profile dev is not optimized; try: cargo prof --release");
     }
-    let target = build::build(arguments, &environment)?;
+    if let Some(base) = &arguments.base {
+        return compare::run(arguments, base, &workspace, &environment);
+    }
+    let target = build::build(arguments, &environment, None)?;
     record::run(arguments, &workspace, &target)
 }

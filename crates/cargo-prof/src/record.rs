@@ -20,14 +20,9 @@ pub fn run(arguments: &Arguments, workspace: &Workspace, target: &Target) -> any
     let recording = workspace.output.join(format!("{}.data", target.name));
     remove(&recording)?;
     let mut record = prof("record");
-    record.args(&arguments.record).arg("-o").arg(&recording).arg("--").arg(&target.executable);
-    match arguments.kind {
-        Kind::Test => record.args(&arguments.name),
-        Kind::Bench => record.arg("--bench").args(&arguments.name),
-        Kind::Run | Kind::Example => &mut record,
-    };
-    record.args(&arguments.program).env("LD_LIBRARY_PATH", target.library_path());
-    if matches!(arguments.kind, Kind::Test | Kind::Bench) {
+    record.args(&arguments.record).arg("-o").arg(&recording).arg("--").args(program_words(arguments, target));
+    record.env("LD_LIBRARY_PATH", target.library_path());
+    if arguments.runs_in_package() {
         record.current_dir(&target.package).env("CARGO_MANIFEST_DIR", &target.package);
     }
     let status = status(&mut record)?;
@@ -37,6 +32,17 @@ pub fn run(arguments: &Arguments, workspace: &Workspace, target: &Target) -> any
     }
     let drawn = draw(arguments, workspace, target, &recording)?;
     Ok(if drawn.success() { ExitCode::from(code(status)) } else { ExitCode::from(code(drawn)) })
+}
+
+/// Returns the command that runs a target, as cargo runs it.
+pub fn program_words(arguments: &Arguments, target: &Target) -> Vec<OsString> {
+    let of_kind = match arguments.kind {
+        Kind::Bench => Some("--bench".to_owned()),
+        Kind::Test | Kind::Run | Kind::Example => None,
+    };
+    let filter = arguments.name.clone().filter(|_| arguments.runs_in_package());
+    let words = of_kind.into_iter().chain(filter).chain(arguments.program.iter().cloned());
+    std::iter::once(target.executable.clone().into_os_string()).chain(words.map(OsString::from)).collect()
 }
 
 fn draw(
@@ -76,7 +82,7 @@ fn has_desktop() -> bool {
 }
 
 /// Returns a command that runs `prof` from the folder of this program, or else from `PATH`.
-fn prof(subcommand: &str) -> Command {
+pub fn prof(subcommand: &str) -> Command {
     let beside =
         std::env::current_exe().ok().map(|path| path.with_file_name("prof")).filter(|path| path.is_file());
     let mut command = Command::new(beside.map_or_else(|| OsString::from("prof"), PathBuf::into_os_string));
@@ -84,7 +90,7 @@ fn prof(subcommand: &str) -> Command {
     command
 }
 
-fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
+pub fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
     match command.status() {
         Ok(status) => Ok(status),
         Err(error)
@@ -97,7 +103,7 @@ fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
 }
 
 /// Returns the exit code as shells report it.
-fn code(status: ExitStatus) -> u8 {
+pub fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
