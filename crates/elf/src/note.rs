@@ -1,18 +1,14 @@
 //! Notes: the build id.
 
 use model::BuildId;
-use object::elf::{FileHeader32, FileHeader64};
+use object::ReadRef;
 use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
-use object::{Endianness, ReadRef};
-
-use crate::headers::Headers;
-use crate::read_at::{Pieces, ReadAt};
 
 /// The owner and type of a build id's note: `NT_GNU_BUILD_ID`.
 const OWNER: &[u8] = b"GNU";
 
 /// The maximum number of notes that are read. Programs have a few; sections of a hostile file may all be the same long list.
-const MAX_NOTES: usize = 1 << 12;
+pub(crate) const MAX_NOTES: usize = 1 << 12;
 
 /// The build id. Sections are asked before program headers: in a separate debug file the program headers still
 /// speak of the original's layout, and its notes are moved.
@@ -29,25 +25,8 @@ pub(crate) fn build_id<'a, Elf: FileHeader, R: ReadRef<'a>>(
     in_sections.or_else(|| build_id_in_segments(header, endian, data, &mut left))
 }
 
-/// Returns the build id of a program or library that a process has mapped. Linkers put it behind the program headers, so that one read
-/// of the first 4096 bytes does; the rest is read as by [`Object::read`](crate::Object::read) where that is not so. Not for separate
-/// debug files.
-pub fn build_id_of_mapped(file: &impl ReadAt) -> Option<BuildId> {
-    let pieces = Pieces::from_start(file);
-    let of_class = match pieces.read_bytes_at(4, 1) {
-        Ok([1]) => in_first_piece::<FileHeader32<Endianness>>(&pieces),
-        Ok([2]) => in_first_piece::<FileHeader64<Endianness>>(&pieces),
-        _ => None,
-    };
-    of_class.or_else(|| Headers::read(file).ok()?.build_id)
-}
-
-fn in_first_piece<Elf: FileHeader<Endian = Endianness>>(pieces: &Pieces) -> Option<BuildId> {
-    let header = Elf::parse(pieces).ok()?;
-    build_id_in_segments(header, header.endian().ok()?, pieces, &mut { MAX_NOTES })
-}
-
-fn build_id_in_segments<'a, Elf: FileHeader, R: ReadRef<'a>>(
+/// Returns the build id in the notes of the program headers.
+pub(crate) fn build_id_in_segments<'a, Elf: FileHeader, R: ReadRef<'a>>(
     header: &Elf,
     endian: Elf::Endian,
     data: R,

@@ -249,6 +249,7 @@ fn add(sum: &mut u64, count: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Columns;
     use crate::testing::entry;
 
     fn add(profile: &mut Profile, comm: &str, tid: i32, offset: u64, period: u64) {

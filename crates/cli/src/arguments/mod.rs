@@ -2,6 +2,7 @@
 
 pub mod call_graph;
 mod debuginfod;
+pub mod drawing;
 pub mod events;
 mod lists;
 pub mod numbers;

@@ -1,7 +1,7 @@
 //! `prof export`: converts a recording to the format of another tool.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use export::exchange::compilers::CompilerFormat;
 use export::exchange::{self, ExportedEvent, ExportedRecording, Format, SampleGap};
 use profile::{Columns, Detail, Show};
 
+use super::export_for_compiler::{self, CompilerExport};
 use crate::arguments::{QueryArguments, RecordingArguments, exit_with_usage_error};
-use crate::commands::export_for_compiler;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
@@ -45,16 +45,16 @@ Examples:
   prof export --format go-pgo -o default.pgo monday.data tuesday.data")]
 pub struct ExportArguments {
     #[command(flatten)]
-    pub recording: RecordingArguments,
+    recording: RecordingArguments,
     /// With formats for compilers: more recordings of the same build, whose samples are added
     #[arg(value_name = "MORE")]
-    pub more: Vec<PathBuf>,
+    more: Vec<PathBuf>,
     /// Output format
     #[arg(short, long, value_name = "NAME", value_parser = format_names())]
     format: String,
     /// With formats for compilers: the program, by its file name or path [default: the one with most samples]
     #[arg(long, value_name = "NAME")]
-    pub module: Option<String>,
+    module: Option<String>,
     /// With --format parquet: length of the time intervals [default: 100]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..), hide = !exchange::HAS_PARQUET)]
     bucket: Option<u32>,
@@ -68,7 +68,7 @@ pub struct ExportArguments {
     #[arg(long)]
     no_lines: bool,
     #[command(flatten)]
-    pub query: QueryArguments,
+    query: QueryArguments,
 }
 
 /// Returns the names of all formats.
@@ -94,7 +94,16 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
     }
     if let Some(format) = for_compiler {
         arguments.refuse_for_compilers();
-        return export_for_compiler::run(arguments, format, &arguments.format, console);
+        let export = CompilerExport {
+            format,
+            name: &arguments.format,
+            recording: &arguments.recording,
+            more: &arguments.more,
+            module: arguments.module.as_deref(),
+            output: arguments.output.as_deref(),
+            query: &arguments.query,
+        };
+        return export_for_compiler::run(&export, console);
     }
     if arguments.module.is_some() || !arguments.more.is_empty() {
         exit_with_usage_error(&format!(
@@ -137,11 +146,6 @@ impl ExportArguments {
                 self.format
             ));
         }
-    }
-
-    /// Returns the path of the output, if one is given.
-    pub fn output(&self) -> Option<&Path> {
-        self.output.as_deref()
     }
 }
 

@@ -9,19 +9,16 @@ use analysis::input::Input;
 use analysis::{Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
-use export::flamegraph::{self, Colors, Options};
+use export::flamegraph;
 use profile::{Columns, Detail, Show, View, Weight};
 
 use super::flame_change::{self, ChangeArguments};
-use crate::arguments::numbers::{percent, within};
+use crate::arguments::drawing::{DrawingArguments, FrameArguments};
 use crate::arguments::{QueryArguments, RuntimeArguments};
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
-
-/// Nanoseconds per unit in pictures of time, whose unit is microseconds.
-const NANOSECONDS_PER_UNIT: u64 = 1_000;
 
 /// Arguments of `prof flame`.
 #[derive(Args)]
@@ -59,60 +56,6 @@ impl FlameArguments {
     pub fn command(&self) -> &[OsString] {
         &self.command
     }
-}
-
-/// Arguments for frames in addition to [`crate::arguments::StackArguments`].
-#[derive(Args)]
-#[command(next_help_heading = "Frames")]
-pub struct FrameArguments {
-    /// Merge threads of a process whose names differ only in digits: worker-* [default for pictures]
-    #[arg(long)]
-    merge_threads: bool,
-    /// Separate threads, not only thread names
-    #[arg(long, conflicts_with = "merge_threads")]
-    pub per_thread: bool,
-    /// Add a frame for each process below its threads
-    #[arg(long)]
-    pub by_process: bool,
-    /// Add a frame for each container (docker:0123456789ab, k8s:POD/ID, host) below its threads
-    #[arg(long, conflicts_with = "by_process")]
-    pub by_container: bool,
-    /// Show the offsets of frames without a name
-    #[arg(long, conflicts_with = "modules_only")]
-    pub addresses: bool,
-    /// Show the module of each function
-    #[arg(long)]
-    modules: bool,
-}
-
-/// Arguments for drawing.
-#[derive(Args)]
-#[command(next_help_heading = "Drawing")]
-pub struct DrawingArguments {
-    /// Reverse stacks, to show who calls a function
-    #[arg(long)]
-    reverse: bool,
-    /// Draw stacks downwards (icicle graph)
-    #[arg(long)]
-    inverted: bool,
-    /// Draw samples in order of time instead of merging stacks
-    #[arg(long)]
-    pub flamechart: bool,
-    /// Title [default: what was recorded, where, when, for how long, how often]
-    #[arg(long, value_name = "TEXT")]
-    title: Option<String>,
-    /// Subtitle, before the figures
-    #[arg(long, value_name = "TEXT")]
-    subtitle: Option<String>,
-    /// Palette
-    #[arg(long, value_name = "NAME", default_value = "kinds", value_parser = Colors::NAMES)]
-    colors: String,
-    /// Omit frames narrower than PERCENT of the picture
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.01, value_parser = percent)]
-    min_width: f64,
-    /// Width of the picture in pixels [default: width of the window]
-    #[arg(long, value_name = "PIXELS", value_parser = within(100..=100_000_u32))]
-    width: Option<u32>,
 }
 
 /// Draws a recording, or records a command first and returns its exit code.
@@ -215,34 +158,4 @@ fn draw(
         }
     }
     Ok(())
-}
-
-impl DrawingArguments {
-    /// Returns the options of a picture. `unit` is that of the weights; with `is_time` they are nanoseconds.
-    ///
-    /// # Errors
-    /// The palette has another name.
-    pub fn options(
-        &self,
-        title: String,
-        figures: String,
-        unit: &str,
-        is_time: bool,
-    ) -> anyhow::Result<Options> {
-        Ok(Options {
-            title: self.title.clone().unwrap_or(title),
-            subtitle: match &self.subtitle {
-                Some(text) => format!("{text} – {figures}"),
-                None => figures,
-            },
-            colors: self.colors.parse().map_err(anyhow::Error::msg)?,
-            width: self.width.map(|width| width as usize),
-            min_width: self.min_width,
-            inverted: self.inverted,
-            reverse: self.reverse,
-            chart: self.flamechart,
-            per_unit: if is_time { NANOSECONDS_PER_UNIT } else { 1 },
-            unit: if is_time { "µs" } else { unit }.to_owned(),
-        })
-    }
 }

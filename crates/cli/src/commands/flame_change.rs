@@ -12,8 +12,8 @@ use profile::comparison::{AFTER, BEFORE, Comparison, Side};
 use profile::queries::{CallTree, NodeId};
 use profile::{Detail, Show, View, Weight};
 
-use super::flame::{DrawingArguments, FrameArguments};
 use crate::arguments::QueryArguments;
+use crate::arguments::drawing::{DrawingArguments, FrameArguments};
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
