@@ -43,6 +43,7 @@ mod prof;
 mod programs;
 mod refusals;
 mod report;
+mod runs;
 mod runtime_shares;
 mod script;
 mod shares;

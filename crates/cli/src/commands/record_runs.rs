@@ -10,6 +10,7 @@ use analysis::runs::{MANIFEST, Manifest, RecordedRun, RunSide};
 use anyhow::{Context, bail};
 use clap::Args;
 use host::files::{NameInFolder, NewFile, make_new_folder};
+use model::Name;
 use recorder::{
     Command, CommandSources, Control, FileConsumer, NameSources, Notice, Options, Summary, Target, Workload,
 };
@@ -184,6 +185,10 @@ impl Series<'_> {
             RunSide::Before => self.before.clone().unwrap_or_default(),
             RunSide::After => self.arguments.command.clone(),
         };
+        // As if this side were recorded alone: readers take the command from the end of the line.
+        let mut command_line = record::own_command_line();
+        command_line.truncate(command_line.len().saturating_sub(self.arguments.command.len()));
+        command_line.extend(words.iter().map(|word| Name::from(word.as_encoded_bytes())));
         let environment = self.arguments.runtimes.environment(&words, self.console);
         let workload = Workload { words, environment, output_to_stderr: false };
         let options = Options { workload: Some(workload), ..self.options.clone() };
@@ -195,13 +200,11 @@ impl Series<'_> {
         };
         let path = file.map(|file| self.folder.join(file));
         let mut consumer = match &path {
-            Some(path) => {
-                FileConsumer::new(output::find(path, self.console)?.into_kind(), record::own_command_line())
-            }
+            Some(path) => FileConsumer::new(output::find(path, self.console)?.into_kind(), command_line),
             None => {
                 let nameless = NewFile::create_nameless(&self.folder)
                     .with_context(|| format!("cannot create a file in {}", self.folder.display()))?;
-                FileConsumer::unnamed(nameless, record::own_command_line())
+                FileConsumer::unnamed(nameless, command_line)
             }
         };
         if let Some(level) = self.arguments.compress {
