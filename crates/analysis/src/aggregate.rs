@@ -10,8 +10,7 @@ use model::Coverage;
 use model::{CpuId, EventIndex, Name, Pid, Space, SpaceId, SpaceTable, StackEntry, Tid, Timestamp};
 use perfdata::Event;
 use profile::{
-    ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, SampleFilter, ThreadId, Threads,
-    Where,
+    ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, ThreadId, Threads, Where,
 };
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
@@ -111,14 +110,14 @@ impl<'a> Aggregate<'a> {
     /// # Errors
     /// Where no thread can be started.
     pub fn new(
-        filter: SampleFilter,
+        admission: ExplainedFilter,
         detail: Detail,
         keeps_address: &'a dyn Fn(&Space) -> bool,
     ) -> Result<Self, Error> {
+        let filter = admission.filter();
         let unsampled = UnsampledTime::new(filter.clone(), detail);
         let asks_for_containers = !filter.containers.is_empty();
         let asks_for_cgroups = !filter.cgroups.is_empty();
-        let admission = ExplainedFilter::new(filter);
         let counter = Counter::start(detail)?;
         Ok(Self {
             admission,

@@ -8,6 +8,7 @@ use export::summary::{Summary, subtitle, subtitle_of_time};
 use host::debuginfod;
 use host::objects::{RecordedFiles, RetainedFiles};
 use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
+use perfdata::features::Features;
 use perfdata::{Description, Event, sections};
 use profile::{Detail, Profile, SampleFilter, Shape, Show, View, Weight};
 
@@ -20,6 +21,7 @@ use crate::report::{caption, missing};
 use crate::request::{Measure, Request, Servers};
 use crate::samples::TeeSink;
 use crate::samples::events::is_named;
+use crate::samples::explained_filter::{ExplainedFilter, start_of};
 use crate::symbols::{Symbolizing, Symbols, downloads};
 use crate::waits::{self, Estimate, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, describes_waits};
 use crate::{Error, Notices};
@@ -270,7 +272,8 @@ fn count_samples(
             .filter(|_| tells_waits)
     };
     let without_samples = Detail { samples: None, ..request.detail };
-    let sums = |weight, switches, detail| ThreadTimes::new(weight, switches, &request.filter, detail);
+    let filter = on_clock(&request.filter, reader.features());
+    let sums = |weight, switches, detail| ThreadTimes::new(weight, switches, &filter, detail);
     let (mut asked, mut switch_gaps) = (None, Vec::new());
     let times = match request.measure {
         Measure::SamplesAndWaits => switches().map(|switches| {
@@ -284,7 +287,8 @@ fn count_samples(
         Measure::Samples | Measure::Time(_) => None,
     };
     let keeps_address = |space: &Space| request.unmapped_addresses || symbolizing.may_name_unmapped(space);
-    let samples = Aggregate::new(request.filter.clone(), request.detail, &keeps_address)?;
+    let admission = ExplainedFilter::new(request.filter.clone()).with_start_of(reader.features());
+    let samples = Aggregate::new(admission, request.detail, &keeps_address)?;
     let mut sinks = TeeSink { first: samples, second: times };
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sinks)?;
     let TeeSink { first: aggregate, second } = sinks;
@@ -309,6 +313,12 @@ fn count_samples(
         chosen => chosen?,
     };
     Ok(Counted { replayed, events, thread_time, seen_in, times: of_threads, gaps, waits, switch_gaps })
+}
+
+/// Returns the filter with times on the recording's clock, if its header says when it starts.
+fn on_clock(filter: &SampleFilter, features: &Features) -> SampleFilter {
+    let time = start_of(features).map_or(filter.time, |start| filter.time.on_clock(start));
+    SampleFilter { time, ..filter.clone() }
 }
 
 /// Returns the event that stands for the time of threads, without its profile.
@@ -351,7 +361,8 @@ fn count_time(
     let shows_spans =
         request.detail.samples.is_some() && matches!(weight, TimeWeight::Cpu | TimeWeight::Latency);
     let switch_gaps = if shows_spans { switches.sampling.gaps.clone() } else { Vec::new() };
-    let mut sums = ThreadTimes::new(weight, switches, &request.filter, request.detail);
+    let filter = on_clock(&request.filter, reader.features());
+    let mut sums = ThreadTimes::new(weight, switches, &filter, request.detail);
     if request.wakers {
         sums = sums.with_wakers();
     }

@@ -45,7 +45,8 @@ pub struct SampleFilter {
     pub containers: Vec<String>,
     /// Cgroups by path, each with those below it. With a list, a sample that does not say its cgroup is not admitted.
     pub cgroups: Vec<String>,
-    /// The time. With a bound, a sample that does not say when it was taken is not admitted.
+    /// The time. With a bound, a sample that does not say when it was taken is not admitted. Must be on the recording's clock when
+    /// samples are asked for.
     pub time: TimeRange,
 }
 
@@ -100,16 +101,28 @@ pub fn is_in_cgroup(path: &Name, typed: &str) -> bool {
 /// Fewer letters are not taken for the beginning of an id.
 const SHORTEST_ID: usize = 4;
 
-/// A span of the recording's clock, both ends included.
+/// A span of time, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TimeRange {
     /// The first moment; the recording's beginning if absent.
     pub start: Option<Timestamp>,
     /// The last moment; the recording's end if absent.
     pub end: Option<Timestamp>,
+    /// True if both count from the start of the recording, false if they are times of its clock.
+    pub from_start: bool,
 }
 
 impl TimeRange {
+    /// Returns the range on the recording's clock, given the start of the recording on it. Changes nothing if it is already.
+    #[must_use]
+    pub fn on_clock(self, origin: Timestamp) -> Self {
+        if !self.from_start {
+            return self;
+        }
+        let at = |time: Timestamp| Timestamp(time.0.saturating_add(origin.0));
+        Self { start: self.start.map(at), end: self.end.map(at), from_start: false }
+    }
+
     fn admits(&self, time: Option<Timestamp>) -> bool {
         if *self == Self::default() {
             return true;
@@ -144,7 +157,7 @@ mod tests {
             tids: vec![Tid(2)],
             cpus: vec![0..=1, 3..=3],
             event: Some(EventIndex(0)),
-            time: TimeRange { start: Some(Timestamp(4_000_000_000)), end: None },
+            time: TimeRange { start: Some(Timestamp(4_000_000_000)), ..TimeRange::default() },
             containers: vec!["docker:0123456789ab".to_owned(), HOST.to_owned()],
             cgroups: vec!["/build.slice".to_owned()],
         };
@@ -158,7 +171,7 @@ mod tests {
             SampleFilter { containers: vec!["docker:0123456789ab".to_owned()], ..all.clone() },
             SampleFilter { cgroups: vec!["/user.slice".to_owned()], ..all.clone() },
             SampleFilter {
-                time: TimeRange { start: None, end: Some(Timestamp(3_999_999_999)) },
+                time: TimeRange { end: Some(Timestamp(3_999_999_999)), ..TimeRange::default() },
                 ..all.clone()
             },
         ];

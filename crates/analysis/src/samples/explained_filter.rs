@@ -5,13 +5,20 @@ use std::fmt::Display;
 use std::hash::Hash;
 
 use export::summary::grouped;
-use model::{Name, Pid, Tid};
-use profile::{HOST, SampleFacts, SampleFilter};
+use model::{Name, Pid, Tid, Timestamp};
+use perfdata::features::Features;
+use profile::{HOST, SampleFacts, SampleFilter, TimeRange};
 
 /// Filters samples. Until a sample passes, it counts the names, processes and other properties of those that it rejects, so
 /// that [`Self::why_none`] can list them.
+///
+/// A range of times that counts from the start of the recording, and is still not on its clock, counts from the first sample.
 pub struct ExplainedFilter {
     filter: SampleFilter,
+    /// The range of times as it was asked for.
+    asked_time: TimeRange,
+    /// The start of the recording that it counts from.
+    origin: Option<Timestamp>,
     /// `None` once a sample has passed.
     rejected: Option<RejectedSamples>,
 }
@@ -38,11 +45,32 @@ impl ExplainedFilter {
     /// Creates a filter that has seen no sample.
     pub fn new(filter: SampleFilter) -> Self {
         let rejected = (!filter.admits_all()).then(RejectedSamples::default);
-        Self { filter, rejected }
+        Self { asked_time: filter.time, origin: None, filter, rejected }
+    }
+
+    /// Returns the filter.
+    pub fn filter(&self) -> &SampleFilter {
+        &self.filter
+    }
+
+    /// Counts times from the start of the recording, if its header says when its first sample was taken.
+    #[must_use]
+    pub fn with_start_of(mut self, features: &Features) -> Self {
+        self.origin = start_of(features);
+        if let Some(origin) = self.origin {
+            self.filter.time = self.filter.time.on_clock(origin);
+        }
+        self
     }
 
     /// Returns true if the sample passes.
     pub fn admits(&mut self, sample: &SampleFacts<'_>) -> bool {
+        if self.filter.time.from_start {
+            // Without a time, no sample is in the range.
+            let Some(time) = sample.time else { return false };
+            self.origin = Some(time);
+            self.filter.time = self.filter.time.on_clock(time);
+        }
         let admits = self.filter.admits(sample);
         if let Some(rejected) = &mut self.rejected {
             if admits {
@@ -87,7 +115,7 @@ impl ExplainedFilter {
                 if range.start.is_some_and(|start| start.0 > *last)
                     || range.end.is_some_and(|end| end.0 < *first) =>
             {
-                reasons.push(format!("of --time: they are from {} to {} s", seconds(*first), seconds(*last)));
+                reasons.push(self.missing_time(*first, *last));
             }
             Some(_) => {}
         }
@@ -96,6 +124,38 @@ impl ExplainedFilter {
             false => format!("no sample is {}", reasons.join("; none is ")),
         })
     }
+}
+
+impl ExplainedFilter {
+    /// Explains that the recording has no samples in the range asked for, and says what to type if it fits the other clock.
+    fn missing_time(&self, first: u64, last: u64) -> String {
+        let asked = self.asked_time;
+        let origin = self.origin.map_or(0, |origin| origin.0);
+        let (sign, shift) = if asked.from_start { ("", origin) } else { ("@", 0) };
+        let [from, to] = [first, last].map(|time| seconds(time.saturating_sub(shift)));
+        let there = format!("of --time: they are from {sign}{from} to {sign}{to} s");
+        let fits_clock =
+            asked.start.is_none_or(|start| start.0 <= last) && asked.end.is_none_or(|end| end.0 >= first);
+        if !asked.from_start || !fits_clock {
+            return there;
+        }
+        let typed = |time: Option<Timestamp>| {
+            time.map_or(String::new(), |time| format!("@{}", exact_seconds(time.0)))
+        };
+        let typed = format!("{},{}", typed(asked.start), typed(asked.end));
+        format!("{there} after the start; for times of the recorder's clock, try: --time {typed}")
+    }
+}
+
+/// Returns when the first sample was taken, if the header says so.
+pub fn start_of(features: &Features) -> Option<Timestamp> {
+    features.sample_time.filter(|&(first, last)| (first, last) != (0, 0)).map(|(first, _)| Timestamp(first))
+}
+
+/// Formats a time without rounding.
+fn exact_seconds(nanoseconds: u64) -> String {
+    let text = format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl RejectedSamples {
@@ -178,8 +238,7 @@ fn seconds(nanoseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{CpuId, EventIndex, Timestamp};
-    use profile::TimeRange;
+    use model::{CpuId, EventIndex};
 
     fn why(filter: SampleFilter) -> Option<String> {
         let mut explained = ExplainedFilter::new(filter);
@@ -202,6 +261,29 @@ mod tests {
     }
 
     #[test]
+    fn times_count_from_the_start() {
+        let range = |start: u64, end: u64| TimeRange {
+            start: Some(Timestamp(start)),
+            end: Some(Timestamp(end)),
+            from_start: true,
+        };
+        let filter = |time| SampleFilter { time, ..SampleFilter::default() };
+        // The samples are taken 0, 1 and 1.5 s after the first.
+        assert_eq!(why(filter(range(900_000_000, 1_000_000_000))), None);
+        assert_eq!(
+            why(filter(range(1_600_000_000, 2_500_000_000))).unwrap(),
+            "no sample is of --time: they are from 0.000000 to 1.500000 s after the start; for times of the recorder's clock, \
+             try: --time @1.6,@2.5"
+        );
+        let said = why(filter(range(4_000_000_000, 5_000_000_000))).unwrap();
+        assert_eq!(said, "no sample is of --time: they are from 0.000000 to 1.500000 s");
+        // The header knows of a sample before.
+        let features = Features { sample_time: Some((1_000_000_000, 3_000_000_000)), ..Features::default() };
+        let filter = ExplainedFilter::new(filter(range(0, 400_000_000))).with_start_of(&features);
+        assert_eq!(filter.filter.time.end, Some(Timestamp(1_400_000_000)));
+    }
+
+    #[test]
     fn what_the_recording_has_is_listed_where_no_sample_passes() {
         let nothing = SampleFilter::default();
         let comms = vec![b"nosuch".to_vec()];
@@ -212,9 +294,9 @@ mod tests {
             said,
             "no sample is of --pid 9: there are 7 (2 samples), 8 (1); none is of --cpu: there are 1"
         );
-        let time = TimeRange { start: Some(Timestamp(9_000_000_000)), end: None };
+        let time = TimeRange { start: Some(Timestamp(9_000_000_000)), ..TimeRange::default() };
         let said = why(SampleFilter { time, ..nothing.clone() }).unwrap();
-        assert_eq!(said, "no sample is of --time: they are from 1.500000 to 3.000000 s");
+        assert_eq!(said, "no sample is of --time: they are from @1.500000 to @3.000000 s");
         let cgroups = vec!["/user.slice".to_owned()];
         let said = why(SampleFilter { cgroups: cgroups.clone(), ..nothing.clone() }).unwrap();
         assert_eq!(said, "no sample is of --cgroup /user.slice: there are /build.slice (2 samples)");

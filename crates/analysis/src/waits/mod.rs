@@ -93,7 +93,9 @@ impl ThreadTimes {
     pub(crate) fn new(weight: TimeWeight, switches: Switches, filter: &SampleFilter, detail: Detail) -> Self {
         // The time before a delay (-D) is over does not count.
         let begin = switches.watched.map(|watched| Timestamp(watched.begin));
-        let range = TimeRange { start: filter.time.start.max(begin), ..filter.time };
+        let time = begin.map_or(filter.time, |begin| filter.time.on_clock(begin));
+        let range =
+            TimeRange { start: if time.from_start { time.start } else { time.start.max(begin) }, ..time };
         let filter = SampleFilter { event: None, time: TimeRange::default(), ..filter.clone() };
         let mut timeline = Timeline::default();
         let counted = switches.sampling.threads.iter().cloned().collect();

@@ -25,8 +25,8 @@ impl std::str::FromStr for NumberList {
     }
 }
 
-/// Parses a time range in seconds, on the recording's clock as `perf script` prints it. Either end may be omitted: `10.5,12`, `,3`,
-/// `7,`.
+/// Parses a time range in seconds from the start of the recording: `0.5,1.2`. Either end may be omitted: `,3`, `7,`. With `@`, the times
+/// are those of the recorder's clock, as `prof script` and `perf script` print them: `@7175.9,@7176.4`.
 ///
 /// # Errors
 /// A sentence that describes the mistake.
@@ -34,7 +34,20 @@ pub fn time_range(text: &str) -> Result<TimeRange, String> {
     let (start, end) = text
         .split_once(',')
         .ok_or_else(|| "a range is START,END in seconds; either may be omitted".to_owned())?;
-    let range = TimeRange { start: nanoseconds(start)?, end: nanoseconds(end)? };
+    let on_clock = |end: &str| end.trim().strip_prefix('@').map(str::to_owned);
+    let ends = [start, end].map(|end| (end.trim().is_empty(), on_clock(end)));
+    let from_start = ends.iter().any(|(is_empty, on_clock)| !is_empty && on_clock.is_none());
+    if from_start && ends.iter().any(|(_, on_clock)| on_clock.is_some()) {
+        return Err("one end has an @ and the other has none; either both count from the start of the recording, or both are \
+                    times of its clock"
+            .to_owned());
+    }
+    let [(_, on_clock_start), (_, on_clock_end)] = &ends;
+    let range = TimeRange {
+        start: nanoseconds(on_clock_start.as_deref().unwrap_or(start))?,
+        end: nanoseconds(on_clock_end.as_deref().unwrap_or(end))?,
+        from_start,
+    };
     match (range.start, range.end) {
         (Some(start), Some(end)) if start > end => Err("the range ends before it starts".to_owned()),
         _ => Ok(range),
@@ -73,12 +86,18 @@ mod tests {
     #[test]
     fn time_ranges() {
         let range = |start: Option<u64>, end: Option<u64>| {
-            Ok(TimeRange { start: start.map(Timestamp), end: end.map(Timestamp) })
+            Ok(TimeRange { start: start.map(Timestamp), end: end.map(Timestamp), from_start: true })
+        };
+        let on_clock = |start: Option<u64>, end: Option<u64>| {
+            range(start, end).map(|range| TimeRange { from_start: false, ..range })
         };
         assert_eq!(time_range("1.5,2"), range(Some(1_500_000_000), Some(2_000_000_000)));
         assert_eq!(time_range(",0.000000001"), range(None, Some(1)));
         assert_eq!(time_range("7,"), range(Some(7_000_000_000), None));
-        for wrong in ["2,1", "1", "1e3,", "99999999999999,"] {
+        assert_eq!(time_range("@1.5,@2"), on_clock(Some(1_500_000_000), Some(2_000_000_000)));
+        assert_eq!(time_range("@7,"), on_clock(Some(7_000_000_000), None));
+        assert_eq!(time_range(",@7"), on_clock(None, Some(7_000_000_000)));
+        for wrong in ["2,1", "1", "1e3,", "99999999999999,", "@1,2", "1,@2", "@,1", "@@1,"] {
             assert!(time_range(wrong).is_err(), "{wrong}");
         }
     }

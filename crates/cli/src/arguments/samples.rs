@@ -32,7 +32,8 @@ pub struct SampleArguments {
     /// Only these cgroups and those below them, by path; needs a recording with --all-cgroups
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     cgroup: Vec<String>,
-    /// Only this time range, in seconds as `perf script` prints them; either end may be omitted
+    /// Only this time range, in seconds from the start of the recording (0.5,1.2), or on the recorder's clock as `prof script`
+    /// prints it (@7175.9,@7176.4); either end may be omitted
     #[arg(long, value_name = "START,END", value_parser = time_range)]
     time: Option<TimeRange>,
     /// Only this event
@@ -72,7 +73,9 @@ impl SampleArguments {
         });
         let cpus = cpus.collect::<Vec<_>>().join(",");
         let time = self.time.map_or(String::new(), |time| {
-            format!("{} to {} s", seconds(time.start), seconds(time.end)).trim().to_owned()
+            let sign = |end: Option<Timestamp>| if time.from_start || end.is_none() { "" } else { "@" };
+            let (start, end) = (seconds(time.start), seconds(time.end));
+            format!("{}{start} to {}{end} s", sign(time.start), sign(time.end)).trim().to_owned()
         });
         let conditions = [
             ("comm ", list(&self.comm)),

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicUsize;
 
 use analysis::Notices;
 use analysis::events::is_named;
+use analysis::explained_filter::ExplainedFilter;
 use analysis::input::{Input, is_of_this_host};
 use analysis::replay::replay;
 use analysis::symbols::Symbolizing;
@@ -114,7 +115,9 @@ fn print(
     let name = input.name.clone();
     let (loss, (counts, why_none), notes) = std::thread::scope(|scope| {
         let (batches, thread) = writer.start(&line_bytes, scope)?;
-        let mut builder = TextBuilder::new(printer, arguments.samples.filter(), batches);
+        let admission =
+            ExplainedFilter::new(arguments.samples.filter()).with_start_of(input.reader.features());
+        let mut builder = TextBuilder::new(printer, admission, batches);
         builder.admitted = admitted;
         builder.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
         let replayed = replay(input, &settings.paths, console, &mut builder);

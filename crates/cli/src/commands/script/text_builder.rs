@@ -9,7 +9,7 @@ use export::script::{
     AddressStyle, ChainLineId, ChainLineTable, GappedText, LocatedAddress, Printer, SampleStack,
 };
 use model::{AddressKind, Avma, EventIndex, Pid, Tid};
-use profile::{SampleFacts, SampleFilter};
+use profile::SampleFacts;
 use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain_items};
 
 use super::line_cache::{LineCache, LineKey};
@@ -60,12 +60,12 @@ pub(super) struct SampleCounts {
 
 impl<'o> TextBuilder<'o> {
     /// Creates a builder that sends to `sender`.
-    pub(super) fn new(printer: Printer, filter: SampleFilter, sender: BatchSender<'o>) -> Self {
+    pub(super) fn new(printer: Printer, admission: ExplainedFilter, sender: BatchSender<'o>) -> Self {
         Self {
             admitted: Vec::new(),
             max_stack: usize::MAX,
             printer,
-            admission: ExplainedFilter::new(filter),
+            admission,
             text: GappedText::default(),
             batch_bytes: FIRST_BATCH_BYTES,
             lines: ChainLineTable::default(),

@@ -72,13 +72,13 @@ export class Words {
     const digits = Math.max(0, Math.min(6, Math.ceil(-Math.log10(fine) - 1e-9)));
     return `${seconds.toFixed(digits)} s`;
   }
-  /** The same time as `--time` takes it. @param {[number, number]} time */
+  /** The same time as `--time` takes it, on the recorder's clock. @param {[number, number]} time */
   timeFlag([from, to]) {
     // Both ends of --time are included; ours is not. Microseconds and above are kept apart: numbers are not that exact.
     const { origin, unit } = this.meta;
     /** @param {number} micro */
     const seconds = micro => `${Math.floor(micro / 1e6)}.${String(micro % 1e6).padStart(6, "0")}`;
-    return `--time ${seconds(origin + from * unit)},${seconds(origin + to * unit - 1)}999`;
+    return `--time @${seconds(origin + from * unit)},@${seconds(origin + to * unit - 1)}999`;
   }
 
   /** The name of a function; modules that were collapsed are numbered behind the functions. @param {number} named */
