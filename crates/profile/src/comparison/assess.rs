@@ -88,7 +88,7 @@ pub enum Verdict {
     Grown,
     /// It takes less time.
     Shrunk,
-    /// What it gained or lost, callers, callees or siblings lost or gained. The index of the move.
+    /// Its callers, callees or siblings lost what it gained, or the other way round. The index of the move.
     Moved(usize),
 }
 
@@ -105,7 +105,7 @@ pub struct Row {
     pub share: f64,
     /// The self weight after, less that before times [`Assessment::factor`].
     pub difference: f64,
-    /// Where it has samples.
+    /// The sides on which it has samples.
     pub presence: Presence,
     /// The estimate of its self weight, relative to everything else. `None` if it holds less than a quarter of a per cent.
     pub estimate: Option<Estimate>,
@@ -181,6 +181,10 @@ impl Comparison {
             .collect();
         for row in &mut rows {
             row.verdict = verdict(row, evidence);
+            // Smaller functions help to find the level, but are not marked.
+            if let Some(estimate) = row.estimate.as_mut().filter(|_| row.share < MIN_MARKED_SHARE) {
+                estimate.probability = None;
+            }
         }
         let moves = moved::find(self, &mut rows, evidence, |members| {
             let members: Vec<usize> =

@@ -1,5 +1,7 @@
 //! Comparisons of trees written as stacks.
 
+mod assessed;
+
 use model::Name;
 
 use super::{AFTER, BEFORE, Comparison, Side};

@@ -1,0 +1,138 @@
+//! Assessments of invented runs with known changes.
+
+use super::side;
+use crate::comparison::statistics::Design;
+use crate::comparison::{
+    Assessment, Comparison, Evidence, Exceeding, Experiment, Presence, TotalKind, Verdict,
+};
+
+/// Ten pairs of a program: main calls `parse` (30 %), `hash` (40 %), `print` (20 %) and `read` (10 %), with noise of some per cent.
+/// `after` changes the stacks of the runs after the change.
+fn pairs(after: impl Fn(usize, Stacks) -> Stacks) -> Comparison {
+    let run = |number: usize, side: usize| -> Stacks {
+        let noise = |function: usize| {
+            // Numbers without a pattern, from −1 to 1.
+            let bits = (number * 7919 + side * 104_729 + function * 1299 + 17).wrapping_mul(2_654_435_761);
+            (bits >> 8) as f64 % 1000.0 / 500.0 - 1.0
+        };
+        let machine = 1.0 + 0.05 * noise(0);
+        let shares = [("parse", 0.3), ("hash", 0.4), ("print", 0.2), ("read", 0.1)];
+        let stacks = shares.iter().enumerate().map(|(index, (name, share))| {
+            let weight = 20_000.0 * share * machine * (1.0 + 0.01 * noise(index + 1));
+            (format!("app:main;app:{name}"), weight as u64)
+        });
+        stacks.collect()
+    };
+    let borrowed = |runs: &[Stacks]| {
+        let runs: Vec<Vec<(&str, u64)>> = runs
+            .iter()
+            .map(|run| run.iter().map(|(stack, weight)| (stack.as_str(), *weight)).collect())
+            .collect();
+        side(&runs.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    };
+    let old: Vec<Stacks> = (0..10).map(|number| run(number, 0)).collect();
+    let new: Vec<Stacks> = (0..10).map(|number| after(number, run(number, 1))).collect();
+    Comparison::new(borrowed(&old), borrowed(&new), |_| false)
+}
+
+type Stacks = Vec<(String, u64)>;
+
+/// Multiplies the weight of stacks that end in a function.
+fn scaled(stacks: Stacks, function: &str, factor: f64) -> Stacks {
+    let scale = |(stack, weight): (String, u64)| {
+        let factor = if stack.ends_with(function) { factor } else { 1.0 };
+        (stack, (weight as f64 * factor) as u64)
+    };
+    stacks.into_iter().map(scale).collect()
+}
+
+fn assessed(comparison: &Comparison) -> Assessment {
+    comparison.assess(&Experiment { design: Some(Design::Pairs), ..Experiment::default() })
+}
+
+fn name(comparison: &Comparison, assessment: &Assessment, row: usize) -> String {
+    super::name(comparison, assessment.rows[row].frame)
+}
+
+#[test]
+fn what_grew_is_the_first_row_and_passes_a_threshold() {
+    let comparison = pairs(|_, run| scaled(run, "parse", 1.1));
+    let assessment = assessed(&comparison);
+    assert_eq!((assessment.evidence, assessment.changed), (Evidence::Runs, 1));
+    assert_eq!(name(&comparison, &assessment, 0), "app:parse");
+    assert_eq!(assessment.rows[0].verdict, Verdict::Grown);
+    let [factor, low, high] = assessment.rows[0].estimate.unwrap().factors();
+    assert!((1.08..1.12).contains(&factor) && low < 1.1 && 1.1 < high, "{factor} {low} {high}");
+    assert!(assessment.exceeding(0.05, |_| false).contains(&Exceeding::Row(0)));
+    assert!(!assessment.exceeding(0.15, |_| false).contains(&Exceeding::Row(0)));
+    let frame = assessment.rows[0].frame;
+    assert!(!assessment.exceeding(0.05, |ignored| ignored == frame).contains(&Exceeding::Row(0)));
+    assert_eq!(assessment.paths.len(), 1);
+    assert_eq!(assessment.paths[0].frames.len(), 2);
+}
+
+#[test]
+fn nothing_changes_between_runs_of_one_program() {
+    let assessment = assessed(&pairs(|_, run| run));
+    assert_eq!((assessment.changed, assessment.factor), (0, 1.0));
+    assert!(assessment.exceeding(0.0, |_| false).is_empty());
+    assert!(assessment.smallest_change(0.05).is_some_and(|smallest| smallest < 0.06));
+}
+
+#[test]
+fn a_slower_machine_is_one_row_and_no_function() {
+    let all = |run: Stacks| run.into_iter().map(|(stack, weight)| (stack, weight * 13 / 10)).collect();
+    let assessment = assessed(&pairs(|_, run| all(run)));
+    assert_eq!(assessment.changed, 0);
+    assert!((1.2..1.4).contains(&assessment.factor), "{}", assessment.factor);
+    let exceeding = assessment.exceeding(0.03, |_| false);
+    let kinds: Vec<&TotalKind> = exceeding
+        .iter()
+        .map(|part| match part {
+            Exceeding::Total(index) => &assessment.totals[*index].kind,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, [&TotalKind::Weight, &TotalKind::EverythingElse]);
+}
+
+#[test]
+fn time_that_only_moved_does_not_pass_a_threshold() {
+    // A third of parse becomes a function of its own.
+    let split = |run: Stacks| {
+        let mut stacks = scaled(run, "parse", 2.0 / 3.0);
+        let rest =
+            stacks.iter().find(|(stack, _)| stack.ends_with("parse")).map_or(0, |(_, weight)| weight / 2);
+        stacks.push(("app:main;app:parse;app:parse_number".to_owned(), rest));
+        stacks
+    };
+    let comparison = pairs(|_, run| split(run));
+    let assessment = assessed(&comparison);
+    let names: Vec<String> = (0..2).map(|row| name(&comparison, &assessment, row)).collect();
+    assert_eq!((assessment.changed, assessment.moves.len()), (2, 1), "{names:?}");
+    assert!(assessment.rows[..2].iter().all(|row| row.verdict == Verdict::Moved(0)));
+    assert!(assessment.rows[..2].iter().any(|row| row.presence == Presence::New));
+    assert_eq!(assessment.exceeding(0.03, |_| false), []);
+    // What grew in the move counts by its sum.
+    let grown = |_: usize, run: Stacks| scaled(split(run), "parse_number", 1.6);
+    let assessment = assessed(&pairs(grown));
+    assert!(assessment.exceeding(0.03, |_| false).contains(&Exceeding::Move(0)), "{:?}", assessment.moves);
+}
+
+#[test]
+fn few_runs_say_how_many_are_needed_and_one_recording_has_intervals_of_counting() {
+    let one = |weight: u64| side(&[&[("a:f", weight), ("a:g", 1000), ("a:h", 1000)]]);
+    let single = Comparison::new(one(1000), one(1500), |_| false).assess(&Experiment::default());
+    assert_eq!((single.evidence, single.changed), (Evidence::SingleRecordings, 1));
+    let estimate = single.rows[0].estimate.unwrap();
+    assert!(!estimate.is_marked() && (estimate.factors()[1] - 1.33).abs() < 0.06, "{:?}", estimate.factors());
+    assert!(single.exceeding(0.0, |_| false).is_empty());
+    let runs = side(&[&[("a:f", 10), ("a:g", 10)], &[("a:f", 11), ("a:g", 10)]]);
+    let other = side(&[&[("a:f", 99), ("a:g", 10)], &[("a:f", 99), ("a:g", 10)]]);
+    let few = Experiment { design: Some(Design::Groups), ..Experiment::default() };
+    let assessment = Comparison::new(runs, other, |_| false).assess(&few);
+    assert_eq!((assessment.evidence, assessment.changed), (Evidence::TooFewRuns { needed: 5 }, 0));
+    assert!(assessment.exceeding(0.0, |_| false).is_empty());
+    let nothing = Comparison::new(side(&[]), side(&[]), |_| false).assess(&Experiment::default());
+    assert!(nothing.rows.is_empty());
+}
