@@ -16,6 +16,7 @@ mod byte_order;
 mod compilers;
 mod containers;
 mod counts;
+mod differences;
 mod documented;
 mod events;
 mod exit_codes;

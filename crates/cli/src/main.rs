@@ -53,6 +53,8 @@ enum Command {
     Report(commands::report::ReportArguments),
     /// Summarize on one page what is hot, who calls it, when, and how reliable it is
     Explain(commands::explain::ExplainArguments),
+    /// Compare two recordings, two slices of one, or several runs: what changed, and how sure that is
+    Diff(commands::diff::DiffArguments),
     /// Show source lines and instructions of a function with their samples
     Annotate(commands::annotate::AnnotateArguments),
     /// Pack a recording with the names it needs into one file, for another machine
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Command::Flame(flame) => commands::flame::run(&flame, &console),
         Command::Report(report) => commands::report::run(&report, &console),
         Command::Explain(explain) => commands::explain::run(&explain, &console),
+        Command::Diff(diff) => commands::diff::run(&diff, &console),
         Command::Annotate(annotate) => commands::annotate::run(&annotate, &console),
         Command::Archive(archive) => commands::archive::run(&archive, &console),
         Command::Export(export) => commands::export::run(&export, &console),
@@ -201,7 +204,6 @@ fn unknown_command(error: &clap::Error) -> Option<&str> {
 /// Returns the suggestion for a command of perf that `prof` lacks.
 fn replacement_for(command: &str) -> Option<&'static str> {
     Some(match command {
-        "diff" => "for two recordings: perf diff prof.data.old prof.data",
         "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",
         "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL",
         _ => return None,

@@ -29,34 +29,55 @@ pub fn is_switched_off() -> bool {
 /// The child cannot be started or was killed, or the output cannot be finished.
 pub fn produce(
     console: &Console,
-    mut output: Output,
+    output: Output,
     fetches: bool,
     work: impl FnOnce(&mut Output) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
+    judge(console, output, fetches, |output| work(output).map(|()| false))
+}
+
+/// The exit code if a threshold was passed.
+const PASSED: u8 = 3;
+
+/// As [`produce`], where `work` also says whether a threshold was passed: then the exit code is 3, and the output is finished, too.
+///
+/// # Errors
+/// As [`produce`].
+pub fn judge(
+    console: &Console,
+    mut output: Output,
+    fetches: bool,
+    work: impl FnOnce(&mut Output) -> anyhow::Result<bool>,
+) -> anyhow::Result<ExitCode> {
+    let code = |passed: bool| if passed { PASSED } else { 0 };
     let confined = !fetches && !is_switched_off();
     file_helper::enable_while_reading(confined).context("cannot start a process to open files")?;
     if !confined {
-        work(&mut output)?;
+        let passed = work(&mut output)?;
         file_helper::warn_of_silence(console);
-        return output.finish().map(|()| ExitCode::SUCCESS);
+        return output.finish().map(|()| ExitCode::from(code(passed)));
     }
     let status = host_sandbox::run(|confined| {
         if let Err(error) = confined {
             console.detail(&format!("reading files without a sandbox: {error}"));
         }
-        let result = work(&mut output).and_then(|()| Ok(output.flush()?));
+        let result = work(&mut output).and_then(|passed| Ok(output.flush().map(|()| passed)?));
         file_helper::warn_of_silence(console);
         match result {
             Err(error) if !is_broken_pipe(&error) => {
                 console.error(&error);
                 1
             }
-            _ => 0,
+            Ok(passed) => code(passed),
+            Err(_) => 0,
         }
     })
     .context("cannot start a process to read the recording")?;
     match status {
         ExitStatus::Code(0) => output.finish().map(|()| ExitCode::SUCCESS),
+        ExitStatus::Code(done) if done == i32::from(PASSED) => {
+            output.finish().map(|()| ExitCode::from(PASSED))
+        }
         ExitStatus::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
         ExitStatus::Signal(signal) => bail!("signal {signal} ended the process that read the recording"),
     }

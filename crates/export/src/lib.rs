@@ -8,6 +8,7 @@
 //! field or a tag of the output.
 
 pub mod annotate;
+pub mod difference;
 pub mod exchange;
 pub mod explain;
 mod figures;

@@ -1,6 +1,6 @@
 //! Arguments that select samples.
 
-use clap::Args;
+use clap::{Args, Parser};
 use model::{Pid, Tid, Timestamp};
 use profile::{SampleFilter, TimeRange};
 
@@ -41,7 +41,63 @@ pub struct SampleArguments {
     pub event: Option<String>,
 }
 
+/// The keys of a slice.
+const SLICE_KEYS: [&str; 8] = ["comm", "pid", "tid", "cpu", "container", "cgroup", "time", "event"];
+
+/// A slice of a recording, parsed as the flags of the same names.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Slice {
+    #[command(flatten)]
+    samples: SampleArguments,
+}
+
 impl SampleArguments {
+    /// Returns the arguments with the conditions of a slice instead of those of the same kind: `time=0,5 comm=old pid=41,42`. A value
+    /// with spaces stands between quotes: `comm='a b'`.
+    ///
+    /// # Errors
+    /// A sentence that describes the mistake.
+    pub fn with_slice(&self, text: &str) -> Result<Self, String> {
+        let example = "try for example: 'time=0,5 comm=worker pid=41,42'";
+        let mut flags = Vec::new();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let (key, behind) =
+                rest.split_once('=').ok_or_else(|| format!("`{rest}` is not KEY=VALUE; {example}"))?;
+            if !SLICE_KEYS.contains(&key) {
+                return Err(format!("there is no key `{key}`, only {}; {example}", SLICE_KEYS.join(", ")));
+            }
+            let quote = behind.chars().next().filter(|first| matches!(first, '\'' | '"'));
+            let (value, after) = match quote {
+                Some(quote) => behind
+                    .get(1..)
+                    .and_then(|quoted| quoted.split_once(quote))
+                    .ok_or_else(|| format!("the quote behind `{key}=` has no end"))?,
+                None => behind.split_once(char::is_whitespace).unwrap_or((behind, "")),
+            };
+            flags.push(format!("--{key}={value}"));
+            rest = after.trim_start();
+        }
+        let Slice { samples: slice } = Slice::try_parse_from(flags).map_err(|error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.trim_start_matches("error: ").replace("--", "")
+        })?;
+        let or = |own: Vec<String>, common: &Vec<String>| if own.is_empty() { common.clone() } else { own };
+        let or_numbers = |own: Vec<i32>, common: &Vec<i32>| if own.is_empty() { common.clone() } else { own };
+        Ok(Self {
+            comm: or(slice.comm, &self.comm),
+            pid: or_numbers(slice.pid, &self.pid),
+            tid: or_numbers(slice.tid, &self.tid),
+            cpu: slice.cpu.or_else(|| self.cpu.clone()),
+            container: or(slice.container, &self.container),
+            cgroup: or(slice.cgroup, &self.cgroup),
+            time: slice.time.or(self.time),
+            event: slice.event.or_else(|| self.event.clone()),
+        })
+    }
+
     /// Returns the flags that are given.
     pub fn given(&self) -> Vec<&'static str> {
         [
@@ -101,6 +157,31 @@ impl SampleArguments {
             cgroups: self.cgroup.clone(),
             event: None,
             time: self.time.unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_replaces_conditions_of_its_kind() {
+        let common =
+            SampleArguments { comm: vec!["all".to_owned()], pid: vec![7], ..SampleArguments::default() };
+        let slice = common.with_slice(" time=0.5,5  pid=41,42 event='a b' ").unwrap();
+        assert_eq!((slice.comm, slice.pid), (vec!["all".to_owned()], vec![41, 42]));
+        assert_eq!(slice.event.as_deref(), Some("a b"));
+        assert!(slice.time.unwrap().from_start);
+        for (wrong, why) in [
+            ("0,5", "not KEY=VALUE"),
+            ("times=0,5", "no key `times`"),
+            ("time=5,0", "ends before it starts"),
+            ("comm='a", "no end"),
+            ("pid=x", "pid"),
+        ] {
+            let said = common.with_slice(wrong).unwrap_err();
+            assert!(said.contains(why), "{said}");
         }
     }
 }

@@ -4,6 +4,7 @@ mod additional_data;
 pub mod annotate;
 pub mod archive;
 pub mod completions;
+pub mod diff;
 pub mod doctor;
 pub mod dump;
 pub mod dump_names;

@@ -38,7 +38,7 @@ pub(super) fn csv(
 
 /// Quotes a cell of CSV (RFC 4180). Prefixes text that a spreadsheet would take for a formula by an apostrophe, because
 /// the profiled program chooses its names.
-fn quoted(cell: &str) -> String {
+pub(crate) fn quoted(cell: &str) -> String {
     let is_formula = cell.starts_with(['=', '+', '@', '-']) && cell.parse::<f64>().is_err();
     let cell = if is_formula { Cow::Owned(format!("'{cell}")) } else { Cow::Borrowed(cell) };
     if cell.contains([',', '"', '\n', '\r']) {
@@ -95,7 +95,7 @@ pub(super) fn markdown(
 }
 
 /// Escapes text for Markdown.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -17,6 +17,7 @@ use profile::{Pattern, View, Weight};
 use thiserror::Error;
 
 use crate::summary::{Summary, subtitle};
+pub(crate) use csv_and_markdown::{escaped, quoted};
 use function_match::choose;
 pub use function_match::nearest_names;
 pub use keys::{Key, UnknownKey};

@@ -1,0 +1,293 @@
+//! `prof diff`: what changed between two recordings, two slices of one, or several runs, and how sure that is.
+
+mod facts;
+mod sides;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use analysis::Request;
+use anyhow::bail;
+use clap::Args;
+use export::difference::{self, Difference, Format, SideName, Threshold, Unit};
+use profile::comparison::{Comparison, Evidence, Side};
+use profile::{FrameId, Label, Pattern, Show, Weight};
+
+use crate::arguments::numbers::percent;
+use crate::arguments::{QueryArguments, exit_with_usage_error};
+use crate::console::Console;
+use crate::input;
+use crate::output::Output;
+use crate::sandbox;
+use facts::Facts;
+use sides::{SideInput, Sides};
+
+/// The growth of functions, in per cent, that other builds of a program may have by their layout alone, if nothing else is said.
+/// Of ten programs that were linked in eight layouts, eight changed by less (decision 16, "How changes are told from noise").
+const LAYOUT_ALLOWANCE_PERCENT: f64 = 10.0;
+
+/// Arguments of `prof diff`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof diff old.data new.data                         two recordings
+  prof diff prof.runs --threshold 3%                  runs of prof record --runs 10 --against 'OLD' -- NEW
+  prof diff a1 a2 a3 a4 a5 -- b1 b2 b3 b4 b5          five runs of each side
+  prof diff prof.data --before 'time=0,5' --after 'time=5,10'
+  prof diff prof.data --before 'comm=old pid=41,42' --after 'comm=new'
+  prof diff old.data new.data --keep parse --markdown
+Exit code 3: something grew by more than --threshold. This needs eight pairs of runs, or five of each side.")]
+pub struct DiffArguments {
+    /// Two recordings or folders of runs, before and after; or one folder with the runs of both (prof.runs); or one recording with
+    /// --before and --after; or, with -- between them, the runs of each side
+    #[arg(value_name = "BEFORE AFTER")]
+    recordings: Vec<PathBuf>,
+    /// The runs after the change
+    #[arg(last = true, value_name = "AFTER")]
+    runs_after: Vec<PathBuf>,
+    /// The samples before: comm, pid, tid, cpu, container, cgroup, time or event, as the flags of these names: 'time=0,5 comm=worker'
+    #[arg(long, value_name = "SLICE")]
+    before: Option<String>,
+    /// The samples after, in the same form
+    #[arg(long, value_name = "SLICE")]
+    after: Option<String>,
+    /// Exit with 3 if a function that holds 0.5 %, or the total, certainly grew, and by more than PERCENT
+    #[arg(long, value_name = "PERCENT", value_parser = threshold)]
+    threshold: Option<f64>,
+    /// Functions that --threshold does not judge (may be repeated)
+    #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse, requires = "threshold")]
+    ignore: Vec<Pattern>,
+    /// The growth that --threshold allows where programs or libraries are other builds, whose code lies elsewhere [default: 10%]
+    #[arg(long, value_name = "PERCENT", value_parser = threshold, requires = "threshold")]
+    layout_allowance: Option<f64>,
+    /// Output file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print JSON (schema: docs/schemas/diff.json)
+    #[arg(long, group = "format")]
+    json: bool,
+    /// Print Markdown of at most 4 kB, for a comment
+    #[arg(long, group = "format")]
+    markdown: bool,
+    /// Print comma-separated values, a line for each function
+    #[arg(long, group = "format")]
+    csv: bool,
+    #[command(flatten)]
+    query: QueryArguments,
+}
+
+/// Parses a percentage with or without its sign: `3%`, `3`.
+fn threshold(text: &str) -> Result<f64, String> {
+    percent(text.trim().trim_end_matches('%').trim_end())
+}
+
+/// Compares the sides and writes what changed. The exit code is 3 if a threshold was passed.
+///
+/// # Errors
+/// A recording cannot be read or has no matching samples, the sides cannot be compared, or the output cannot be written.
+pub fn run(arguments: &DiffArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let slices = [arguments.before.as_deref(), arguments.after.as_deref()];
+    let sides = Sides::new(&arguments.recordings, &arguments.runs_after, slices, &arguments.query.samples)
+        .unwrap_or_else(|error| exit_with_usage_error(&error));
+    if sides.are_single() && arguments.threshold.is_some() {
+        exit_with_usage_error(
+            "--threshold needs runs, because two recordings cannot tell a change from noise; try: prof record --runs 10 --against \
+             'BEFORE CMD' -- CMD, then prof diff prof.runs --threshold 3%",
+        );
+    }
+    let output = Output::open(arguments.output.as_deref(), console)?;
+    let on_terminal = output.is_stdout() && std::io::stdout().is_terminal();
+    let width = crossterm::terminal::size().ok().filter(|_| on_terminal);
+    let width = width.map(|(columns, _)| usize::from(columns)).filter(|&columns| columns > 0);
+    let fetches = arguments.query.debuginfod.fetches(console)?;
+    sandbox::judge(console, output, fetches, |output| {
+        let compared = arguments.compare(&sides, console)?;
+        compared.write(arguments, &sides, width, output)
+    })
+}
+
+/// A side that was read.
+struct ReadSide {
+    side: Side,
+    facts: Facts,
+    title: String,
+    event: String,
+    unit: String,
+}
+
+/// Both sides, joined.
+struct Compared {
+    comparison: Comparison,
+    facts: [Facts; 2],
+    titles: [String; 2],
+    event: String,
+    unit: String,
+}
+
+impl DiffArguments {
+    fn compare(&self, sides: &Sides, console: &Console) -> anyhow::Result<Compared> {
+        let [before, after] = &sides.inputs;
+        // One recording at a time: each is dropped before the next is read.
+        let (before, after) = (self.read(before, console)?, self.read(after, console)?);
+        let base = |event: &str| event.split(':').next().unwrap_or_default().to_owned();
+        if base(&before.event) != base(&after.event) {
+            bail!(
+                "the recordings have different events: {} before, {} after; record both with one, for example: prof record -e {0}",
+                before.event,
+                after.event
+            );
+        }
+        if before.unit != after.unit {
+            bail!(
+                "the recordings have different weights: {} before, {} after; try: --weight samples",
+                before.unit,
+                after.unit
+            );
+        }
+        let (one, other) = (&before.facts, &after.facts);
+        let comparison = Comparison::new(before.side, after.side, |module| one.is_rebuilt(other, module));
+        Ok(Compared {
+            comparison,
+            titles: [before.title, after.title],
+            event: after.event,
+            unit: after.unit,
+            facts: [before.facts, after.facts],
+        })
+    }
+
+    fn read(&self, input: &SideInput, console: &Console) -> anyhow::Result<ReadSide> {
+        let mut read: Option<ReadSide> = None;
+        for path in &input.recordings {
+            self.add(&mut read, path, input, console)?;
+        }
+        match read {
+            Some(read) => Ok(read),
+            None => bail!("{} has no recordings", input.name),
+        }
+    }
+
+    fn add(
+        &self,
+        read: &mut Option<ReadSide>,
+        path: &Path,
+        side: &SideInput,
+        console: &Console,
+    ) -> anyhow::Result<()> {
+        let input = input::open(Some(path), console)?;
+        let settings = self.query.settings(&input, false);
+        let request = Request {
+            filter: side.samples.filter(),
+            event: side.samples.event.as_deref(),
+            several_events: false,
+            ..self.query.request(&settings)
+        };
+        let name = input.name.clone();
+        let analysis = input::analyse(input, &request, "compare", console)?;
+        let Some(event) = analysis.events.first() else { bail!("{name} has no samples") };
+        let stacks = &self.query.stacks;
+        let show = Show { modules: true, ..stacks.show() };
+        // Periods compare even if the rates differ.
+        let weight = if stacks.names_weight() { stacks.weight(&event.event.attr) } else { Weight::Period };
+        let view = analysis.view(&event.profile, show, weight, &stacks.shape());
+        let unit = match weight {
+            Weight::Samples => "samples",
+            Weight::Period if event.is_time || event.event.attr.is_cpu_clock() => "ns",
+            Weight::Period => "events",
+        };
+        let event_name = event.event.name.to_string();
+        let read = read.get_or_insert_with(|| ReadSide {
+            side: Side::new(),
+            facts: Facts::default(),
+            title: analysis.title(event, &side.samples.description()),
+            event: event_name.clone(),
+            unit: unit.to_owned(),
+        });
+        if read.event != event_name {
+            bail!("the runs have different events: {} and, in {name}, {event_name}", read.event);
+        }
+        read.side.add_run(&view);
+        read.facts.add(&analysis, event);
+        Ok(())
+    }
+
+    /// Returns the growth in per cent that is allowed, and the part of it that layout may cause.
+    fn allowed(&self, lies_elsewhere: bool) -> Option<(f64, Option<f64>)> {
+        let percent = self.threshold?;
+        let allowance = self.layout_allowance.unwrap_or(LAYOUT_ALLOWANCE_PERCENT);
+        let allowance = Some(allowance).filter(|&allowance| lies_elsewhere && allowance > percent);
+        Some((percent, allowance))
+    }
+
+    fn format(&self, width: Option<usize>) -> Format {
+        match self {
+            Self { json: true, .. } => Format::Json,
+            Self { csv: true, .. } => Format::Csv,
+            Self { markdown: true, .. } => Format::Markdown,
+            _ => Format::Text { width },
+        }
+    }
+
+    fn ignores(&self, comparison: &Comparison, frame: FrameId) -> bool {
+        let label = comparison.tree().frames().get(frame.index()).map(|frame| &frame.label);
+        let (name, module) = match label {
+            Some(Label::Function(name, module)) => {
+                (name.to_string(), module.as_ref().map(ToString::to_string))
+            }
+            Some(Label::Module(module, _)) => (format!("[{module}]"), Some(module.to_string())),
+            _ => return false,
+        };
+        self.ignore.iter().any(|pattern| pattern.matches(&name, module.as_deref()))
+    }
+}
+
+impl Compared {
+    /// Writes what changed. Returns true if the threshold was passed.
+    fn write(
+        &self,
+        arguments: &DiffArguments,
+        sides: &Sides,
+        width: Option<usize>,
+        output: &mut Output,
+    ) -> anyhow::Result<bool> {
+        let assessment = self.comparison.assess(&sides.experiment);
+        let [before, after] = &self.facts;
+        let lies_elsewhere = before.lies_elsewhere(after);
+        let threshold = arguments.allowed(lies_elsewhere).map(|(percent, allowance)| {
+            let most = allowance.unwrap_or(percent).max(percent);
+            let ignores = |frame: FrameId| arguments.ignores(&self.comparison, frame);
+            Threshold { percent, allowance, exceeding: assessment.exceeding(most / 100.0, ignores) }
+        });
+        let passed = threshold.as_ref().is_some_and(|threshold| !threshold.exceeding.is_empty());
+        let mut notes = before.notes(after);
+        notes.extend(sides.notes.iter().cloned());
+        if lies_elsewhere && assessment.evidence == Evidence::Runs {
+            notes.push(
+                "the builds differ: their code lies elsewhere in memory, which alone moves times equally in every run (see \
+                 --layout-allowance)"
+                    .to_owned(),
+            );
+        }
+        let name = |index: usize| SideName {
+            name: sides.inputs[index].name.clone(),
+            title: self.titles[index].clone(),
+        };
+        let difference = Difference {
+            comparison: &self.comparison,
+            assessment: &assessment,
+            sides: [name(0), name(1)],
+            is_paired: sides.experiment.design == Some(profile::comparison::statistics::Design::Pairs),
+            event: &self.event,
+            unit: match self.unit.as_str() {
+                "ns" => Unit::Time,
+                "samples" => Unit::Samples,
+                _ => Unit::Events(&self.event),
+            },
+            notes,
+            libraries: before.libraries(after, &self.comparison),
+            threshold,
+        };
+        difference::write(&difference, arguments.format(width), output)?;
+        Ok(passed)
+    }
+}
