@@ -227,6 +227,8 @@ impl ThreadTimes {
         }
         let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
         self.lives.entry(tid).or_default().measure(activity, (start.0, end.0), counted);
+        // A recording that does not say when it starts does so with its first time.
+        self.range = self.range.on_clock(start);
         let start = self.range.start.map_or(start, |first| start.max(first));
         let end = self.range.end.map_or(end, |last| end.min(last));
         if end <= start {
@@ -459,6 +461,7 @@ impl SampleSink for ThreadTimes {
                     container: container.as_ref(),
                     cgroup: None,
                 };
+                self.range = self.range.on_clock(time);
                 let within = self.range.start.is_none_or(|start| time >= start)
                     && self.range.end.is_none_or(|end| time <= end);
                 let life = self.lives.entry(tid).or_default();
