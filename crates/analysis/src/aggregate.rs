@@ -161,7 +161,7 @@ impl<'a> Aggregate<'a> {
         Aggregated { profiles: counts.profiles, seen_in: self.mapper.seen_in, gaps: counts.gaps }
     }
 
-    /// Tells what the samples of a seat stand for.
+    /// Adds the sampled CPU time of the task in a seat to [`Self::unsampled`], and resets it.
     fn tell_sampled(&mut self, index: usize, seat: usize) {
         let Some(Some(seat)) = self.events.get_mut(index).and_then(|event| event.seats.get_mut(seat)) else {
             return;

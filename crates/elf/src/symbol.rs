@@ -107,7 +107,7 @@ pub(crate) fn strings<'a>(data: &'a [u8], headers: &Headers, source: SymbolSourc
     table(data, headers, source).unwrap_or_default().strings
 }
 
-/// Returns true if a section has symbols besides the first, which is none.
+/// Returns true if a section has symbols besides the null symbol at index 0.
 pub(crate) fn has_section(headers: &Headers, source: SymbolSource) -> bool {
     section(headers, source).is_some_and(|section| section.size >= 2 * entry_size(headers.is_64) as u64)
 }

@@ -9,16 +9,16 @@ use rustc_hash::FxBuildHasher;
 use crate::mapping::{Mapping, MappingKind};
 use crate::process_mappings::ProcessMappings;
 
-/// The number of ended processes that keep their mappings, for records that come a little late: on a busy machine a process that
-/// has told of its end may wait for its last moment while hundreds of others come and go.
+/// The number of ended processes that keep their mappings, for records that come a little late: on a busy machine hundreds of others
+/// may begin and end between the EXIT record of a process and its last sample.
 const MAX_ENDED: usize = 1024;
 
 /// All processes by their number: those that live, and those that ended lately.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     processes: HashMap<Pid, Process, FxBuildHasher>,
-    /// Those that may have no thread: when their last one ended, or they were heard of first, oldest first. A record that
-    /// comes too late makes a process anew, of which nothing more will be heard.
+    /// Processes that may have no thread left, oldest first: since their last thread ended, or since their first record. A record
+    /// that comes too late creates a process for which no other record follows.
     waiting: VecDeque<(Pid, u64)>,
     /// The number of processes that ever waited.
     waited: u64,

@@ -136,9 +136,9 @@ pub fn wholes(pieces: Vec<SampledFunction>) -> Vec<Whole> {
 /// A function that is to be annotated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Chosen {
-    /// One with code of its own.
+    /// A function that exists out of line.
     Whole(Whole),
-    /// A function without code of its own, and the pieces that it was inlined into.
+    /// A function that exists inlined only, and the pieces that it was inlined into.
     Inlined(Arc<str>, Vec<SampledFunction>),
 }
 
