@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::folded::{Folded, plain};
-use super::prof::{folder, prof, run};
+use super::prof::{folder, may_record, prof, run};
 use super::{perf, programs};
 
 fn export(file: &Path, format: &str, flags: &[&str]) -> PathBuf {
@@ -292,4 +292,67 @@ fn addresses_keep_their_modules_build_ids_and_lines() {
     let filtered = json(&export(&file, "json", &["--event", "cpu-clock", "--keep", &module, "--no-lines"]));
     let [event] = filtered["events"].as_array().unwrap().as_slice() else { panic!("{filtered}") };
     assert!(event["samples"].as_u64() <= whole["events"][0]["samples"].as_u64());
+}
+
+/// What OpenTelemetry's own classes say of the type and the period of a profile; `None` without them.
+fn types_of_otlp(path: &Path) -> Option<String> {
+    const READ: &str = "
+import sys
+try:
+    from opentelemetry.proto.profiles.v1development import profiles_pb2
+except ImportError:
+    sys.exit(7)
+data = profiles_pb2.ProfilesData.FromString(open(sys.argv[1], 'rb').read())
+text = data.dictionary.string_table
+profile = data.resource_profiles[0].scope_profiles[0].profiles[0]
+kind = lambda of: text[of.type_strindex] + '/' + text[of.unit_strindex]
+print(kind(profile.sample_type), kind(profile.period_type), profile.HasField('period_type'), profile.period)
+print(any(function.start_line for function in data.dictionary.function_table))
+";
+    let read = run(Command::new("python3").args(["-c", READ]).arg(path));
+    if read.code == 7 {
+        programs::skip("there is no opentelemetry-proto for python3");
+        return None;
+    }
+    Some(read.ok().text().to_owned())
+}
+
+#[test]
+fn profiles_state_what_a_sample_stands_for() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("paths") else { return };
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut command = prof(["record", "-q", "-e", "cpu-clock", "-F", "500", "--off-cpu", "-o"]);
+    run(command.arg(&file).arg("--").arg(&program).args(["2", "200"])).ok();
+    // Readers get the time of samples by multiplying with the period: 2 ms at 500 Hz.
+    for (flags, samples, period, of_pprof) in [
+        (
+            &["--event", "cpu-clock"][..],
+            "samples/count",
+            "cpu/nanoseconds True 2000000",
+            "cpu nanoseconds\nPeriod: 2000000\n",
+        ),
+        (&["--weight", "offcpu"], "off_cpu/nanoseconds", "/ True 0", "off_cpu nanoseconds\nPeriod: 0\n"),
+        (
+            &["--weight", "wall"],
+            "wall/nanoseconds",
+            "wall/nanoseconds True 1",
+            "wall nanoseconds\nPeriod: 1\n",
+        ),
+    ] {
+        if let Some(types) = types_of_otlp(&export(&file, "otlp", flags)) {
+            let (first, starts) = types.trim().split_once('\n').unwrap();
+            assert_eq!(first, format!("{samples} {period}"), "{flags:?}");
+            assert!(flags[0] != "--event" || starts == "True", "functions have start lines");
+        }
+        if programs::has("go") {
+            let pprof = export(&file, "pprof", flags);
+            let raw = run(Command::new("go").args(["tool", "pprof", "-raw"]).arg(pprof)).ok();
+            let stated = format!("PeriodType: {of_pprof}");
+            assert!(raw.text().contains(&stated), "{flags:?} {stated}: {:.200}", raw.text());
+        }
+    }
 }

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use analysis::input::Input;
-use analysis::{Notices, Request};
+use analysis::{Notices, Request, TimeWeight};
 use anyhow::bail;
 use clap::Args;
 use export::exchange::compilers::CompilerFormat;
-use export::exchange::{self, ExportedEvent, ExportedRecording, Format, SampleGap};
+use export::exchange::{self, ExportedEvent, ExportedRecording, Format, SampleGap, ThreadTime};
 use profile::{Columns, Detail, Show};
 
 use super::export_for_compiler::{self, CompilerExport};
@@ -149,6 +149,15 @@ impl ExportArguments {
     }
 }
 
+fn thread_time(weight: TimeWeight) -> ThreadTime {
+    match weight {
+        TimeWeight::Cpu => ThreadTime::Cpu,
+        TimeWeight::Wall => ThreadTime::Wall,
+        TimeWeight::OffCpu => ThreadTime::OffCpu,
+        TimeWeight::Latency => ThreadTime::Latency,
+    }
+}
+
 fn write(
     arguments: &ExportArguments,
     format: Format,
@@ -196,6 +205,7 @@ fn write(
             name: shown.name.clone(),
             view: &shown.view,
             is_clock: shown.event.is_clock(),
+            time: query.stacks.time().filter(|_| shown.event.is_time).map(thread_time),
             period: (is_sampled && !attr.is_frequency()).then_some(attr.sample_period),
             frequency: (is_sampled && attr.is_frequency()).then_some(attr.sample_period),
         }

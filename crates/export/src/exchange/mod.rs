@@ -130,18 +130,51 @@ pub struct ExportedEvent<'a> {
     pub name: String,
     /// Its samples.
     pub view: &'a View<'a>,
-    /// True if its periods are nanoseconds of CPU time.
+    /// True if its periods are nanoseconds of CPU time, or of `time`.
     pub is_clock: bool,
+    /// The kind of time of threads that its periods are, if it is no event of the kernel.
+    pub time: Option<ThreadTime>,
     /// The number of events per sample, if fixed.
     pub period: Option<u64>,
     /// The number of samples per second, if the kernel adjusts the period.
     pub frequency: Option<u64>,
 }
 
+/// A kind of time of threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ThreadTime {
+    /// Time on a CPU.
+    Cpu,
+    /// Time off the CPU.
+    OffCpu,
+    /// Both.
+    Wall,
+    /// Time on a CPU, divided by the number of threads that run at the same time.
+    Latency,
+}
+
 impl ExportedEvent<'_> {
-    /// Returns the type and unit of sums of its periods.
+    /// Returns the type and unit of sums of its periods. Readers keep profiles of each type apart.
     fn period_type(&self) -> (&str, &'static str) {
-        if self.is_clock { ("cpu", "nanoseconds") } else { (&self.name, "count") }
+        match self.time {
+            Some(ThreadTime::OffCpu) => ("off_cpu", "nanoseconds"),
+            Some(ThreadTime::Wall) => ("wall", "nanoseconds"),
+            Some(ThreadTime::Latency) => ("latency", "nanoseconds"),
+            Some(ThreadTime::Cpu) => ("cpu", "nanoseconds"),
+            None if self.is_clock => ("cpu", "nanoseconds"),
+            None => (&self.name, "count"),
+        }
+    }
+
+    /// Returns the number of units of [`Self::period_type`] from sample to sample, by which readers turn samples into time: that of a
+    /// clock follows from its rate, and other events without a fixed one have 1. Time off the CPU is not sampled, and has 0.
+    fn sample_period(&self) -> u64 {
+        match (self.time, self.period, self.frequency) {
+            (Some(ThreadTime::OffCpu), ..) => 0,
+            (None, Some(period), _) => period,
+            (None, None, Some(frequency)) if self.is_clock => 1_000_000_000 / frequency.max(1),
+            _ => 1,
+        }
     }
 
     /// Returns the type and unit of its weights.

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::dictionary::Dictionary;
 use super::string_table::{StringTable, position};
-use super::{ExportedRecording, signed};
+use super::{ExportedRecording, ThreadTime, signed};
 
 #[derive(Clone, PartialEq, Message)]
 struct ProfilesData {
@@ -150,6 +150,8 @@ struct Function {
     system_name: i32,
     #[prost(int32, tag = "3")]
     filename: i32,
+    #[prost(int64, tag = "4")]
+    start_line: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -232,7 +234,11 @@ fn data(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> ProfilesD
         let (kind, unit) = event.weight_type();
         let sample_type = Some(ValueType { kind: tables.text(kind), unit: tables.text(unit) });
         let (kind, unit) = event.period_type();
-        let period_type = Some(ValueType { kind: tables.text(kind), unit: tables.text(unit) });
+        // As OpenTelemetry's profiler writes time off the CPU: with an empty type of periods.
+        let period_type = Some(match event.time {
+            Some(ThreadTime::OffCpu) => ValueType::default(),
+            _ => ValueType { kind: tables.text(kind), unit: tables.text(unit) },
+        });
         let samples: Vec<Sample> = dictionary
             .samples_of(number)
             .map(|samples| Sample {
@@ -247,7 +253,7 @@ fn data(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> ProfilesD
             time_unix_nano: recording.started_unix_ns.unwrap_or(0),
             duration_nano: recording.duration_ns,
             period_type,
-            period: event.period.map_or(0, signed),
+            period: signed(event.sample_period()),
             profile_id: Vec::new(),
         };
         profile.profile_id = identity(&profile);
@@ -286,7 +292,8 @@ fn data(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> ProfilesD
     let location_table = std::iter::once(Location::default()).chain(locations).collect();
     let functions = dictionary.functions.values.iter().map(|function| {
         let name = tables.text(&function.name);
-        Function { name, system_name: name, filename: tables.text(&function.file) }
+        let (filename, start_line) = (tables.text(&function.file), function.start_line.into());
+        Function { name, system_name: name, filename, start_line }
     });
     let function_table = std::iter::once(Function::default()).chain(functions).collect();
     let stacks = dictionary.stacks.values.iter().map(|stack| Stack {

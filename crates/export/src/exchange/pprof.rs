@@ -233,7 +233,7 @@ fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profil
         time_nanos: recording.started_unix_ns.map_or(0, signed),
         duration_nanos: signed(recording.duration_ns),
         period_type,
-        period: first.and_then(|event| event.period).map_or(0, signed),
+        period: first.map_or(0, |event| signed(event.sample_period())),
         comment,
         default_sample_type,
     }
