@@ -84,6 +84,7 @@ impl Checkout {
     fn create(revision: &str, folder: &Path) -> anyhow::Result<Self> {
         let commit =
             git(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{revision}^{{commit}}")])
+                .ok()
                 .with_context(|| format!("git knows no revision `{revision}` here"))?;
         let within = git(["rev-parse", "--show-prefix"])?;
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -143,6 +143,9 @@ impl ForeignProfile {
             return Err(Error::NothingAdmitted { why });
         }
         let counter = self.sample_count();
+        let sample_counts = self.values.iter().skip(counter.unwrap_or(0)).step_by(self.quantities.len());
+        let all = sample_counts.fold(0_u64, |sum, &count| sum.saturating_add(count));
+        let keeps_single = counter.is_some() && all <= MAX_SINGLE_SAMPLES;
         let values = self.values.chunks_exact(self.quantities.len());
         for (&Samples { thread, stack }, values) in self.samples.iter().zip(values) {
             let Some(Some(thread)) = threads.get(thread as usize).copied() else { continue };
@@ -151,19 +154,26 @@ impl ForeignProfile {
                 continue;
             }
             let samples = counter.and_then(|counter| values.get(counter)).copied().unwrap_or(1);
-            add(&mut profile, thread, stack, Count { samples, period });
+            add(&mut profile, thread, stack, Count { samples, period }, keeps_single);
         }
         Ok(profile)
     }
 }
 
-fn add(profile: &mut Profile, thread: ThreadId, stack: StackId, count: Count) {
-    // Where single samples are kept, those of one stack are one sample: nobody knows how they followed each other.
-    match profile.detail().samples {
-        Some(_) => {
-            profile.count(Sample { thread, stack, period: count.period, time: None, cpu: None });
-        }
-        None => profile.add_counts(thread, stack, count),
+/// The most samples that are kept singly where single samples are asked for: more of them take more memory than they tell. Beyond, all of a
+/// stack are one.
+const MAX_SINGLE_SAMPLES: u64 = 1 << 20;
+
+fn add(profile: &mut Profile, thread: ThreadId, stack: StackId, count: Count, keeps_single: bool) {
+    if profile.detail().samples.is_none() {
+        return profile.add_counts(thread, stack, count);
+    }
+    // Nobody knows how they followed each other, nor how the weight is distributed among them.
+    let single = if keeps_single { count.samples.clamp(1, count.period) } else { 1 };
+    let (share, rest) = (count.period / single, count.period % single);
+    for number in 0..single {
+        let period = share + u64::from(number < rest);
+        profile.count(Sample { thread, stack, period, time: None, cpu: None });
     }
 }
 
@@ -262,12 +272,10 @@ impl Analysis {
 impl ForeignProfile {
     /// Says what a view that was asked for cannot show.
     fn estimates(&self, request: &Request<'_>) -> Vec<Estimate> {
-        let asks_for_times = request.detail.samples.is_some_and(|columns| columns.times);
         let sentence = |what: &str| Estimate {
             brief: String::new(),
             sentence: format!("{what}: this is {}", self.format),
         };
-        let times = asks_for_times.then(|| sentence("samples have no times"));
         let asks_for_threads = request.detail.threads && !self.has_tids();
         let threads = asks_for_threads.then(|| {
             sentence(match self.tells_threads {
@@ -275,6 +283,6 @@ impl ForeignProfile {
                 false => "samples do not say of which thread they are",
             })
         });
-        times.into_iter().chain(threads).collect()
+        threads.into_iter().collect()
     }
 }

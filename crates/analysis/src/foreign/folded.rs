@@ -21,8 +21,14 @@ const MAX_COMM_BYTES: usize = 15;
 const ALL: &[u8] = b"all";
 
 /// Functions that threads begin with. Whatever is called below them, the frame under them is no function.
-const ENTRIES: [&[u8]; 10] = [
+const ENTRIES: [&[u8]; 16] = [
     b"_start",
+    b"_dl_start_user",
+    b"_dl_start",
+    b"__GI___clone3",
+    b"runtime.goexit",
+    b"runtime.goexit.abi0",
+    b"runtime.mstart.abi0",
     b"clone",
     b"__clone",
     b"clone3",

@@ -149,7 +149,10 @@ struct Target<'w> {
 
 /// Options of those commands of `prof` that record, and of `perf record`, that take a value, which may be the next word.
 const SHORT_OPTIONS_WITH_VALUE: &str = "eptrcCoFmGDjkui";
-const LONG_OPTIONS_WITH_VALUE: [&str; 44] = [
+const LONG_OPTIONS_WITH_VALUE: [&str; 47] = [
+    "against",
+    "diff",
+    "runs",
     "event",
     "filter",
     "pid",
