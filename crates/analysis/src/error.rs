@@ -58,7 +58,7 @@ pub enum Error {
     Lacks {
         /// Its format.
         format: Format,
-        /// What it does not say, as a clause.
+        /// The fact that it does not state, as a clause.
         what: &'static str,
         /// The argument that asks for it.
         flag: &'static str,

@@ -85,7 +85,7 @@ pub enum ForeignError {
 /// A quantity that the samples of a profile have a value of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quantity {
-    /// What is counted: `samples`, `cpu`, `alloc_space`.
+    /// The name of what is counted: `samples`, `cpu`, `alloc_space`.
     pub name: String,
     /// The unit of the values: `count`, `nanoseconds`, `bytes`.
     pub unit: String,

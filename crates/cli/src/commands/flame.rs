@@ -23,7 +23,7 @@ use crate::reading::{self, RecordingSource};
 /// Arguments of `prof flame`.
 #[derive(Args)]
 pub struct FlameArguments {
-    /// The recording: a perf.data file, or `-` for standard input [default: prof.data, else perf.data]
+    /// The recording: a perf.data file, folded stacks or a profile of pprof, or `-` for standard input [default: prof.data, else perf.data]
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Output file [default: standard output]

@@ -22,7 +22,7 @@ use crate::output::Output;
 /// program has another name now, and nothing would be as before.
 const MIN_SHARE_OF_KNOWN_THREADS: f64 = 0.5;
 
-/// What is drawn, and how.
+/// The choice of what is drawn, and how.
 pub struct ChangeArguments<'a> {
     pub before: &'a Path,
     pub folded: bool,

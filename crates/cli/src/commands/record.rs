@@ -211,7 +211,7 @@ pub fn record_into(
     }
 }
 
-/// What came of sampling, before it is printed.
+/// The outcome of sampling, before it is printed.
 pub struct Sampled {
     pub recorded: Result<Summary, Error>,
     pub stacks: (StackTotals, PerArrival<(u32, u32)>),
