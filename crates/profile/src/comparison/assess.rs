@@ -2,17 +2,11 @@
 
 use super::moved::{self, Move};
 use super::paths::{self, PathChange};
+use super::row::{Evidence, MIN_MARKED_SHARE, Row, Verdict};
 use super::statistics::{Design, Estimate, Family, Item, Observation, compare, compare_totals, needed_runs};
+use super::sums::Sums;
 use super::{AFTER, BEFORE, Comparison, FunctionRuns};
 use crate::FrameId;
-use crate::queries::Weights;
-
-/// Share of both sides together from which a function is tested. Each function that holds [`MIN_MARKED_SHARE`] of one side has it,
-/// and it is the same whichever side a run is said to be of, as the test demands.
-const MIN_TESTED_SHARE: f64 = MIN_MARKED_SHARE / 2.0;
-
-/// Share of a side from which a function is marked and can pass a threshold.
-pub const MIN_MARKED_SHARE: f64 = 0.005;
 
 /// Distance, in standard errors, from which the difference of everything is believed of single recordings, and taken out of rows.
 const SEPARATE_SCALE: f64 = 3.0;
@@ -26,20 +20,6 @@ pub struct Experiment {
     pub wall: [Vec<f64>; 2],
     /// Exact counts by event, for each run of both sides.
     pub counts: Vec<(String, [Vec<f64>; 2])>,
-}
-
-/// The basis of what is said.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Evidence {
-    /// One recording on each side: intervals count samples, and nothing is marked.
-    SingleRecordings,
-    /// Fewer runs than a test needs: the number of pairs, or of runs on each side, that it needs.
-    TooFewRuns {
-        /// That number.
-        needed: usize,
-    },
-    /// Enough runs to test.
-    Runs,
 }
 
 /// The quantity of a total.
@@ -66,51 +46,6 @@ pub struct Total {
     pub means: Option<[f64; 2]>,
     /// The estimate; `None` where there is no more than two numbers.
     pub estimate: Option<Estimate>,
-}
-
-/// The sides that a function has samples on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Presence {
-    /// On both.
-    Both,
-    /// Only after.
-    New,
-    /// Only before.
-    Gone,
-}
-
-/// The fate of a function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// No change beyond noise is known.
-    Unchanged,
-    /// It takes longer.
-    Grown,
-    /// It takes less time.
-    Shrunk,
-    /// Its callers, callees or siblings lost what it gained, or the other way round. The index of the move.
-    Moved(usize),
-}
-
-/// A function on both sides. Weights are means over runs.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Row {
-    /// The function, in the frames of the comparison's tree.
-    pub frame: FrameId,
-    /// Self weights before and after.
-    pub means: [f64; 2],
-    /// Weights with callees before and after.
-    pub totals: [f64; 2],
-    /// The larger of its self shares of both sides.
-    pub share: f64,
-    /// The self weight after, less that before times [`Assessment::factor`].
-    pub difference: f64,
-    /// The sides on which it has samples.
-    pub presence: Presence,
-    /// The estimate of its self weight, relative to everything else. `None` if it holds less than a quarter of a per cent.
-    pub estimate: Option<Estimate>,
-    /// The fate.
-    pub verdict: Verdict,
 }
 
 /// A comparison with its doubts.
@@ -303,90 +238,6 @@ fn merged_estimate(
     let others = items.iter().enumerate().filter(|(index, _)| !members.contains(index));
     let others: Vec<Item> = others.map(|(_, item)| item.clone()).chain([merged]).collect();
     compare(&others, design, runs)?.items.last().copied()
-}
-
-/// Weights of both sides, added up over runs.
-pub(super) struct Sums {
-    /// The weight of all samples.
-    pub(super) weights: [f64; 2],
-    pub(super) runs: [f64; 2],
-    /// The weight that a sample stands for, on average.
-    pub(super) mean_weights: [f64; 2],
-}
-
-impl Sums {
-    fn of(comparison: &Comparison) -> Self {
-        let sides = [BEFORE, AFTER].map(|side| comparison.runs(side));
-        let weights = sides.map(|runs| runs.iter().map(|run| run.weight as f64).sum::<f64>());
-        let samples = sides.map(|runs| runs.iter().map(|run| run.samples as f64).sum::<f64>());
-        Self {
-            weights,
-            runs: sides.map(|runs| runs.len().max(1) as f64),
-            mean_weights: [BEFORE, AFTER].map(|side| weights[side] / samples[side].max(1.0)),
-        }
-    }
-
-    fn self_weights(function: &FunctionRuns) -> [f64; 2] {
-        [BEFORE, AFTER].map(|side| function.runs[side].iter().map(|run| run.self_weight as f64).sum::<f64>())
-    }
-
-    /// The items of the family, and of which function each is. The last item has none: all functions that are too small.
-    fn items(&self, comparison: &Comparison) -> (Vec<usize>, Vec<Item>) {
-        let all: f64 = self.weights.iter().sum();
-        let is_large = |function: &FunctionRuns| {
-            Self::self_weights(function).iter().sum::<f64>() >= MIN_TESTED_SHARE * all
-        };
-        let functions = || comparison.functions().iter().enumerate();
-        let tested: Vec<usize> = functions()
-            .filter(|(_, function)| all > 0.0 && is_large(function))
-            .map(|(index, _)| index)
-            .collect();
-        let small: Vec<&FunctionRuns> =
-            functions().filter(|(_, function)| !is_large(function)).map(|(_, function)| function).collect();
-        let large = tested.iter().filter_map(|&index| comparison.functions().get(index));
-        let mut items: Vec<Item> = large.map(|function| self.item(comparison, &[function], true)).collect();
-        let rest: f64 = small.iter().map(|function| Self::self_weights(function).iter().sum::<f64>()).sum();
-        if rest >= MIN_TESTED_SHARE * all && rest > 0.0 {
-            items.push(self.item(comparison, &small, false));
-        }
-        (tested, items)
-    }
-
-    /// The item of some functions together.
-    fn item(&self, comparison: &Comparison, functions: &[&FunctionRuns], is_tested: bool) -> Item {
-        let sides = [BEFORE, AFTER].map(|side| {
-            let runs = comparison.runs(side).iter().enumerate();
-            runs.map(|(number, total)| {
-                let weights = functions.iter().filter_map(|function| function.runs[side].get(number));
-                let weight: f64 = weights.map(|weights| weights.self_weight as f64).sum();
-                let unit = total.mean_weight();
-                Observation::of_samples(weight / unit, unit)
-            })
-            .collect()
-        });
-        Item { sides, is_tested }
-    }
-
-    fn row(&self, function: &FunctionRuns, estimate: Option<Estimate>, factor: f64) -> Row {
-        let own = Self::self_weights(function);
-        let means = [BEFORE, AFTER].map(|side| own[side] / self.runs[side]);
-        let total = |weights: &[Weights]| weights.iter().map(|run| run.total as f64).sum::<f64>();
-        let share = [BEFORE, AFTER].map(|side| own[side] / self.weights[side].max(1.0));
-        Row {
-            frame: function.frame,
-            means,
-            totals: [BEFORE, AFTER].map(|side| total(&function.runs[side]) / self.runs[side]),
-            share: share[BEFORE].max(share[AFTER]),
-            difference: means[AFTER] - means[BEFORE] * factor,
-            presence: match [BEFORE, AFTER].map(|side| total(&function.runs[side]) > 0.0) {
-                [true, false] => Presence::Gone,
-                [false, true] => Presence::New,
-                _ => Presence::Both,
-            },
-            estimate,
-            verdict: Verdict::Unchanged,
-        }
-    }
 }
 
 impl Assessment {

@@ -12,18 +12,19 @@ mod join;
 mod moved;
 mod names;
 mod paths;
+mod row;
 mod side;
 pub mod statistics;
+mod sums;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use assess::{
-    Assessment, Evidence, Exceeding, Experiment, MIN_MARKED_SHARE, Presence, Row, Total, TotalKind, Verdict,
-};
+pub use assess::{Assessment, Exceeding, Experiment, Total, TotalKind};
 pub use join::{Comparison, FunctionRuns};
 pub use moved::Move;
 pub use names::compared_name;
 pub use paths::PathChange;
+pub use row::{Evidence, MIN_MARKED_SHARE, Presence, Row, Verdict};
 pub use side::{RunTotal, Side};
 
 /// The column of the side before the change in [`Comparison::tree`].

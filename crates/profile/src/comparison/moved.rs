@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Comparison;
-use super::assess::{Evidence, Presence, Row, Verdict};
+use super::row::{Evidence, Presence, Row, Verdict};
 use super::statistics::Estimate;
 use crate::FrameId;
 

@@ -1,6 +1,7 @@
 //! Paths that explain changes: the stacks in which a function gained or lost most.
 
-use super::assess::{Row, Sums};
+use super::row::Row;
+use super::sums::Sums;
 use super::{AFTER, BEFORE, Comparison};
 use crate::FrameId;
 use crate::queries::NodeId;

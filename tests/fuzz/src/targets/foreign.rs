@@ -37,8 +37,14 @@ pub(super) fn pprof_seeds() -> Vec<Vec<u8>> {
         profile.add(&Name::from("work"), Pid(1), Tid(2), stack, 1000 * offset);
     }
     let view = View::shaped(&profile, &spaces, |_| None, Show::default(), Weight::Period, &Shape::default());
-    let event =
-        ExportedEvent { name: "cpu".to_owned(), view: &view, is_clock: true, period: None, frequency: None };
+    let event = ExportedEvent {
+        name: "cpu".to_owned(),
+        view: &view,
+        is_clock: true,
+        time: None,
+        period: None,
+        frequency: None,
+    };
     let recording = ExportedRecording {
         events: vec![event],
         spaces: &spaces,
