@@ -164,7 +164,10 @@ impl Comparison {
         let mut tested = vec![(TotalKind::Weight, Some([mean(&weights[0]), mean(&weights[1])]), counted)];
         if has_wall {
             let means = [mean(&experiment.wall[0]), mean(&experiment.wall[1])];
-            tested.push((TotalKind::Wall, Some(means), exact(&experiment.wall)));
+            // Exact figures are counts: fractions of seconds would all be taken for none.
+            let nanoseconds =
+                experiment.wall.each_ref().map(|side| side.iter().map(|wall| wall * 1e9).collect());
+            tested.push((TotalKind::Wall, Some(means), exact(&nanoseconds)));
         }
         if let Some(family) = family {
             tested.push((TotalKind::EverythingElse, None, family.scale_item.clone()));

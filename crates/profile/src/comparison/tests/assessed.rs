@@ -72,6 +72,18 @@ fn what_grew_is_the_first_row_and_passes_a_threshold() {
 }
 
 #[test]
+fn times_of_milliseconds_are_compared_too() {
+    let comparison = pairs(|_, run| run);
+    let wall =
+        [0.040, 0.060].map(|seconds| (0..10).map(|run| seconds + 0.0001 * f64::from(run % 3)).collect());
+    let experiment = Experiment { design: Some(Design::Pairs), wall, ..Experiment::default() };
+    let assessment = comparison.assess(&experiment);
+    let wall = assessment.totals.iter().find(|total| total.kind == TotalKind::Wall).unwrap();
+    let [factor, low, high] = wall.estimate.unwrap().factors();
+    assert!((1.49..1.51).contains(&factor) && low > 1.4 && high < 1.6, "{factor} {low} {high}");
+}
+
+#[test]
 fn nothing_changes_between_runs_of_one_program() {
     let assessment = assessed(&pairs(|_, run| run));
     assert_eq!((assessment.changed, assessment.factor), (0, 1.0));
