@@ -87,8 +87,8 @@ pub struct TopArguments {
     /// The length of the sliding window on the screen
     #[arg(long, value_name = "SECS", default_value = "10", value_parser = interval, allow_negative_numbers = true)]
     window: Duration,
-    /// Where threads run and where they wait, in one: time on the CPU, ready to run, and blocked, by stack. Event loops at rest
-    /// are left out, and said
+    /// Show running and waiting time together, by stack: on the CPU, ready to run, and blocked. Idle event loops are left out,
+    /// with a note
     #[arg(long, conflicts_with_all = ["all_user", "all_kernel"])]
     off_cpu: bool,
     /// With --off-cpu, the time of threads that counts: wall (all), cpu (running), offcpu (ready to run, or blocked), latency

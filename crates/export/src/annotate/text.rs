@@ -108,7 +108,9 @@ fn rows_of_range<E>(
     }
     if range.elsewhere > 0 && range.missing.is_none() {
         let share = percent(range.elsewhere, range.weight);
-        each(plain(format!("  {share:.1} % of it at no instruction of the file: was it replaced since?")))?;
+        each(plain(format!(
+            "  {share:.1} % of it is at addresses that are no instruction of the file: it may have been replaced since"
+        )))?;
     }
     for hot in range.hot_loops() {
         let address = |index: usize| range.instructions.get(index).map_or(0, |one| one.address.0);

@@ -50,7 +50,7 @@ pub(super) fn lines(findings: &Findings<'_>, what: &str, rows: usize) -> Vec<Str
         let more = match causes.len() - shown {
             0 => String::from("paths below 2 % each"),
             count => {
-                format!("{} and what is below 2 %", counted(count as u64, "more path", "more paths"))
+                format!("{}, and paths below 2 % each", counted(count as u64, "more path", "more paths"))
             }
         };
         lines.push(format!("  {:>7}  {more}", findings.percent(rest)));

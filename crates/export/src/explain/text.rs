@@ -229,7 +229,7 @@ impl Page<'_, '_> {
             })
             .collect();
         if !words.is_empty() {
-            self.heading("Kinds of work that symbols tell");
+            self.heading("Kinds of work, by the names of functions");
             self.line(&format!("  {}", words.join(", ")));
         }
     }

@@ -193,7 +193,7 @@ fn caveats(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
     {
         let milliseconds = longest.div_ceil(1_000_000);
         caveats.push(format!(
-            "time is in pieces of up to {milliseconds} ms: the edges of a selection of time are as coarse as that"
+            "a sample stands for up to {milliseconds} ms: the edges of a selection of time are no more exact than that"
         ));
     }
     match clock {

@@ -54,7 +54,7 @@ pub struct Explanation {
     pub causes: Vec<Cause>,
     /// Functions by the weight of the samples taken in them.
     pub functions: Vec<HotFunction>,
-    /// Kinds of work that symbols tell. They do not overlap.
+    /// Kinds of work, found by the names of functions. They do not overlap.
     pub costs: Vec<Cost>,
     /// Stretches of time that differ in what ran; empty where they do not, or where samples do not say when they were taken.
     pub phases: Vec<Phase>,

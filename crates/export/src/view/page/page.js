@@ -555,7 +555,7 @@ export class Page {
       const order = answer?.boxes;
       const left = order && order.shown < order.all ? `${grouped(order.shown)} of ${counted(order.all, "sample", "samples")} drawn: select less time to see all` : "";
       note.textContent = left || "Gaps: the thread has no samples.";
-    } else note.textContent = picture && hidden ? `${counted(hidden, "frame is", "frames are")} too narrow to see, with what lies on ${hidden === 1 ? "it" : "them"}` : "";
+    } else note.textContent = picture && hidden ? `${counted(hidden, "frame is", "frames are")} too narrow to draw, and with ${hidden === 1 ? "it" : "them"} all that ${hidden === 1 ? "it calls" : "they call"}` : "";
   }
 
 }
