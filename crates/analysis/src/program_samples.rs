@@ -26,8 +26,10 @@ use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
 #[derive(Error, Debug)]
 #[non_exhaustive]
 pub enum ProgramError {
-    /// No sample is in the file of a program.
-    #[error("no sample of {recording} is in the file of a program; the samples are in {modules}")]
+    /// No sample was taken in the own code of a program.
+    #[error(
+        "no sample of {recording} is in the own code of a program; the samples are in {modules}; try: --module NAME for a library"
+    )]
     NoProgram {
         /// The name of the recording.
         recording: String,
@@ -275,7 +277,7 @@ impl<'w> ProgramCollector<'w> {
     fn choose(
         &self,
         analysis: &Analysis,
-        presence: &BTreeMap<SpaceId, u64>,
+        presence: &BTreeMap<SpaceId, Presence>,
     ) -> Result<ObjectIdentity, ProgramError> {
         let matches = |identity: &ObjectIdentity| match self.wanted {
             Some(wanted) => is_named(&identity.path, wanted),
@@ -286,15 +288,20 @@ impl<'w> ProgramCollector<'w> {
             _ => None,
         });
         let heaviest = objects.filter(|(_, identity)| matches(identity)).max_by_key(|(samples, _)| *samples);
-        heaviest.map(|(_, identity)| identity.clone()).ok_or_else(|| {
-            let (recording, modules) = (analysis.name.clone(), modules(analysis, presence));
-            match self.wanted {
-                Some(wanted) => {
-                    ProgramError::NotSampled { recording, wanted: Name::from(wanted).to_string(), modules }
+        heaviest
+            .filter(|(samples, _)| self.wanted.is_some() || samples.inside > 0)
+            .map(|(_, identity)| identity.clone())
+            .ok_or_else(|| {
+                let (recording, modules) = (analysis.name.clone(), modules(analysis, presence));
+                match self.wanted {
+                    Some(wanted) => ProgramError::NotSampled {
+                        recording,
+                        wanted: Name::from(wanted).to_string(),
+                        modules,
+                    },
+                    None => ProgramError::NoProgram { recording, modules },
                 }
-                None => ProgramError::NoProgram { recording, modules },
-            }
-        })
+            })
     }
 
     /// Resolves the places of the program.
@@ -442,9 +449,18 @@ fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
 
-/// Returns the samples in whose stacks each space is.
-fn presence(analysis: &Analysis) -> BTreeMap<SpaceId, u64> {
-    let mut presence = BTreeMap::new();
+/// The samples that a space has a part in. The greater one has more samples in its own code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Presence {
+    /// Those that were taken in its code.
+    inside: u64,
+    /// Those with its code anywhere on their stack.
+    anywhere: u64,
+}
+
+/// Returns the samples that each space has a part in.
+fn presence(analysis: &Analysis) -> BTreeMap<SpaceId, Presence> {
+    let mut presence: BTreeMap<SpaceId, Presence> = BTreeMap::new();
     let Some(event) = analysis.events.first() else { return presence };
     let mut spaces = Vec::new();
     for (_, stack, count) in event.profile.counts() {
@@ -452,17 +468,20 @@ fn presence(analysis: &Analysis) -> BTreeMap<SpaceId, u64> {
         let places = event.profile.stacks.places();
         spaces
             .extend(event.profile.stacks.entries(stack).filter_map(|at| Some(places.get(at.index())?.space)));
+        if let Some(&innermost) = spaces.first() {
+            add(&mut presence.entry(innermost).or_default().inside, count.samples);
+        }
         spaces.sort_unstable();
         spaces.dedup();
         for &space in &spaces {
-            add(presence.entry(space).or_default(), count.samples);
+            add(&mut presence.entry(space).or_default().anywhere, count.samples);
         }
     }
     presence
 }
 
 /// Names the files with most samples.
-fn modules(analysis: &Analysis, presence: &BTreeMap<SpaceId, u64>) -> String {
+fn modules(analysis: &Analysis, presence: &BTreeMap<SpaceId, Presence>) -> String {
     const MAX_NAMED: usize = 5;
     let objects = presence.iter().filter_map(|(&space, &samples)| match analysis.spaces.get(space) {
         Space::Object(identity) => Some((samples, identity.path.to_string())),

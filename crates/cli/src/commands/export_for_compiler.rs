@@ -130,7 +130,7 @@ fn warnings(
         // What chance decides falls with the root of the number of samples.
         let more = ((1.0 - written.agreement) / (1.0 - SUFFICIENT_AGREEMENT)).powi(2).ceil();
         warnings.push(format!(
-            "{few} are few for this program: another recording of the same work would agree in {agreement:.0} % at most; for {enough:.0} % \
+            "the profile rests on {few}, few for this program: another recording of the same work would agree in {agreement:.0} % at most; for {enough:.0} % \
              record {more:.0} times as many: longer, with a higher -F, or export several recordings together",
             few = counted(written.samples, "sample", "samples"),
             agreement = written.agreement * 100.0,
