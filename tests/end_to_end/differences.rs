@@ -40,7 +40,7 @@ fn two_recordings_and_two_slices_have_intervals_and_no_marks() {
     }
     for words in [
         &["a.data", "b.data"][..],
-        &["a.data", "--before", "time=0,0.05", "--after", "time=0.05,100"],
+        &["a.data", "--before", "time=0,0.01", "--after", "time=0.01,100"],
         &["a.data", "b.data", "--weight", "samples"],
         &["a.data", "a.data"],
     ] {
@@ -181,7 +181,7 @@ fn times_count_from_the_start_of_the_recording() {
         word.trim_end_matches(':').parse::<f64>().ok()
     });
     let clock = clock.unwrap();
-    assert_eq!(samples(&format!("@{},@{}", clock - 1.0, clock + 1000.0)), all);
+    assert_eq!(samples(&format!("@{:.6},@{:.6}", clock - 1.0, clock + 1000.0)), all);
     // A range that only fits the clock is refused, and what to type instead works.
     let asked = format!("{:.6},{:.6}", clock - 0.001, clock + 1000.0);
     let refused = run(prof(["report", "a.data", "--time", &asked]).current_dir(at));
