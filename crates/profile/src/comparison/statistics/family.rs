@@ -87,11 +87,12 @@ pub fn compare(items: &[Item], design: Design, runs: [usize; 2]) -> Option<Famil
         let scaled: Vec<Scaled<'_>> = values
             .iter()
             .zip(&counting)
-            .zip(&differences)
-            .map(|((values, &counting), &difference)| Scaled {
+            .zip(differences.iter().zip(items))
+            .map(|((values, &counting), (&difference, item))| Scaled {
                 values,
                 difference,
                 variance: moderation.prior(counting),
+                samples: item.samples(),
             })
             .collect();
         let scale = Scale::find(&scaled, &layout);

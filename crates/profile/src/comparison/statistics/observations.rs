@@ -41,6 +41,16 @@ pub struct Item {
     pub is_tested: bool,
 }
 
+impl Item {
+    /// Returns the number of samples of each side: the inverse of the variance of their counts.
+    pub(super) fn samples(&self) -> [f64; 2] {
+        let of = |side: &Vec<Observation>| {
+            side.iter().map(|seen| 1.0 / seen.variance.max(f64::MIN_POSITIVE)).sum()
+        };
+        self.sides.each_ref().map(of)
+    }
+}
+
 /// The runs that an estimate is made of: pairs, each with a sign, or single runs, each with a side.
 pub(super) struct Layout {
     pub(super) design: Design,

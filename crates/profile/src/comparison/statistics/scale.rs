@@ -9,6 +9,10 @@ const STANDS_OUT: f64 = 3.0;
 /// contradict each other, this is the one that did not change.
 const NEARLY_AS_MANY: f64 = 0.1;
 
+/// Share of the samples of each side that the items of the scale must have. With less, both sides do different things (two phases of a
+/// program): what a few samples of start and end agree on is no scale for the rest.
+const LEAST_SUPPORT: f64 = 0.05;
+
 /// Rounds in which items are left out and the scale is computed again; later ones changed nothing in simulations.
 const ROUNDS: usize = 8;
 
@@ -20,6 +24,8 @@ pub(super) struct Scaled<'v> {
     pub(super) difference: f64,
     /// The expected variance of a unit, from counting and the common excess.
     pub(super) variance: f64,
+    /// Its samples on each side.
+    pub(super) samples: [f64; 2],
 }
 
 /// The items that did not stand out, with their weights.
@@ -58,6 +64,9 @@ impl Scale {
             centre = members().map(|(item, _)| precision(item) * item.difference).sum::<f64>() / total;
         }
         kept.resize(items.len(), false);
+        if !is_supported(items, &kept) {
+            kept.fill(false);
+        }
         let weights: Vec<f64> =
             items.iter().zip(&kept).map(|(item, &kept)| if kept { precision(item) } else { 0.0 }).collect();
         let sums = (0..layout.units()).map(|unit| {
@@ -96,6 +105,15 @@ impl Scale {
             members().map(|(index, &weight)| (weight / total).powi(2) * self.variances[index]).sum();
         (values.collect(), variance)
     }
+}
+
+/// Returns true if the items that are kept have enough samples of each side.
+fn is_supported(items: &[Scaled<'_>], kept: &[bool]) -> bool {
+    (0..2).all(|side| {
+        let all: f64 = items.iter().map(|item| item.samples[side]).sum();
+        let members = items.iter().zip(kept).filter(|&(_, &kept)| kept);
+        members.map(|(item, _)| item.samples[side]).sum::<f64>() >= LEAST_SUPPORT * all
+    })
 }
 
 /// Returns the difference that most items agree on: each votes for those near to its own, with its precision, and nothing for others.

@@ -72,6 +72,20 @@ fn what_grew_is_the_first_row_and_passes_a_threshold() {
 }
 
 #[test]
+fn sides_that_do_different_things_have_no_scale() {
+    let before =
+        [[("app:main;app:hash", 900), ("app:main;app:start", 4), ("app:main;app:read", 3)].as_slice()];
+    let after =
+        [[("app:main;app:encode", 700), ("app:main;app:start", 1), ("app:main;app:join", 90)].as_slice()];
+    let comparison = Comparison::new(side(&before), side(&after), |_| false);
+    let assessment = comparison.assess(&Experiment::default());
+    assert_eq!(assessment.factor, 1.0);
+    let hash = &assessment.rows[0];
+    assert_eq!((name(&comparison, &assessment, 0).as_str(), hash.presence), ("app:hash", Presence::Gone));
+    assert_eq!(hash.difference, -hash.means[0]);
+}
+
+#[test]
 fn times_of_milliseconds_are_compared_too() {
     let comparison = pairs(|_, run| run);
     let wall =
