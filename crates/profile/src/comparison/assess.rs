@@ -169,7 +169,7 @@ impl Comparison {
                 experiment.wall.each_ref().map(|side| side.iter().map(|wall| wall * 1e9).collect());
             tested.push((TotalKind::Wall, Some(means), exact(&nanoseconds)));
         }
-        if let Some(family) = family {
+        if let Some(family) = family.filter(|family| family.in_scale.contains(&true)) {
             tested.push((TotalKind::EverythingElse, None, family.scale_item.clone()));
         }
         let items: Vec<Item> = tested.iter().map(|(_, _, item)| item.clone()).collect();

@@ -80,6 +80,7 @@ fn sides_that_do_different_things_have_no_scale() {
     let comparison = Comparison::new(side(&before), side(&after), |_| false);
     let assessment = comparison.assess(&Experiment::default());
     assert_eq!(assessment.factor, 1.0);
+    assert!(!assessment.totals.iter().any(|total| total.kind == TotalKind::EverythingElse));
     let hash = &assessment.rows[0];
     assert_eq!((name(&comparison, &assessment, 0).as_str(), hash.presence), ("app:hash", Presence::Gone));
     assert_eq!(hash.difference, -hash.means[0]);
