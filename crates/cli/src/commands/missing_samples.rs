@@ -18,7 +18,8 @@ use crate::console::Console;
 const MAX_SLEEPER_SHARE: f64 = 0.02;
 /// From this share of user time on, missing kernel samples are not worth a notice.
 const MIN_USER_SHARE: f64 = 0.95;
-/// Maximum rate that is advised, in Hz, a prime: at higher ones a clock's ticks come late, and sampling itself takes a large share.
+/// Maximum rate that is advised, in Hz, a prime: recording a busy program takes 3 % of a CPU then, 5 % at 19,997 Hz and 8 % at 40,009
+/// (`prof stat --per-task -- prof record -F RATE -- COMMAND`).
 const MAX_ADVISED_RATE: u64 = 9_973;
 /// Minimum CPU time for a meaningful share of user time.
 const MIN_CPU_TIME: Duration = Duration::from_millis(20);
