@@ -1,10 +1,11 @@
-//! Advice: the command to type for each reason why a frame has no name. Each row has its condition: what cannot help here, or has been
-//! done, is not proposed.
+//! Advice: the command to type for each reason why a frame has no name, or a stack ends early. Each row has its condition: what cannot
+//! help here, or has been done, is not proposed.
 
 use host::machine::{Distribution, distribution};
 use host::sysctl;
-use model::{ObjectIdentity, Reason, Space, SpaceTable};
+use model::{ObjectIdentity, Reason, Space, SpaceTable, TruncationReason};
 use profile::Nameless;
+use stacks::MAX_CHAIN_ADDRESSES;
 
 use crate::generated_code::runtimes::Runtime;
 
@@ -178,6 +179,47 @@ impl ThisMachine {
     }
 }
 
+/// The facts of a recording that advice on its stacks depends on.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct StackFacts {
+    /// True if every stack copy had the largest size that there is.
+    pub copies_are_largest: bool,
+    /// True if the command is a Java virtual machine that was not asked for anything.
+    pub could_ask_jvm: bool,
+}
+
+/// Returns the advice against stacks that end early, to whoever records them again; `None` if nothing helps.
+pub fn for_cut_stacks(reason: TruncationReason, facts: StackFacts) -> Option<String> {
+    let advice = match reason {
+        TruncationReason::AddressLimit(limit) => match higher_limit(limit) {
+            Some(flag) => return Some(format!("try: {flag}")),
+            None => "a sample has no room for more",
+        },
+        TruncationReason::ObjectUnreadable => {
+            "frames may be missing; try: as root, or start the program again"
+        }
+        TruncationReason::CopyTooSmall if facts.copies_are_largest => return None,
+        TruncationReason::CopyTooSmall => "try: --call-graph dwarf,65528",
+        TruncationReason::NoUnwindData if facts.could_ask_jvm => {
+            "the code is generated; try: --runtimes=jvm, which makes it keep frame pointers"
+        }
+        TruncationReason::NoUnwindData => {
+            "the code is generated, or was built without unwind tables; try building it with \
+             -fasynchronous-unwind-tables"
+        }
+        TruncationReason::RecorderBehind => "try: a lower rate (-F), or --call-graph fp",
+        TruncationReason::RuleFailed | TruncationReason::MappingUnknown | TruncationReason::OtherStack => {
+            return None;
+        }
+    };
+    Some(advice.to_owned())
+}
+
+/// Returns the flag that records longer stacks than this limit of addresses; `None` if there are none.
+pub(super) fn higher_limit(limit: u16) -> Option<String> {
+    (limit < MAX_CHAIN_ADDRESSES).then(|| format!("--max-stack {MAX_CHAIN_ADDRESSES}"))
+}
+
 /// Returns true if a library of Debian lies where those of the machine's own architecture do.
 fn is_in_native_folder(path: &str) -> bool {
     let triple = format!("/{}-linux-gnu/", std::env::consts::ARCH);
@@ -235,6 +277,21 @@ pub(super) mod tests {
         let gone = advice_for(object("/x", BuildId::from_hex("aabbccdd")), Reason::FileMissing).unwrap();
         assert!(gone.contains("--debuginfod") && gone.contains("--symfs"), "{gone}");
         assert_eq!(advice_for(kernel(), Reason::NoSymbolCovers), None);
+    }
+
+    #[test]
+    fn cut_stacks_are_helped_by_what_was_not_done() {
+        let any = StackFacts::default();
+        let largest = StackFacts { copies_are_largest: true, ..any };
+        let small = TruncationReason::CopyTooSmall;
+        assert_eq!(for_cut_stacks(small, any).as_deref(), Some("try: --call-graph dwarf,65528"));
+        assert_eq!(for_cut_stacks(small, largest), None, "nothing is larger");
+        let limit = |limit| for_cut_stacks(TruncationReason::AddressLimit(limit), any).unwrap();
+        assert_eq!(limit(127), "try: --max-stack 7000");
+        assert_eq!(limit(7_000), "a sample has no room for more");
+        let tables = |facts| for_cut_stacks(TruncationReason::NoUnwindData, facts).unwrap();
+        assert!(tables(StackFacts { could_ask_jvm: true, ..any }).contains("--runtimes=jvm"));
+        assert!(!tables(any).contains("jvm"));
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use model::{Name, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, TruncationReason};
 use profile::{Census, MOST_CLASSES, Presence, Profile};
 use rustc_hash::FxBuildHasher;
-use stacks::MAX_CHAIN_ADDRESSES;
 
 use crate::generated_code::runtimes::{INTERPRETED, Runtime, Runtimes};
-use crate::report::advice::Advisor;
+use crate::report::advice::{Advisor, higher_limit};
 
 /// Minimum share of all samples for a cause to be shown, of 1: the rows of a report are mostly larger.
 const MIN_SHARE: f64 = 0.01;
@@ -301,8 +300,7 @@ fn cut_at_limit(profile: &Profile, spaces: &SpaceTable) -> Option<Hint> {
     let limit = profile.stacks.places().iter().filter_map(limit_of).min()?;
     let cut = profile.places_called_by(|entry| entry.is_some_and(|entry| limit_of(entry).is_some()));
     let samples = cut.fold(0, |sum: u64, (_, samples)| sum.saturating_add(samples));
-    let advice = format!("`prof record --call-graph auto --max-stack {MAX_CHAIN_ADDRESSES}`");
-    let advice = Some(advice).filter(|_| limit < MAX_CHAIN_ADDRESSES);
+    let advice = higher_limit(limit).map(|flag| format!("`prof record --call-graph auto {flag}`"));
     let modules = vec!["call chains".to_owned()];
     Some(Hint { samples, modules, ..Hint::new(HintKind::CutAtLimit(limit), advice) })
 }
@@ -313,6 +311,7 @@ mod tests {
     use crate::report::advice::tests::debian;
     use model::{AddressKind, ObjectIdentity, Pid, SpaceId, Tid};
     use profile::Nameless;
+    use stacks::MAX_CHAIN_ADDRESSES;
 
     fn object(path: &str) -> Space {
         Space::Object(ObjectIdentity { path: Name::from(path), build_id: None, file: None })

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use analysis::Notices;
+use analysis::advice::{StackFacts, for_cut_stacks};
 use decoder::MAX_STACK_COPY_BYTES;
 use export::summary::counted;
 use model::TruncationReason;
 use recorder::Options;
-use recorder::unwind::{MAX_CHAIN_ADDRESSES, PerArrival, StackTotals};
+use recorder::unwind::{PerArrival, StackTotals};
 
 use crate::console::Console;
 
@@ -38,6 +39,7 @@ pub fn report_truncation(
     options: &Options,
     console: &Console,
 ) {
+    let facts = StackFacts { copies_are_largest: are_largest(sizes), could_ask_jvm: could_ask_jvm(options) };
     let all = totals.unwound().max(1) as f64;
     let percent = |count: u64| 100.0 * count as f64 / all;
     if totals.completed_beyond_copy > 0 {
@@ -56,8 +58,8 @@ pub fn report_truncation(
             TruncationReason::AddressLimit(_) => TruncationReason::AddressLimit(totals.address_limit),
             reason => reason,
         };
-        let remedy = remedy(reason, sizes, options).map_or_else(String::new, |remedy| format!("; {remedy}"));
-        let line = format!("{stacks} ({:.1} %) {end} early: {reason}{remedy}", percent(count));
+        let advice = for_cut_stacks(reason, facts).map_or_else(String::new, |advice| format!("; {advice}"));
+        let line = format!("{stacks} ({:.1} %) {end} early: {reason}{advice}", percent(count));
         if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
     }
     if totals.of_32_bits > 0 {
@@ -67,33 +69,6 @@ pub fn report_truncation(
             counted(totals.of_32_bits, "sample is", "samples are")
         ));
     }
-}
-
-/// Returns the advice to get complete stacks.
-fn remedy(reason: TruncationReason, sizes: PerArrival<(u32, u32)>, options: &Options) -> Option<String> {
-    let remedy = match reason {
-        TruncationReason::AddressLimit(limit) if limit < MAX_CHAIN_ADDRESSES => {
-            return Some(format!("try: --max-stack {MAX_CHAIN_ADDRESSES}"));
-        }
-        TruncationReason::AddressLimit(_) => "a sample has no room for more",
-        TruncationReason::ObjectUnreadable => {
-            "frames may be missing; try: as root, or start the program again"
-        }
-        TruncationReason::CopyTooSmall if are_largest(sizes) => return None,
-        TruncationReason::CopyTooSmall => "try: --call-graph dwarf,65528",
-        TruncationReason::NoUnwindData if could_ask_jvm(options) => {
-            "the code is generated; try: --runtimes=jvm, which makes it keep frame pointers"
-        }
-        TruncationReason::NoUnwindData => {
-            "the code is generated, or was built without unwind tables; try building it with \
-             -fasynchronous-unwind-tables"
-        }
-        TruncationReason::RecorderBehind => "try: a lower rate (-F), or --call-graph fp",
-        TruncationReason::RuleFailed | TruncationReason::MappingUnknown | TruncationReason::OtherStack => {
-            return None;
-        }
-    };
-    Some(remedy.to_owned())
 }
 
 /// Returns true if every copy had the largest size that there is. Sizes of 0 are those of samples that there were none of.
@@ -112,31 +87,22 @@ fn could_ask_jvm(options: &Options) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recorder::{Target, Workload};
+    use recorder::Workload;
 
     #[test]
-    fn advice_is_given_where_it_can_help() {
-        let any = Options::new(Target::Command);
-        let copied = |paced, bursty| {
-            remedy(TruncationReason::CopyTooSmall, PerArrival { paced, bursty }, &any).unwrap_or_default()
-        };
-        let larger = "try: --call-graph dwarf,65528";
-        assert_eq!(copied((1024, 65_528), (0, 0)), larger);
-        assert_eq!(copied((8192, 8192), (0, 0)), larger);
-        assert_eq!(copied((65_528, 65_528), (1024, 4096)), larger);
-        assert_eq!(copied((65_528, 65_528), (0, 0)), "", "nothing is larger");
-        let advice =
-            |reason, options: &Options| remedy(reason, PerArrival::default(), options).unwrap_or_default();
+    fn advice_depends_on_what_was_recorded_and_how() {
+        let largest = |paced, bursty| are_largest(PerArrival { paced, bursty });
+        assert!(!largest((1024, 65_528), (0, 0)) && !largest((8192, 8192), (0, 0)));
+        assert!(!largest((65_528, 65_528), (1024, 4096)));
+        assert!(largest((65_528, 65_528), (0, 0)));
         let of = |word: &str| {
             let workload =
                 Workload { words: vec![word.into()], environment: Vec::new(), output_to_stderr: false };
             Options::of_command(workload)
         };
-        let tables = TruncationReason::NoUnwindData;
-        assert!(advice(tables, &of("/usr/bin/java")).contains("--runtimes=jvm"));
-        assert!(!advice(tables, &of("valgrind")).contains("jvm"));
+        assert!(could_ask_jvm(&of("/usr/bin/java")) && !could_ask_jvm(&of("valgrind")));
         let asked = Options { jvm_maps: Some(recorder::JvmMapTiming::AtEnd), ..of("java") };
-        assert!(!advice(tables, &asked).contains("--runtimes"));
+        assert!(!could_ask_jvm(&asked));
     }
 
     #[test]
