@@ -335,9 +335,9 @@ fn profiles_state_what_a_sample_stands_for() {
             "cpu/nanoseconds True 2000000",
             "cpu nanoseconds\nPeriod: 2000000\n",
         ),
-        (&["--weight", "offcpu"], "off_cpu/nanoseconds", "/ True 0", "off_cpu nanoseconds\nPeriod: 0\n"),
+        (&["--weight", "offcpu"][..], "off_cpu/nanoseconds", "/ True 0", "off_cpu nanoseconds\nPeriod: 0\n"),
         (
-            &["--weight", "wall"],
+            &["--weight", "wall"][..],
             "wall/nanoseconds",
             "wall/nanoseconds True 1",
             "wall nanoseconds\nPeriod: 1\n",
