@@ -22,7 +22,7 @@ fn diff(folder: &Path, words: &[&str]) -> Run {
 }
 
 fn json(folder: &Path, words: &[&str]) -> Value {
-    let run = diff(folder, &[words, &["--json"]].concat()).ok();
+    let run = diff(folder, &[&["--json"], words].concat()).ok();
     serde_json::from_str(run.text()).unwrap()
 }
 
