@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: runs every check and prints how long each takes: format, clippy, documentation, tidy, crates without std,
-//! packages, types of the page, the book, growth, fuzzing, tests.
+//! packages, types of the page, the book, growth, fuzzing, the laboratory
+//! of kernels, tests.
 //!
 //! The tests run last, so that the output ends with their summary.
 
@@ -8,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 
-use crate::{book, fuzz, growth, no_std, package, page_types, test_runner, tidy, workspace};
+use crate::{book, fuzz, growth, kernels, no_std, package, page_types, test_runner, tidy, workspace};
 
 /// How long each target is fuzzed. More than twenty targets take three minutes, of thirty for all checks on two cores.
 const FUZZ_SECONDS: u32 = 8;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     step("cargo xtask book", || book::run(&[]))?;
     step("cargo xtask growth", || growth::run(&[]))?;
     step(&format!("cargo xtask fuzz, each target for {FUZZ_SECONDS} s"), || fuzz::each(FUZZ_SECONDS))?;
+    step("cargo xtask kernels", || kernels::run(&[]))?;
     step("cargo test --workspace", || test_runner::run(&root))
 }
 

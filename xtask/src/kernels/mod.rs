@@ -121,15 +121,18 @@ fn boot_all<'a>(
             let start = Instant::now();
             let answers = boot.run(laboratory, cache)?;
             let judged = boot.judge(answers, laboratory)?;
-            let failed = judged.iter().filter(|cell| matches!(cell.outcome, Outcome::Failed(_))).count();
+            let failed: Vec<&Cell> =
+                judged.iter().filter(|cell| matches!(cell.outcome, Outcome::Failed(_))).collect();
             eprintln!(
-                "{} {}, {}: {} checks, {failed} failed, {:.0} s",
+                "{} {}, {}: {} checks, {} failed, {:.0} s",
                 boot.kernel.short_version(),
                 boot.kernel.architecture.machine(),
                 boot.machine.label(),
                 judged.len(),
+                failed.len(),
                 start.elapsed().as_secs_f64()
             );
+            failed.iter().for_each(|cell| eprintln!("{cell}"));
             if let Ok(mut cells) = cells.lock() {
                 cells.insert(index, judged);
             }
