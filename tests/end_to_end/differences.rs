@@ -198,3 +198,20 @@ fn help_names_the_forms() {
         assert!(help.text().contains(words), "{words}");
     }
 }
+
+#[test]
+fn profiles_of_other_tools_have_the_same_functions_with_and_without_modules() {
+    let folder = folder();
+    let at = folder.path();
+    if record(at, "a.data", "150").is_none() {
+        return;
+    }
+    for (format, file) in [("folded", "a.folded"), ("pprof", "a.pb.gz")] {
+        run(prof(["export", "--format", format, "-i", "a.data", "-o", file]).current_dir(at)).ok();
+    }
+    // Folded stacks have no modules, and pprof has.
+    let found = json(at, &["--event", "samples", "a.folded", "a.pb.gz"]);
+    let rows = found["rows"].as_array().unwrap();
+    let function = rows.iter().find(|row| row["before"].as_f64().unwrap() > 10.0).unwrap();
+    assert_eq!(function["before"], function["after"], "{function}");
+}

@@ -71,7 +71,7 @@ fn a_script_whose_interpreter_is_missing_is_126_and_a_missing_file_127() {
 
 #[test]
 fn wrong_usage_says_what_would_be_right() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["record", "-p", "postgres"], "pgrep -n 'postgres'"),
         (&["record", "-p", "-1"], "numbers from 1 on"),
         (&["record", "-t", "x"], "pgrep -n 'x'"),
@@ -81,7 +81,8 @@ fn wrong_usage_says_what_would_be_right() {
         (&["record", "-m", "-1", "--", "true"], "a number of pages"),
         (&["top", "--delay-secs", "-1"], "a number of seconds"),
         (&["flame", "--tid", "x"], "a number from 0 to"),
-        (&["diff"], "perf diff"),
+        (&["diff"], "try: prof diff BEFORE AFTER"),
+        (&["diff", "a", "b", "c"], "try: prof diff a -- b c"),
     ];
     for (args, right) in cases {
         let run = run(&mut prof(args));

@@ -697,10 +697,10 @@ fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
             Some((comm.trim(), time.parse().ok()?))
         })
         .collect();
-    let (first, last) = (records[0].1, records[records.len() - 1].1);
-    let of_burst = records.iter().filter(|(comm, _)| ["ping_pong", "main"].contains(comm));
-    let latest = of_burst.map(|(_, time)| time - first).fold(0.0, f64::max);
-    assert!(latest < 0.2, "{latest} s: only before it was seen that switches are many");
+    // Each round has two switches of each of two threads. Beside other load a burst has calms of its own.
+    let of_burst = records.iter().filter(|(comm, _)| ["ping_pong", "main"].contains(comm)).count();
+    assert!(of_burst < 4 * 400_000 / 20, "{of_burst} records of the burst");
+    let last = records[records.len() - 1].1;
     assert!(records.iter().any(|(comm, time)| *comm == "sleep" && last - time < 1.5), "{records:?}");
 }
 

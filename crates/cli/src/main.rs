@@ -53,7 +53,7 @@ enum Command {
     Report(commands::report::ReportArguments),
     /// Summarize on one page what is hot, who calls it, when, and how reliable it is
     Explain(commands::explain::ExplainArguments),
-    /// Compare two recordings, two slices of one, or several runs: what changed, and how sure that is
+    /// Say what changed between two recordings, slices of one, or runs
     Diff(commands::diff::DiffArguments),
     /// Show source lines and instructions of a function with their samples
     Annotate(commands::annotate::AnnotateArguments),

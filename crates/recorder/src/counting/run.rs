@@ -104,7 +104,8 @@ pub fn count(
     let cpu_time =
         matches!(command, Some(Command::Ended(_))).then(|| clock::cpu_time_of_children().since(before));
     let is_whole = end == End::Target && options.delay.is_none() && options.target == Target::Command;
-    let uncounted_cpu_time = cpu_time.filter(|_| is_whole && options.inherits()).and_then(|time| {
+    let follows_all = options.inherits() && !options.threads_only;
+    let uncounted_cpu_time = cpu_time.filter(|_| is_whole && follows_all).and_then(|time| {
         uncounted_cpu_time(&counts, time.total().saturating_sub(Duration::from_nanos(forked)))
     });
     Ok(Counted {

@@ -128,8 +128,11 @@ struct Compared {
 impl DiffArguments {
     fn compare(&self, sides: &Sides, console: &Console) -> anyhow::Result<Compared> {
         let [before, after] = &sides.inputs;
+        // Other tools do not say in which module a function is: one without is not the same as one with.
+        let has_modules = [before, after].into_iter().all(|side| !side.is_of_other_tool(console));
         // One recording at a time: each is dropped before the next is read.
-        let (before, after) = (self.read(before, console)?, self.read(after, console)?);
+        let (before, after) =
+            (self.read(before, has_modules, console)?, self.read(after, has_modules, console)?);
         let base = |event: &str| event.split(':').next().unwrap_or_default().to_owned();
         if base(&before.event) != base(&after.event) {
             bail!(
@@ -156,10 +159,10 @@ impl DiffArguments {
         })
     }
 
-    fn read(&self, input: &SideInput, console: &Console) -> anyhow::Result<ReadSide> {
+    fn read(&self, input: &SideInput, has_modules: bool, console: &Console) -> anyhow::Result<ReadSide> {
         let mut read: Option<ReadSide> = None;
         for path in &input.recordings {
-            self.add(&mut read, path, input, console)?;
+            self.add(&mut read, path, input, has_modules, console)?;
         }
         match read {
             Some(read) => Ok(read),
@@ -172,6 +175,7 @@ impl DiffArguments {
         read: &mut Option<ReadSide>,
         path: &Path,
         side: &SideInput,
+        has_modules: bool,
         console: &Console,
     ) -> anyhow::Result<()> {
         let input = input::open(Some(path), console)?;
@@ -186,13 +190,13 @@ impl DiffArguments {
         let analysis = input::analyse(input, &request, "compare", console)?;
         let Some(event) = analysis.events.first() else { bail!("{name} has no samples") };
         let stacks = &self.query.stacks;
-        let show = Show { modules: true, ..stacks.show() };
+        let show = Show { modules: has_modules, ..stacks.show() };
         // Periods compare even if the rates differ.
         let weight = if stacks.names_weight() { stacks.weight(&event.event.attr) } else { Weight::Period };
         let view = analysis.view(&event.profile, show, weight, &stacks.shape());
         let unit = match weight {
             Weight::Samples => "samples",
-            Weight::Period if event.is_time || event.event.attr.is_cpu_clock() => "ns",
+            Weight::Period if event.is_clock() => "ns",
             Weight::Period => "events",
         };
         let event_name = event.event.name.to_string();

@@ -7,6 +7,8 @@ use profile::comparison::Experiment;
 use profile::comparison::statistics::Design;
 
 use crate::arguments::SampleArguments;
+use crate::console::Console;
+use crate::input;
 
 /// The forms of the command, for usage errors.
 pub const FORMS: &str = "try: prof diff BEFORE AFTER, prof diff B1 B2 B3 -- A1 A2 A3, prof diff prof.runs, or prof diff REC --before \
@@ -18,6 +20,14 @@ pub struct SideInput {
     pub name: String,
     pub recordings: Vec<PathBuf>,
     pub samples: SampleArguments,
+}
+
+impl SideInput {
+    /// Returns true if the first of its profiles is one of another tool. Errors are found again when it is read.
+    pub fn is_of_other_tool(&self, console: &Console) -> bool {
+        let first = self.recordings.first().filter(|path| path.as_os_str() != "-");
+        first.is_some_and(|path| input::open(Some(path), console).is_ok_and(|input| input.foreign.is_some()))
+    }
 }
 
 /// Both sides, and what is known of their runs.
