@@ -55,7 +55,7 @@ pub struct Row {
     pub totals: [f64; 2],
     /// The larger of its self shares of both sides.
     pub share: f64,
-    /// The self weight after, less that before times [`Assessment::factor`].
+    /// The self weight after, less that before times [`super::Assessment::factor`].
     pub difference: f64,
     /// The sides on which it has samples.
     pub presence: Presence,
