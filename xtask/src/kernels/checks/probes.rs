@@ -31,12 +31,13 @@ pub(super) fn checks() -> Vec<Check> {
 
 fn counted(name: &str, options: &str, command: &str) -> Check {
     let script = format!("run record prof record {options} -c 1 -o r.data -- {command}\n");
-    Check::new(name, format!("{TIMES} samples"), script, judge)
+    Check::new(name, format!("{TIMES} samples, counting those that are said to be lost"), script, judge)
 }
 
 fn judge(_: &Kernel, answer: &Answer) -> anyhow::Result<()> {
     let record = answer.text("record")?;
-    let samples = text::figure(record, "samples")?;
-    ensure!(samples == f64::from(TIMES), "{}", one_line(record));
+    // All 500 come within milliseconds. Where the recorder gets the only CPU at the next tick, not all of their stacks have room in a ring.
+    let (samples, lost) = (text::figure(record, "samples")?, text::figure(record, "lost")?);
+    ensure!(samples + lost == f64::from(TIMES) && samples >= f64::from(TIMES) / 4.0, "{}", one_line(record));
     Ok(())
 }
