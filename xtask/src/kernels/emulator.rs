@@ -22,13 +22,14 @@ impl Emulator {
         Ok(Self { usr: apt.unpack_all("qemu", suite, &PACKAGES, &[])?.join("usr") })
     }
 
-    /// Returns the command that boots a kernel, with the guest's console on standard output.
+    /// Returns the command that boots a kernel, with the guest's console on standard output. `seed` gives its random numbers.
     pub(super) fn boot(
         &self,
         architecture: Architecture,
         machine: Machine,
         kernel: &Path,
         initramfs: &Path,
+        seed: u32,
     ) -> Command {
         let libraries = self.usr.join("lib/x86_64-linux-gnu");
         let mut qemu = Command::new(libraries.join("ld-linux-x86-64.so.2"));
@@ -48,7 +49,7 @@ impl Emulator {
         if let Time::Virtual { shift } = machine.time() {
             // Nothing of the host is left in such a guest, neither its clock nor its random numbers: what it does once, it does again.
             qemu.arg("-icount").arg(format!("shift={shift},sleep=off"));
-            qemu.args(["-rtc", "base=2026-01-01,clock=vm", "-seed", "1"]);
+            qemu.args(["-rtc", "base=2026-01-01,clock=vm", "-seed"]).arg(seed.to_string());
         }
         qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
         // 5.10 on x86-64 tests its timer against an interrupt that comes too late under emulation.
