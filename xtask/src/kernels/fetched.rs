@@ -140,6 +140,12 @@ fn fetch(apt: &Apt, candidates: Vec<Kernel>) -> anyhow::Result<(Kernel, PathBuf)
 fn cross_compiler(cache: &Path, host: &Apt) -> anyhow::Result<PathBuf> {
     let folder = host.unpack_all("gcc-aarch64", &host_suite()?, &CROSS, &["libc6", "libgcc-s1"])?;
     let usr = folder.join("usr");
+    let library = usr.join("aarch64-linux-gnu/lib/libm.a");
+    // It is a script of the linker that names the archives where the package would be installed. Without folders, they are sought beside it.
+    let script = std::fs::read(&library).with_context(|| library.display().to_string())?;
+    if let Ok(script) = String::from_utf8(script) {
+        std::fs::write(&library, script.replace("/usr/aarch64-linux-gnu/lib/", ""))?;
+    }
     let gcc = cache.join("aarch64-linux-gnu-gcc");
     let script = format!(
         "#!/bin/sh\nLD_LIBRARY_PATH='{0}/lib/x86_64-linux-gnu' exec '{0}/bin/aarch64-linux-gnu-gcc' \"$@\"\n",
