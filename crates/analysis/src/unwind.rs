@@ -15,10 +15,10 @@ use host::objects::{BlockBytes, ObjectStore, SearchPaths};
 use model::{Avma, Name, Pid, TruncationReason};
 use perfdata::Description;
 use stacks::{
-    ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bit_program, is_32_bit,
-    is_user_marker, link_register,
+    ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, extend_by_walk, instruction_of_32_bit_program,
+    is_32_bit, link_register,
 };
-use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items, chain_limit, mark_cut_chain};
+use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items, chain_limit};
 use unwinder::{Architecture, NoMemory};
 
 use crate::Error;
@@ -31,17 +31,8 @@ const BATCHES_AHEAD_PER_THREAD: usize = 2;
 
 /// Returns true if samples of the recording may have raw stacks.
 pub(crate) fn may_have_stacks(recording: &Description) -> bool {
-    let may_have = |format| has_stacks(format) || has_walk_and_registers(format);
+    let may_have = |format: SampleFormat| format.has_stack_copies() || format.has_walk_and_registers();
     recording.events().iter().any(|event| may_have(event.attr.sample_format))
-}
-
-fn has_stacks(format: SampleFormat) -> bool {
-    format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
-}
-
-/// Returns true if samples have the kernel's walk over frame pointers and registers, maybe the link register.
-fn has_walk_and_registers(format: SampleFormat) -> bool {
-    format.contains(SampleFormat::REGS_USER | SampleFormat::CALLCHAIN) && !has_stacks(format)
 }
 
 /// Starts the stage: what comes from `batches` comes out of the channels in the channel, one each, in the same order. Objects
@@ -114,13 +105,11 @@ fn work(turn: &Mutex<SharedQueue>) {
             };
             chain.clear();
             push_kernel_part(&sample, &mut chain);
-            if has_walk_and_registers(attr.sample_format) {
-                let marked = sample.callchain.and_then(|chain| mark_cut_chain(chain, chain_limit(attr)));
-                let recorded = sample.callchain.into_iter().flat_map(|chain| chain.iter());
-                let values: Vec<u64> = marked.unwrap_or_else(|| recorded.collect());
-                let user_part = values.into_iter().skip_while(|value| !is_user_marker(value));
+            if attr.sample_format.has_walk_and_registers() {
+                let start = chain.len();
+                extend_by_walk(&sample, chain_limit(attr), &mut chain);
                 let link = link_register(&sample, architecture).unwrap_or_default();
-                unwinder.extend_with_leaf_caller(architecture, &maps, user_part, link, &mut chain);
+                unwinder.insert_leaf_caller(architecture, &maps, link, &mut chain, start);
                 chains.push(index, &chain);
                 continue;
             }
@@ -204,7 +193,7 @@ impl MachineState {
             {
                 // Makes the thread known: this sample may be its first record.
                 self.tracker.comm(pid, tid);
-                let must_unwind = match has_stacks(attr.sample_format) {
+                let must_unwind = match attr.sample_format.has_stack_copies() {
                     true => must_unwind(&sample, pid, architecture, &self.tracker),
                     false => link_register(&sample, architecture).is_some() && has_user_part(&sample),
                 };
@@ -219,7 +208,7 @@ impl MachineState {
 /// The sample and the attr of its event, if that copies stacks or registers.
 fn sample_of<'a>(recording: &'a Description, record: OrderedRecord<'a>) -> Option<(Sample<'a>, &'a Attr)> {
     let event = recording.event(record.event?)?;
-    if !has_stacks(event.attr.sample_format) && !has_walk_and_registers(event.attr.sample_format) {
+    if !event.attr.sample_format.has_stack_copies() && !event.attr.sample_format.has_walk_and_registers() {
         return None;
     }
     match event.layout.decode(&record.raw) {

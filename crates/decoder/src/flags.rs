@@ -60,6 +60,18 @@ bitflags! {
     }
 }
 
+impl SampleFormat {
+    /// Returns true if samples have user registers and a copy of the user stack.
+    pub fn has_stack_copies(self) -> bool {
+        self.contains(Self::REGS_USER | Self::STACK_USER)
+    }
+
+    /// Returns true if samples have the kernel's walk over frame pointers and user registers, maybe the link register, but no stack copy.
+    pub fn has_walk_and_registers(self) -> bool {
+        self.contains(Self::REGS_USER | Self::CALLCHAIN) && !self.has_stack_copies()
+    }
+}
+
 bitflags! {
     /// `enum perf_event_read_format`: how counter values are laid out.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]

@@ -103,25 +103,22 @@ impl ChainUnwinder {
         self.unwinder.unwind(objects.space(), objects, &innermost, beyond, &mut self.stack);
     }
 
-    /// Appends the user part of a call chain that the kernel found by frame pointers (`user_part`), with the caller that it has jumped over
-    /// where the sampled function is a leaf whose return address is in the link register, which has the value `link`.
-    pub fn extend_with_leaf_caller(
+    /// Inserts the caller that the kernel's walk over frame pointers has jumped over, where the sampled function is a leaf whose return address
+    /// is in the link register, which has the value `link`. The user part of `chain` begins at index `start`, with its marker.
+    pub fn insert_leaf_caller(
         &mut self,
         architecture: Architecture,
         maps: &ProcessMaps,
-        user_part: impl Iterator<Item = u64>,
         link: u64,
         chain: &mut Vec<u64>,
+        start: usize,
     ) {
-        let mut user_part = user_part;
-        chain.extend(user_part.next());
-        if let Some(pc) = user_part.next() {
-            chain.push(pc);
-            let objects = &mut MappedObjects::all(maps);
-            let caller = self.unwinder.caller_of_leaf(architecture, &maps.space, objects, Avma(pc), link);
-            chain.extend(caller.map(|caller| caller.0));
+        let Some(&pc) = chain.get(start + 1) else { return };
+        let objects = &mut MappedObjects::all(maps);
+        if let Some(caller) = self.unwinder.caller_of_leaf(architecture, &maps.space, objects, Avma(pc), link)
+        {
+            chain.insert(start + 2, caller.0);
         }
-        chain.extend(user_part);
     }
 
     /// Returns true if threads begin in the function of a return address ([`Unwinder::is_outermost`]).

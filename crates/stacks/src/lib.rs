@@ -34,7 +34,7 @@ pub use object_tables::RefusedTables;
 pub use process_maps::{ProcessMaps, ProcessMapsCache};
 pub use table_bytes::TableBytes;
 pub use user_state::{
-    UserState, instruction_of_32_bit_program, is_32_bit, is_outside_mappings, is_user_marker, kernel_part,
-    link_register, native_architecture, user_part,
+    UserState, extend_by_walk, instruction_of_32_bit_program, is_32_bit, is_outside_mappings, is_user_marker,
+    kernel_part, link_register, native_architecture, user_part,
 };
 pub use walker::{SampledStack, StackWalker};

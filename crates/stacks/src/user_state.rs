@@ -2,7 +2,7 @@
 
 use decoder::{CpuMode, Sample, context};
 use model::{Avma, Tid, Timestamp};
-use tracker::Tracker;
+use tracker::{Tracker, mark_cut_chain};
 use unwinder::{Architecture, Registers, StackCopy};
 
 /// `PERF_SAMPLE_REGS_ABI_32`
@@ -78,6 +78,14 @@ pub fn kernel_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'
 /// frame pointer.
 pub fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + Clone + use<'a> {
     sample.callchain.into_iter().flat_map(|chain| chain.iter()).skip_while(|value| !is_user_marker(value))
+}
+
+/// Appends the user part of the kernel's call chain, with a mark if the kernel has cut it at its `limit` of addresses.
+pub fn extend_by_walk(sample: &Sample<'_>, limit: u16, chain: &mut Vec<u64>) {
+    match sample.callchain.and_then(|recorded| mark_cut_chain(recorded, limit)) {
+        Some(marked) => chain.extend(marked.iter().skip_while(|value| !is_user_marker(value))),
+        None => chain.extend(user_part(sample)),
+    }
 }
 
 /// Returns true if `value` is a marker of the user part of a chain. The address behind it is an instruction pointer.

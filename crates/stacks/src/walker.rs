@@ -53,16 +53,16 @@ impl StackWalker {
         self.callers.forget_beyond(MAX_FRAMES_TRIMMED);
     }
 
-    /// Appends the user part of a call chain that the kernel found by frame pointers, as [`ChainUnwinder::extend_with_leaf_caller`].
-    pub fn extend_with_leaf_caller(
+    /// Does the same as [`ChainUnwinder::insert_leaf_caller`].
+    pub fn insert_leaf_caller(
         &mut self,
         architecture: Architecture,
         maps: &ProcessMaps,
-        user_part: impl Iterator<Item = u64>,
         link: u64,
         chain: &mut Vec<u64>,
+        start: usize,
     ) {
-        self.unwinder.extend_with_leaf_caller(architecture, maps, user_part, link, chain);
+        self.unwinder.insert_leaf_caller(architecture, maps, link, chain, start);
     }
 
     /// Returns the stack that was walked last. Frames that an earlier stack or the kernel's walk has added are only in the chain.

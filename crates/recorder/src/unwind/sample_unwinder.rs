@@ -13,10 +13,10 @@ use host::objects::{BlockBytes, ObjectLimits, ObjectStore, SearchPaths};
 use host::sys::process_memory::LiveProcesses;
 use model::{EventIndex, Pid, Timestamp, TruncationReason};
 use stacks::{
-    Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, is_32_bit,
-    is_outside_mappings, is_user_marker, kernel_part, link_register, native_architecture, user_part,
+    Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, extend_by_walk,
+    is_32_bit, is_outside_mappings, kernel_part, link_register, native_architecture,
 };
-use tracker::{OrderedRecord, Tracker, mark_cut_chain};
+use tracker::{OrderedRecord, Tracker};
 use unwinder::{StackEnd, Unwinder};
 
 use super::arrival::{Arrival, PerArrival};
@@ -111,7 +111,7 @@ impl SampleUnwinder {
                 self.totals.without_stack += 1;
                 self.totals.of_32_bits += u64::from(is_32_bit(&sample));
                 if !self.has_left_its_program(&sample, consumer.tracker()) {
-                    self.extend_by_kernels_chain(&sample, context.layouts);
+                    extend_by_walk(&sample, context.layouts.kernels_limit, &mut self.chain);
                 }
                 stacks::truncate_chain(&mut self.chain, context.layouts.max_addresses);
             }
@@ -130,19 +130,12 @@ impl SampleUnwinder {
         self.chain.clear();
         self.chain.extend(kernel_part(&sample));
         let start = self.chain.len();
-        self.extend_by_kernels_chain(&sample, context.layouts);
+        extend_by_walk(&sample, context.layouts.kernels_limit, &mut self.chain);
         let link = native_architecture()
             .and_then(|architecture| Some((architecture, link_register(&sample, architecture)?)));
         if let (Some((architecture, link)), Some((pid, _))) = (link, sample.thread) {
             let maps = self.maps_cache.get(consumer.tracker(), pid);
-            let user_part: Vec<u64> = self.chain.drain(start..).collect();
-            self.walker.extend_with_leaf_caller(
-                architecture,
-                &maps,
-                user_part.into_iter(),
-                link,
-                &mut self.chain,
-            );
+            self.walker.insert_leaf_caller(architecture, &maps, link, &mut self.chain, start);
         }
         stacks::truncate_chain(&mut self.chain, context.layouts.max_addresses);
         self.forward(Sample { user_registers: None, ..sample }, context, consumer)
@@ -185,15 +178,6 @@ impl SampleUnwinder {
         }
         self.totals.count(unwound.end, unwound.beyond_copy);
         Ok(())
-    }
-
-    /// Appends the user part of the kernel's call chain, with a mark if the kernel has cut it.
-    fn extend_by_kernels_chain(&mut self, sample: &Sample<'_>, layouts: &Layouts) {
-        let marked = sample.callchain.and_then(|chain| mark_cut_chain(chain, layouts.kernels_limit));
-        match marked {
-            Some(marked) => self.chain.extend(marked.iter().skip_while(|value| !is_user_marker(value))),
-            None => self.chain.extend(user_part(sample)),
-        }
     }
 
     /// Unwinds a sample while it is still in its ring. Appends an [`unwound_sample`] to `into` and returns true, or leaves `into`

@@ -153,7 +153,8 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
     fn written(&self, recording: &Recording) -> Recording {
         let mut written = recording.clone();
         for attr in written.events.iter_mut().map(|event| &mut event.attr) {
-            if !self.keep_stacks && (has_stacks(attr.sample_format) || has_leaf_registers(attr.sample_format))
+            if !self.keep_stacks
+                && (attr.sample_format.has_stack_copies() || attr.sample_format.has_walk_and_registers())
             {
                 attr.sample_format.remove(SampleFormat::REGS_USER | SampleFormat::STACK_USER);
                 attr.sample_format.insert(SampleFormat::CALLCHAIN);
@@ -278,7 +279,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
         };
         self.unwinder.copy_sizes = PerArrival::for_rings(&copy_sizes, recording.ring_size);
         let attrs = recording.events.iter().map(|event| &event.attr);
-        let unwound = attrs.filter(|attr| has_stacks(attr.sample_format));
+        let unwound = attrs.filter(|attr| attr.sample_format.has_stack_copies());
         let max_addresses = unwound.map(max_chain_addresses).max();
         if let Some(max) = max_addresses.filter(|&max| max < MAX_CHAIN_ADDRESSES) {
             self.unwinder.walker = StackWalker::new(max, self.unwinder.mechanisms);
@@ -295,8 +296,8 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
             self.layouts.push(Layouts {
                 recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
                 written: RecordLayout::new(&written.attr, Endian::NATIVE),
-                has_stacks: has_stacks(event.attr.sample_format),
-                has_leaf_registers: !self.keep_stacks && has_leaf_registers(event.attr.sample_format),
+                has_stacks: event.attr.sample_format.has_stack_copies(),
+                has_leaf_registers: !self.keep_stacks && event.attr.sample_format.has_walk_and_registers(),
                 arrival: Arrival::of(&event.attr),
                 max_addresses: max_chain_addresses(&event.attr).min(room),
                 kernels_limit: kernels_limit(&event.attr),
@@ -399,14 +400,6 @@ impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
         let tracker = self.consumer.tracker();
         decoded.is_ok_and(|sample| self.unwinder.shrink(&sample, layouts, until, tracker, into))
     }
-}
-
-fn has_stacks(format: SampleFormat) -> bool {
-    format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
-}
-
-fn has_leaf_registers(format: SampleFormat) -> bool {
-    format.contains(SampleFormat::REGS_USER | SampleFormat::CALLCHAIN) && !has_stacks(format)
 }
 
 /// Returns the maximum number of addresses in the call chains of an event (0: no limit of its own).
