@@ -33,6 +33,11 @@ pub(super) fn figure(text: &str, word: &str) -> anyhow::Result<f64> {
     numbers.next().with_context(|| format!("no number of {word}: {}", one_line(text)))
 }
 
+/// Returns the numbers of samples and of lost samples in the summary of a recording.
+pub(super) fn samples_and_lost(summary: &str) -> anyhow::Result<(f64, f64)> {
+    Ok((figure(summary, "samples")?, figure(summary, "lost")?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -77,7 +77,7 @@ pub(super) fn script(options: &str) -> String {
 /// smallest part of those due that may be there, `most` the largest that the functions may have.
 fn samples(answer: &Answer, due: u32, [least, most]: [f64; 2]) -> anyhow::Result<()> {
     let record = answer.text("record")?;
-    let (seen, lost) = (text::figure(record, "samples")?, text::figure(record, "lost")?);
+    let (seen, lost) = text::samples_and_lost(record)?;
     let due = f64::from(due);
     ensure!(lost <= due * 0.06, "lost samples: {}", one_line(record));
     let seen = seen + lost;
@@ -98,7 +98,7 @@ fn samples(answer: &Answer, due: u32, [least, most]: [f64; 2]) -> anyhow::Result
 /// a recorder without the right to a higher priority shares one slow CPU with the program.
 pub(super) fn shares(answer: &Answer, caller: Option<&str>) -> anyhow::Result<()> {
     let record = answer.text("record")?;
-    let (seen, lost) = (text::figure(record, "samples")?, text::figure(record, "lost")?);
+    let (seen, lost) = text::samples_and_lost(record)?;
     let tolerance = WHOLE + lost / (seen + lost).max(1.0);
     shares_of(&text::folded(answer.text("folded")?), caller, tolerance)
 }
