@@ -40,7 +40,7 @@ pub enum Error {
     Foreign {
         /// The name of the file.
         name: String,
-        /// The reason.
+        /// The reason why it cannot be read.
         source: ForeignError,
     },
     /// A recording is needed, and this is a profile of another tool.
@@ -50,13 +50,13 @@ pub enum Error {
     NotARecording {
         /// The name of the file.
         name: String,
-        /// Its format.
+        /// The format that the file was recognised to have.
         format: Format,
     },
     /// Something is asked of a profile of another tool that it does not say.
     #[error("this is {format}: it does not say {what}; try without {flag}")]
     Lacks {
-        /// Its format.
+        /// The format that the file was recognised to have.
         format: Format,
         /// The fact that it does not state, as a clause.
         what: &'static str,

@@ -41,7 +41,7 @@ pub enum ProgramError {
     NotSampled {
         /// The name of the recording.
         recording: String,
-        /// The program.
+        /// The program that was asked for, as it was typed.
         wanted: String,
         /// Modules with samples.
         modules: String,
@@ -66,7 +66,7 @@ pub enum ProgramError {
     Unreadable {
         /// The path of the program.
         path: Name,
-        /// The reason.
+        /// The reason why its file cannot be read.
         reason: Reason,
     },
     /// The program has no debug information, or it covers no sample.
@@ -77,7 +77,7 @@ pub enum ProgramError {
     NoLines {
         /// The path of the program.
         path: Name,
-        /// The format.
+        /// The name of the format, which needs lines.
         format: &'static str,
     },
     /// The debug information does not say where functions start.

@@ -10,7 +10,7 @@ const MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The largest window, and 16 for a gzip header and checksum (zlib's `inflateInit2`).
 const WINDOW_BITS: u8 = 15 + 16;
 
-/// Bytes by which the result grows at least.
+/// Bytes by which the result grows at least: a large profile takes some hundred steps, a small one no more memory than this.
 const STEP_BYTES: usize = 256 << 10;
 
 /// Returns true if the bytes begin like a gzip file.

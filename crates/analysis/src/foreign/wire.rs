@@ -5,7 +5,7 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 /// The value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'b> {
-    /// A varint.
+    /// The number of a varint field.
     Number(u64),
     /// A string, message, or packed list.
     Bytes(&'b [u8]),

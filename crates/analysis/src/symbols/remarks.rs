@@ -94,7 +94,7 @@ pub(super) struct MapRemarks {
     pub(super) ambiguous: BTreeSet<String>,
     /// Their processes ran other programs with generated code as well.
     pub(super) of_other_programs: BTreeSet<String>,
-    /// Their sizes.
+    /// Files that are too long to be read, with their sizes in bytes.
     pub(super) long: BTreeMap<String, u64>,
     /// Sentences about jitdump files.
     dumps: BTreeSet<String>,

@@ -53,7 +53,7 @@ struct Series<'a> {
     all: u32,
 }
 
-/// What came of a run.
+/// A run that has ended: what was recorded, and how it ended.
 struct FinishedRun {
     summary: Summary,
     code: u8,
