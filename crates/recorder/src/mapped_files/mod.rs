@@ -10,13 +10,13 @@
 //! ```
 
 mod observer;
+mod orders;
 mod table;
 mod worker;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, TrySendError, bounded};
 use decoder::Record;
 use decoder::record::{Mmap, MmapExtended, MmapIdentity};
 use host::objects::{FileMapping, FileState, MappedFileReader};
@@ -26,10 +26,9 @@ use tracker::{FileContents, Tracker};
 
 use crate::error::Error;
 pub(crate) use observer::MappingObserver;
+use orders::{Order, Orders};
 use table::Table;
 
-/// Maximum number of files that wait to be read. A file beyond that is read when it is mapped again.
-const MAX_WAITING: usize = 1024;
 /// Longest time to wait, at the end of a recording, for files that are being read.
 const FINISH_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of files that a tracker knows; then it forgets them all, and is told again of those that are mapped.
@@ -39,18 +38,7 @@ const MAX_FILES_OF_TRACKER: usize = 1 << 16;
 #[derive(Clone, Default, Debug)]
 pub struct MappedFiles {
     table: Arc<Mutex<Table>>,
-    requests: Option<Sender<Order>>,
-}
-
-/// An order to the worker.
-#[derive(Debug)]
-enum Order {
-    /// Reads a file, unless it is known by then.
-    Read(Request),
-    /// Looks whether a known file was written.
-    ReadAgain(Request),
-    /// Answers when all orders before it are executed.
-    Answer(Sender<()>),
+    worker: Option<Arc<Orders>>,
 }
 
 /// A mapping of a file that is to be read.
@@ -80,23 +68,18 @@ impl MappedFiles {
     /// # Errors
     /// If no thread can be started.
     pub(crate) fn start(clock: Option<i32>) -> Result<Self, Error> {
-        let (requests, orders) = bounded(MAX_WAITING);
         let table = Arc::<Mutex<Table>>::default();
         let shared = Arc::clone(&table);
-        // The thread ends when the channel is closed. It is not waited for, because a file system may block for ever.
-        std::thread::Builder::new()
-            .name("build-ids".to_owned())
-            .spawn(move || worker::run(&orders, &shared, clock))
-            .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
-        Ok(Self { table, requests: Some(requests) })
+        let worker = Orders::start(move |orders| worker::run(&orders, &shared, clock))?;
+        Ok(Self { table, worker: Some(Arc::new(worker)) })
     }
 
     /// Has the file of a mapping read, and returns true, unless it is known. Makes no system call for a known file.
     pub(crate) fn request(&self, map: &Mmap<'_>) -> bool {
         let Some(file) = mapped_file(map) else { return false };
         let is_new = self.lock().needs_reading(&file, map.path, Instant::now());
-        if is_new {
-            self.send(request_of(file, map));
+        if is_new && let Some(worker) = &self.worker {
+            worker.offer(Order::Read(request_of(file, map)));
         }
         is_new
     }
@@ -105,14 +88,6 @@ impl MappedFiles {
     fn note_use(&self, file: FileIdentity, map: &Mmap<'_>) {
         let time = map.sample_id.time.unwrap_or(Timestamp(0));
         self.lock().note_use(&file, time, || request_of(file, map));
-    }
-
-    fn send(&self, request: Request) {
-        if let Some(requests) = &self.requests {
-            match requests.try_send(Order::Read(request)) {
-                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
-            }
-        }
     }
 
     /// Reads the file of a mapping on the calling thread, unless it is known.
@@ -128,17 +103,9 @@ impl MappedFiles {
     /// Waits until the files that were mapped so far are read, and looks whether those that were mapped again were written. Files on a
     /// file system that does not answer in time stay unknown.
     pub(crate) fn finish(&self) {
-        let Some(requests) = &self.requests else { return };
-        let until = Instant::now() + FINISH_TIME;
-        let (sender, answer) = bounded(1);
+        let Some(worker) = &self.worker else { return };
         let again = self.lock().take_used();
-        let orders = again.into_iter().map(Order::ReadAgain).chain([Order::Answer(sender)]);
-        for order in orders {
-            if requests.send_deadline(order, until).is_err() {
-                return;
-            }
-        }
-        let _ = answer.recv_deadline(until);
+        worker.finish(again.into_iter().map(Order::ReadAgain), Instant::now() + FINISH_TIME);
     }
 
     /// Returns all states of a file, in the order of time; none if it is not known.
