@@ -26,6 +26,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
+use arguments::Deferred;
 use console::Console;
 use host::sys::{memory, signals};
 
@@ -46,40 +47,40 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Record a command, processes or the whole system
-    Record(commands::record::RecordArguments),
+    Record(Deferred<commands::record::RecordArguments>),
     /// Draw a flame graph (SVG) of a recording or a command
-    Flame(commands::flame::FlameArguments),
+    Flame(Deferred<commands::flame::FlameArguments>),
     /// Print functions and call trees of a recording
-    Report(commands::report::ReportArguments),
+    Report(Deferred<commands::report::ReportArguments>),
     /// Summarize on one page what is hot, who calls it, when, and how reliable it is
-    Explain(commands::explain::ExplainArguments),
+    Explain(Deferred<commands::explain::ExplainArguments>),
     /// Say what changed between two recordings, slices of one, or runs
-    Diff(commands::diff::DiffArguments),
+    Diff(Deferred<commands::diff::DiffArguments>),
     /// Show source lines and instructions of a function with their samples
-    Annotate(commands::annotate::AnnotateArguments),
+    Annotate(Deferred<commands::annotate::AnnotateArguments>),
     /// Pack a recording with the names it needs into one file, for another machine
-    Archive(commands::archive::ArchiveArguments),
+    Archive(Deferred<commands::archive::ArchiveArguments>),
     /// Convert a recording to the format of another tool
-    Export(commands::export::ExportArguments),
+    Export(Deferred<commands::export::ExportArguments>),
     /// Write an interactive HTML page of a recording or a command
-    View(commands::view::ViewArguments),
+    View(Deferred<commands::view::ViewArguments>),
     /// Print the samples of a recording, as `perf script` does
-    Script(commands::script::ScriptArguments),
+    Script(Deferred<commands::script::ScriptArguments>),
     /// Count events of a command, processes or the whole system
-    Stat(commands::stat::StatArguments),
+    Stat(Deferred<commands::stat::StatArguments>),
     /// Show functions, processes and stacks live
-    Top(commands::top::TopArguments),
+    Top(Deferred<commands::top::TopArguments>),
     /// List the events that this machine offers
-    List(commands::list::ListArguments),
+    List(Deferred<commands::list::ListArguments>),
     /// Make a running recording with --overwrite write its window
-    Dump(commands::dump::DumpArguments),
+    Dump(Deferred<commands::dump::DumpArguments>),
     /// Check what this machine allows you to record, and how to allow more
-    Doctor(commands::doctor::DoctorArguments),
+    Doctor(Deferred<commands::doctor::DoctorArguments>),
     /// Print a completion script for a shell
-    Completions(commands::completions::CompletionsArguments),
+    Completions(Deferred<commands::completions::CompletionsArguments>),
     /// Add names to a dump (run by the recorder)
     #[command(hide = true)]
-    DumpNames(commands::dump_names::DumpNamesArguments),
+    DumpNames(Deferred<commands::dump_names::DumpNamesArguments>),
     /// Read source files for another process (run by commands that show them)
     #[command(hide = true)]
     SourceHelper,
@@ -88,7 +89,7 @@ enum Command {
     FileHelper,
     /// Write the manual pages to a folder
     #[command(hide = true)]
-    Man(commands::completions::ManArguments),
+    Man(Deferred<commands::completions::ManArguments>),
 }
 
 /// Returns version, commit, and the features that this build has (`+`) or lacks (`-`).
@@ -121,26 +122,26 @@ fn main() -> ExitCode {
         arguments(std::env::args_os().collect()).unwrap_or_else(|error| exit_with_clap_error(error));
     let console = Console::new(arguments.quiet, arguments.verbose);
     let result = match arguments.command {
-        Command::Record(record) => commands::record::run(&record, &console),
-        Command::Flame(flame) => commands::flame::run(&flame, &console),
-        Command::Report(report) => commands::report::run(&report, &console),
-        Command::Explain(explain) => commands::explain::run(&explain, &console),
-        Command::Diff(diff) => commands::diff::run(&diff, &console),
-        Command::Annotate(annotate) => commands::annotate::run(&annotate, &console),
-        Command::Archive(archive) => commands::archive::run(&archive, &console),
-        Command::Export(export) => commands::export::run(&export, &console),
-        Command::View(view) => commands::view::run(&view, &console),
-        Command::Script(script) => commands::script::run(&script, &console),
-        Command::Stat(stat) => commands::stat::run(&stat, &console),
-        Command::Top(top) => commands::top::run(&top, &console),
-        Command::List(list) => commands::list::run(&list, &console),
-        Command::Dump(dump) => commands::dump::run(&dump, &console),
-        Command::DumpNames(names) => commands::dump_names::run(&names, &console),
+        Command::Record(Deferred(record)) => commands::record::run(&record, &console),
+        Command::Flame(Deferred(flame)) => commands::flame::run(&flame, &console),
+        Command::Report(Deferred(report)) => commands::report::run(&report, &console),
+        Command::Explain(Deferred(explain)) => commands::explain::run(&explain, &console),
+        Command::Diff(Deferred(diff)) => commands::diff::run(&diff, &console),
+        Command::Annotate(Deferred(annotate)) => commands::annotate::run(&annotate, &console),
+        Command::Archive(Deferred(archive)) => commands::archive::run(&archive, &console),
+        Command::Export(Deferred(export)) => commands::export::run(&export, &console),
+        Command::View(Deferred(view)) => commands::view::run(&view, &console),
+        Command::Script(Deferred(script)) => commands::script::run(&script, &console),
+        Command::Stat(Deferred(stat)) => commands::stat::run(&stat, &console),
+        Command::Top(Deferred(top)) => commands::top::run(&top, &console),
+        Command::List(Deferred(list)) => commands::list::run(&list, &console),
+        Command::Dump(Deferred(dump)) => commands::dump::run(&dump, &console),
+        Command::DumpNames(Deferred(names)) => commands::dump_names::run(&names, &console),
         Command::SourceHelper => commands::source_helper::run(),
         Command::FileHelper => commands::file_helper::run(),
-        Command::Doctor(doctor) => commands::doctor::run(&doctor, &console),
-        Command::Completions(shell) => commands::completions::run(&shell, Arguments::command()),
-        Command::Man(man) => commands::completions::write_pages(&man, Arguments::command(), &console),
+        Command::Doctor(Deferred(doctor)) => commands::doctor::run(&doctor, &console),
+        Command::Completions(Deferred(shell)) => commands::completions::run(&shell, Arguments::command()),
+        Command::Man(Deferred(man)) => commands::completions::write_pages(&man, Arguments::command(), &console),
     };
     match result {
         Ok(code) => code,
@@ -155,7 +156,7 @@ fn main() -> ExitCode {
 /// Parses the command line. If the first word after `flame` is a recording, it is parsed as `-i FILE`, so that options may follow.
 fn arguments(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
     let arguments = Arguments::try_parse_from(&words)?;
-    let Command::Flame(flame) = &arguments.command else { return Ok(arguments) };
+    let Command::Flame(Deferred(flame)) = &arguments.command else { return Ok(arguments) };
     let Some((before, rest)) = words.split_at_checked(words.len().saturating_sub(flame.command().len()))
     else {
         return Ok(arguments);
@@ -232,7 +233,7 @@ mod tests {
         let command_of = |words: &[&OsStr]| {
             let words = [&["prof", "flame", "--width", "900"].map(OsStr::new), words].concat();
             match arguments(words.into_iter().map(OsStr::to_owned).collect()).map(|parsed| parsed.command) {
-                Ok(Command::Flame(flame)) => Some(flame.command().len()),
+                Ok(Command::Flame(Deferred(flame))) => Some(flame.command().len()),
                 _ => None,
             }
         };
@@ -248,7 +249,8 @@ mod tests {
     /// Titles are made from the command line of the recorder. A value of an unknown option would be mistaken for the command.
     #[test]
     fn titles_know_which_options_of_commands_that_record_take_a_value() {
-        let arguments = Arguments::command();
+        let mut arguments = Arguments::command();
+        arguments.build();
         let (mut seen, mut unknown) = (Vec::new(), Vec::new());
         for command in arguments.get_subcommands() {
             let records = command.get_positionals().any(|argument| argument.get_id() == "command");

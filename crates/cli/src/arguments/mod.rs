@@ -2,6 +2,7 @@
 
 pub mod call_graph;
 mod debuginfod;
+mod deferred;
 pub mod drawing;
 pub mod events;
 mod lists;
@@ -17,6 +18,7 @@ mod target;
 pub mod window;
 
 pub use debuginfod::DebuginfodArguments;
+pub use deferred::Deferred;
 pub use lists::NumberList;
 pub use query::QueryArguments;
 pub use recording::RecordingArguments;
