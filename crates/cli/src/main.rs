@@ -141,7 +141,9 @@ fn main() -> ExitCode {
         Command::FileHelper => commands::file_helper::run(),
         Command::Doctor(Deferred(doctor)) => commands::doctor::run(&doctor, &console),
         Command::Completions(Deferred(shell)) => commands::completions::run(&shell, Arguments::command()),
-        Command::Man(Deferred(man)) => commands::completions::write_pages(&man, Arguments::command(), &console),
+        Command::Man(Deferred(man)) => {
+            commands::completions::write_pages(&man, Arguments::command(), &console)
+        }
     };
     match result {
         Ok(code) => code,

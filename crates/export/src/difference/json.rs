@@ -82,6 +82,7 @@ pub(super) fn write(difference: &Difference<'_>, output: &mut dyn Write) -> io::
     let paths = assessment.paths.iter().map(|path| {
         json!({
             "frames": names(&path.frames),
+            "cut": path.is_cut,
             "before": path.means[0],
             "after": path.means[1],
             "difference": path.difference,

@@ -15,9 +15,6 @@ const MAX_UNCHANGED: usize = 12;
 /// Maximum number of functions with a change that the page lists.
 const MAX_CHANGED: usize = 40;
 
-/// Number of frames of a path that the page prints: the innermost ones.
-const MAX_PATH_FRAMES: usize = 6;
-
 /// Smallest width for names.
 const MIN_NAME_COLUMNS: usize = 24;
 
@@ -184,12 +181,11 @@ fn paths(difference: &Difference<'_>, width: Option<usize>, output: &mut dyn Wri
     print(&table, [true, true, true, true, false], output)
 }
 
-/// The innermost frames of a path.
+/// The frames of a path, outermost first.
 pub(super) fn named(difference: &Difference<'_>, path: &PathChange) -> String {
-    let skipped = path.frames.len().saturating_sub(MAX_PATH_FRAMES);
-    let names = path.frames.iter().skip(skipped).map(|&frame| difference.name(frame).0);
+    let names = path.frames.iter().map(|&frame| difference.name(frame).0);
     let names = names.collect::<Vec<_>>().join(" › ");
-    if skipped > 0 { format!("… › {names}") } else { names }
+    if path.is_cut { format!("… › {names}") } else { names }
 }
 
 impl Difference<'_> {

@@ -1,10 +1,12 @@
 //! Paths that explain changes: the stacks in which a function gained or lost most.
 
+use std::collections::BTreeMap;
+
 use super::row::Row;
 use super::sums::Sums;
 use super::{AFTER, BEFORE, Comparison};
 use crate::FrameId;
-use crate::queries::NodeId;
+use crate::queries::{CallTree, NodeId};
 
 /// Maximum number of changed functions that are explained.
 const MAX_FUNCTIONS: usize = 8;
@@ -12,18 +14,23 @@ const MAX_FUNCTIONS: usize = 8;
 /// Maximum number of paths of one function.
 const MAX_PATHS: usize = 3;
 
+/// Number of frames of a path. What lies further out differs between builds that inline otherwise, and makes two paths of one.
+const MAX_FRAMES: usize = 6;
+
 /// Share of a function's difference from which a path of it is told.
 const MIN_SHARE: f64 = 0.1;
 
 /// The 97.5th percentile of the normal distribution, for intervals of counts.
 const DEVIATIONS: f64 = 1.96;
 
-/// A stack that ends in a function that changed. Weights are means over runs.
+/// The innermost frames of stacks that end in a function that changed. Weights are means over runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathChange {
     /// The frames, outermost first, in the table of the comparison's tree.
     pub frames: Vec<FrameId>,
-    /// The self weights of the stack before and after.
+    /// True if the stacks have frames outside of these.
+    pub is_cut: bool,
+    /// The self weights of the stacks before and after.
     pub means: [f64; 2],
     /// The weight after, less that before times the factor of everything.
     pub difference: f64,
@@ -35,44 +42,49 @@ pub struct PathChange {
 pub(super) fn explaining(comparison: &Comparison, rows: &[Row], factor: f64, sums: &Sums) -> Vec<PathChange> {
     let tree = comparison.tree();
     let explained = &rows[..rows.len().min(MAX_FUNCTIONS)];
-    let mut nodes: Vec<Vec<(f64, NodeId)>> = vec![Vec::new(); explained.len()];
-    let means = |node: NodeId| {
-        let weights = tree.self_weights(node);
-        [BEFORE, AFTER].map(|side| weights[side] as f64 / sums.runs[side])
-    };
-    let difference = |means: [f64; 2]| means[AFTER] - means[BEFORE] * factor;
+    let mut paths: Vec<BTreeMap<(Vec<FrameId>, bool), [f64; 2]>> = vec![BTreeMap::new(); explained.len()];
     for node in tree.nodes() {
         let frame = tree.frame(node);
         if let Some(row) = explained.iter().position(|row| Some(row.frame) == frame) {
-            nodes[row].push((difference(means(node)), node));
+            let weights = tree.self_weights(node);
+            let means = paths[row].entry(innermost(tree, node)).or_default();
+            for side in [BEFORE, AFTER] {
+                means[side] += weights[side] as f64 / sums.runs[side];
+            }
         }
     }
-    let mut paths = Vec::new();
-    for (row, mut nodes) in explained.iter().zip(nodes) {
-        nodes.sort_by(|one, other| other.0.abs().total_cmp(&one.0.abs()));
-        let tells = |change: f64| change.abs() >= MIN_SHARE * row.difference.abs() && change != 0.0;
-        for (change, node) in nodes.into_iter().filter(|(change, _)| tells(*change)).take(MAX_PATHS) {
-            let means = means(node);
-            paths.push(PathChange {
-                frames: frames(comparison, node),
-                means,
-                difference: change,
-                half_width: half_width(row, means, factor, sums),
-            });
-        }
+    let mut told = Vec::new();
+    for (row, paths) in explained.iter().zip(paths) {
+        let change = |((frames, is_cut), means): ((Vec<FrameId>, bool), [f64; 2])| PathChange {
+            frames,
+            is_cut,
+            means,
+            difference: means[AFTER] - means[BEFORE] * factor,
+            half_width: half_width(row, means, factor, sums),
+        };
+        let tells = |path: &PathChange| {
+            path.difference != 0.0 && path.difference.abs() >= MIN_SHARE * row.difference.abs()
+        };
+        let mut paths: Vec<PathChange> = paths.into_iter().map(change).filter(tells).collect();
+        paths.sort_by(|one, other| other.difference.abs().total_cmp(&one.difference.abs()));
+        told.extend(paths.into_iter().take(MAX_PATHS));
     }
-    paths
+    told
 }
 
-fn frames(comparison: &Comparison, node: NodeId) -> Vec<FrameId> {
-    let tree = comparison.tree();
+/// Returns the innermost frames of a stack, outermost first, and whether there are others outside of them.
+fn innermost(tree: &CallTree, node: NodeId) -> (Vec<FrameId>, bool) {
     let (mut frames, mut at) = (Vec::new(), node);
     while let Some(frame) = tree.frame(at) {
+        if frames.len() == MAX_FRAMES {
+            frames.reverse();
+            return (frames, true);
+        }
         frames.push(frame);
         at = tree.parent(at);
     }
     frames.reverse();
-    frames
+    (frames, false)
 }
 
 /// The noise of counting the samples of the path, and that of its function between runs in proportion.

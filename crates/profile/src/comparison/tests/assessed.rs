@@ -87,6 +87,18 @@ fn sides_that_do_different_things_have_no_scale() {
 }
 
 #[test]
+fn frames_far_outside_make_no_other_path() {
+    let stack = |outer: &str, weight| (format!("{outer};app:a;app:b;app:c;app:d;app:e;app:parse"), weight);
+    let (before, after) = (stack("app:main;app:run", 100), stack("app:main", 400));
+    let borrowed =
+        |stack: &(String, u64)| side(&[[(stack.0.as_str(), stack.1), ("app:main;app:read", 500)].as_slice()]);
+    let comparison = Comparison::new(borrowed(&before), borrowed(&after), |_| false);
+    let assessment = comparison.assess(&Experiment::default());
+    let path = &assessment.paths[0];
+    assert_eq!((path.frames.len(), path.is_cut, path.means), (6, true, [100.0, 400.0]));
+}
+
+#[test]
 fn times_of_milliseconds_are_compared_too() {
     let comparison = pairs(|_, run| run);
     let wall =
