@@ -131,8 +131,8 @@ fn rests_in_its_loop<'f>(functions: impl Iterator<Item = &'f str>) -> bool {
     its_own == Some("rcu_gp_fqs_loop") || its_own.is_some() && rest.next() == Some("kthread")
 }
 
-/// Combines the cause by the functions of the kernel with the cause by the thread's own request. The first know best
-/// what it is, the other with what.
+/// Combines the cause by the functions of the kernel with the cause by the thread's own request: the kernel's stack gives the kind of
+/// wait, the system call its object.
 pub(crate) fn both(known: Blocked, said: Blocked) -> Blocked {
     match (known, said) {
         (Blocked::For(known), Blocked::For(said)) if said.starts_with(&known) => Blocked::For(said),

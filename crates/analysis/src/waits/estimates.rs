@@ -57,8 +57,8 @@ impl Switches {
             Estimate {
                 brief: format!("switches of {percent:.1} % of the time recorded"),
                 sentence: format!(
-                    "switches between threads were so many that those of {percent:.1} % of the time are recorded: what a thread \
-                     did in the rest goes by the kernel's count of its time, and by what was recorded of it"
+                    "too many switches between threads to record them all: those of {percent:.1} % of the time are; for the rest, \
+                     the kernel's counts say how long each thread ran, and the recorded part says where it waited"
                 ),
             }
         });

@@ -1,6 +1,6 @@
 //! Sums the time of one thread, from its start or that of the recording to its end.
 
-mod late_records;
+mod gaps;
 #[cfg(test)]
 mod tests;
 
@@ -12,11 +12,10 @@ use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
 use super::add;
-use super::kernel_counts::{Class, Difference, Uncounted, class, missing, part, pieces, signed};
+use super::kernel_counts::{Class, class, pieces};
 use super::placed::{Intervals, Parts};
 use super::readings::{Readings, heaviest};
 use super::state::{Causes, State, Wait};
-use super::unwoken::UnwokenWaits;
 
 /// The time of a thread, summed by what it did and with which stack.
 #[derive(Default)]
@@ -35,8 +34,6 @@ pub(super) struct Life {
     pub(super) intervals: Intervals,
     /// The stretch before each of the kernel's counts, by the count's number.
     stretches: BTreeMap<usize, Stretch>,
-    /// Waits that ended without a recorded waking.
-    unwoken: UnwokenWaits,
     /// The stacks of an earlier part, for a part without samples (live views take a thread's time in parts).
     earlier: Earlier,
 }
@@ -58,50 +55,15 @@ struct Stretch {
     ran: u64,
     runnable: u64,
     unwatched: u64,
-    /// Time that the thread had been running, or waiting for a CPU, at the count that ends the stretch. The kernel may not have counted
-    /// it yet.
-    uncounted: Uncounted,
     /// The part of the unwatched time that the filter admits, by the name that the thread had.
     wanted: BTreeMap<ThreadId, u64>,
-}
-
-/// Time that a thread ran, could have run, and was blocked, in nanoseconds.
-#[derive(Clone, Copy, Default)]
-struct Shares {
-    running: u64,
-    runnable: u64,
-    blocked: u64,
-}
-
-impl Shares {
-    fn all(self) -> u64 {
-        self.running.saturating_add(self.runnable).saturating_add(self.blocked)
-    }
-
-    /// Splits `time` as these are split.
-    fn split(self, time: u64) -> Self {
-        let running = part(time, self.running, self.all());
-        let runnable = part(time, self.runnable, self.all()).min(time - running);
-        Self { running, runnable, blocked: time - running - runnable }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.running = self.running.saturating_add(other.running);
-        self.runnable = self.runnable.saturating_add(other.runnable);
-        self.blocked = self.blocked.saturating_add(other.blocked);
-    }
 }
 
 impl Life {
     /// Adds an interval, whether a filter admits it or not: the kernel's counts are of all time.
     pub(super) fn measure(&mut self, activity: Activity, span: (u64, u64), counted: &[Schedstat]) {
-        self.unwoken.measure(class(activity), span.1.saturating_sub(span.0));
         for (number, length) in pieces(span, counted) {
             let stretch = self.stretches.entry(number).or_default();
-            let count = counted.get(number).filter(|count| count.time < span.1);
-            if let (Some(class), Some(count)) = (class(activity), count) {
-                stretch.uncounted = Uncounted::new(class, count.time.saturating_sub(span.0));
-            }
             let sum = match (activity, class(activity)) {
                 (Activity::Unwatched, _) => &mut stretch.unwatched,
                 (_, Some(Class::Running)) => &mut stretch.ran,
@@ -115,7 +77,6 @@ impl Life {
     /// Adds an interval that the filter admits.
     pub(super) fn add(&mut self, state: State, (start, end): (u64, u64), counted: &[Schedstat]) {
         let period = end.saturating_sub(start);
-        self.unwoken.admit(state, period);
         if class(state.activity) == Some(Class::Blocked) && state.is_bare() {
             self.readings.add_unread(period);
         }
@@ -143,7 +104,6 @@ impl Life {
             sampled: self.sampled,
             intervals: std::mem::take(&mut self.intervals),
             stretches: std::mem::take(&mut self.stretches),
-            unwoken: self.unwoken.take_part(),
             earlier: Earlier::default(),
         };
         let is_told = |state: &State| {
@@ -187,88 +147,6 @@ impl Life {
     fn add_running(&mut self, thread: ThreadId, period: u64) {
         let ran = self.ran.entry(thread).or_default();
         *ran = ran.saturating_add(period);
-    }
-
-    /// Distributes the time of gaps to the states of the thread, under the name that it had. Between two counts, the kernel says
-    /// how long it ran and was runnable. Before the first and after the last, the shares between them apply, and without any
-    /// count the shares of the recorded time. Then corrects the sums of recorded time by the same counts.
-    pub(super) fn share_unwatched(&mut self, counted: &[Schedstat]) {
-        let (mut names, mut left) = (BTreeMap::<ThreadId, Shares>::new(), BTreeMap::<ThreadId, u64>::new());
-        let mut known = Shares::default();
-        // The kernel counts what a thread runs when its tick comes: what is ahead in one stretch is missing in the next.
-        let (mut running, mut runnable) = (0_i64, 0_i64);
-        let stretches = std::mem::take(&mut self.stretches);
-        // The numbers of the first and the last count between which time is known.
-        let mut bounds: Option<(usize, usize)> = None;
-        // The time on the CPU or ready for it between them.
-        let mut measured = 0_u64;
-        for (&number, stretch) in &stretches {
-            let between = number.checked_sub(1).and_then(|first| counted.get(first)).zip(counted.get(number));
-            let counts = between.and_then(|(first, last)| {
-                let runnable = last.runnable.checked_sub(first.runnable)?;
-                Some((last.running.checked_sub(first.running)?, runnable))
-            });
-            let Some((ran, could_run)) = counts else {
-                for (name, time) in &stretch.wanted {
-                    *left.entry(*name).or_default() += time;
-                }
-                continue;
-            };
-            measured = measured.saturating_add(stretch.ran).saturating_add(stretch.runnable);
-            bounds = Some((bounds.map_or(number.saturating_sub(1), |(first, _)| first), number));
-            running = running.saturating_add(signed(ran)).saturating_sub(signed(stretch.ran));
-            runnable = runnable.saturating_add(signed(could_run)).saturating_sub(signed(stretch.runnable));
-            let ran = running.clamp(0, signed(stretch.unwatched)).unsigned_abs();
-            let rest = stretch.unwatched - ran;
-            let could_run = runnable.clamp(0, signed(rest)).unsigned_abs();
-            let shares = Shares { running: ran, runnable: could_run, blocked: rest - could_run };
-            running -= signed(shares.running);
-            runnable -= signed(shares.runnable);
-            known.add(shares);
-            for (name, time) in &stretch.wanted {
-                names.entry(*name).or_default().add(shares.split(*time));
-            }
-        }
-        if known.all() == 0 {
-            known = Shares {
-                running: self.ran.values().copied().fold(0, u64::saturating_add),
-                runnable: self.known(Class::Runnable, None),
-                blocked: self.known(Class::Blocked, None),
-            };
-        }
-        for (thread, time) in left {
-            if known.all() == 0 {
-                let key = State { thread, activity: Activity::Unknown, wait: Wait::default() };
-                add(self.states.entry(key).or_default(), Count { samples: 0, period: time });
-            } else {
-                names.entry(thread).or_default().add(known.split(time));
-            }
-        }
-        // The kernel counts a wait for a CPU when it ends. Until then, its time was taken for blocked.
-        let blocked = names.values().map(|shares| shares.blocked).fold(0, u64::saturating_add);
-        let late = |time: i64| missing(time).min(blocked);
-        let (late_running, late_runnable) = (late(running), late(runnable));
-        let rest = Difference {
-            running: running.saturating_sub(signed(late_running)),
-            runnable: runnable.saturating_sub(signed(late_runnable)),
-        };
-        let uncounted = |number| stretches.get(&number).map(|stretch| stretch.uncounted).unwrap_or_default();
-        if let Some((first, last)) = bounds {
-            // What a filter admits has its part of it, and what comes before the first count and after the last as much as the rest.
-            let (ran, ready) = self.on_cpu_and_ready();
-            let admitted = ran.saturating_add(ready);
-            self.correct(rest.beyond(uncounted(first), uncounted(last)).scale(admitted, measured));
-        }
-        for (thread, mut shares) in names {
-            let more = part(late_running, shares.blocked, blocked).min(shares.blocked);
-            let ready = part(late_runnable, shares.blocked, blocked).min(shares.blocked - more);
-            shares.running = shares.running.saturating_add(more);
-            shares.runnable = shares.runnable.saturating_add(ready);
-            shares.blocked -= more + ready;
-            self.add_running(thread, shares.running);
-            self.spread(Class::Runnable, shares.runnable, thread);
-            self.spread(Class::Blocked, shares.blocked, thread);
-        }
     }
 
     /// Distributes waits without a stack to the stacks of other waits of the thread ([`Readings::shares`]). Where switches have
@@ -348,24 +226,5 @@ impl Life {
         };
         let states = self.states.iter().filter(|(state, _)| is_wanted(state));
         states.map(|(_, count)| count.period).fold(0, u64::saturating_add)
-    }
-
-    /// Adds `time` to the states of a class under a name of the thread, by their shares.
-    fn spread(&mut self, wanted: Class, time: u64, thread: ThreadId) {
-        let known = self.known(wanted, Some(thread));
-        if known == 0 {
-            if time > 0 {
-                let activity = if wanted == Class::Runnable { Activity::Woken } else { Activity::Blocked };
-                let key = State { thread, activity, wait: Wait::default() };
-                add(self.states.entry(key).or_default(), Count { samples: 0, period: time });
-            }
-            return;
-        }
-        let mut parts = Parts::new(time, known.into());
-        for (state, count) in &mut self.states {
-            if class(state.activity) == Some(wanted) && state.thread == thread {
-                count.period = count.period.saturating_add(parts.next(count.period));
-            }
-        }
     }
 }

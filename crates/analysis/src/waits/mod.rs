@@ -1,8 +1,23 @@
-//! Sums the time of threads by stack: on the CPU, runnable, blocked. The switches and samples of a recording become one profile
-//! that adds up to the wall-clock time of the threads.
+//! Sums the time of threads by stack: on the CPU, runnable, blocked. How a blocked second is computed:
 //!
-//! Switches say exactly how long a thread ran, and samples say in which shares its stacks did. So the running time of each thread
-//! is distributed to its samples.
+//! 1. **Intervals** (`tracker::waits`). A thread's time is cut where a record says that it was switched out or in
+//!    (`PERF_RECORD_SWITCH`, a sample of `sched:sched_switch` or `context-switches`), woken (`sched:sched_waking`), started or ended.
+//!    From switch out to waking it is blocked, or preempted if it could have gone on; from waking to switch in it is runnable. Without
+//!    records of wakings the whole wait is blocked.
+//! 2. **Stacks.** A wait has the stack of the sample at its switch out. Where switches may not be sampled, the recorder reads the
+//!    stacks of blocked threads from outside; waits that were too short to be read have those of the thread's waits of about their
+//!    length (`readings`). Running time goes to the samples of the clock, in their shares.
+//! 3. **Sums** (`life`). The intervals of a thread are added up by name, state and stack.
+//! 4. **Gaps** (`life::gaps`). Above a number of switches a second they are recorded for 2 ms at a time. Of the time between,
+//!    the kernel's counts (`/proc/PID/task/TID/schedstat`) say how much the thread ran and was runnable, what was recorded says with
+//!    which stacks, and the output calls it an estimate (`estimates`).
+//! 5. **The kernel's counts hold.** What they say beyond the records is moved between running, runnable and blocked, evenly over the
+//!    intervals: records are written microseconds before or after the moments from which the kernel counts. Without this the time on
+//!    the CPU was 21 % too small in a Go program with 10,000 switches a second, and 7 % in a Python program that hands a lock around;
+//!    with it both are within the noise of measuring. Three more corrections (time not counted yet when counts were read, waits
+//!    without a recorded waking, one bound for each delay) changed no sum by 0.2 % and are gone.
+//!
+//! Views that show when, and not only how much, put the final sums back onto the intervals (`placed`).
 
 mod causes;
 mod estimates;
@@ -16,7 +31,6 @@ mod spans;
 mod state;
 mod switches;
 mod times;
-mod unwoken;
 mod weight;
 
 use std::collections::HashMap;

@@ -250,7 +250,7 @@ impl Parts {
         part
     }
 
-    /// Returns what no part has.
+    /// Returns the time that is not yet assigned.
     fn left(&self) -> u64 {
         self.whole - self.given
     }

@@ -105,13 +105,6 @@ fn a_thread_runs_from_when_the_kernel_chose_it() {
     told(&mut life, state(Activity::Blocked), (600, 1000), &counted);
     life.share_unwatched(&counted);
     assert_eq!(sums(&life), (520, 80, 400));
-    // Ten microseconds for each switch, and no more.
-    let counted = [read(0, 0, 0), read(1_000_000, 600_000, 0)];
-    let mut late = Life::default();
-    told(&mut late, state(Activity::Running), (0, 500_000), &counted);
-    told(&mut late, state(Activity::Preempted), (500_000, 600_000), &counted);
-    late.share_unwatched(&counted);
-    assert_eq!(sums(&late), (510_000, 90_000, 0));
     // Without a wait that is too long, the count is of another time.
     let counted = [read(0, 0, 0), read(1000, 520, 80)];
     let mut runs = Life::default();
@@ -130,12 +123,6 @@ fn a_thread_waits_for_a_cpu_from_when_it_is_queued() {
     told(&mut life, state(Activity::Woken), (900, 1000), &counted);
     life.share_unwatched(&counted);
     assert_eq!(sums(&life), (500, 80, 420));
-    // Who was preempted stays in the queue.
-    let mut preempted = Life::default();
-    told(&mut preempted, state(Activity::Running), (0, 500), &counted);
-    told(&mut preempted, state(Activity::Preempted), (500, 600), &counted);
-    preempted.share_unwatched(&counted);
-    assert_eq!(sums(&preempted), (500, 100, 0));
 }
 
 #[test]
@@ -159,16 +146,34 @@ fn a_thread_that_is_woken_unseen_runs_from_when_the_kernel_chose_it() {
 }
 
 #[test]
-fn what_the_kernel_has_not_counted_yet_corrects_nothing() {
-    // It ran when the counts were read, and had no tick.
-    let counted = [read(100, 0, 0), read(1000, 380, 0)];
+fn short_waits_and_long_ones_end_equally_early() {
+    let wait = |number| State {
+        wait: Wait { cause: Some(CauseId(number)), ..Wait::default() },
+        ..state(Activity::Blocked)
+    };
+    let counted = [read(0, 0, 0), read(1020, 10, 115)];
     let mut life = Life::default();
-    told(&mut life, state(Activity::Blocked), (0, 500), &counted);
-    told(&mut life, state(Activity::Running), (500, 600), &counted);
-    told(&mut life, state(Activity::Blocked), (600, 700), &counted);
-    told(&mut life, state(Activity::Running), (700, 1200), &counted);
+    for number in 0..10 {
+        told(&mut life, wait(1), (number * 11, number * 11 + 1), &counted);
+        told(&mut life, wait(2), (number * 11 + 1, number * 11 + 11), &counted);
+    }
+    told(&mut life, wait(3), (110, 1010), &counted);
+    told(&mut life, state(Activity::Running), (1010, 1020), &counted);
     life.share_unwatched(&counted);
-    assert_eq!(sums(&life), (600, 0, 600));
+    let lengths = [1, 2, 3].map(|number| life.states.get(&wait(number)).map_or(0, |count| count.period));
+    assert_eq!(lengths, [0, 5, 890], "ten of each wait, or its length");
+    assert_eq!(sums(&life), (10, 115, 895));
+}
+
+#[test]
+fn a_filter_takes_its_part_of_what_the_kernel_counted_beyond_the_records() {
+    let counted = [read(0, 0, 0), read(1000, 660, 0)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Running), (0, 300), &counted);
+    life.measure(Activity::Running, (300, 600), &counted);
+    told(&mut life, state(Activity::Blocked), (600, 1000), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (330, 0, 370));
 }
 
 #[test]
