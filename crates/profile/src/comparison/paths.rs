@@ -38,11 +38,14 @@ pub struct PathChange {
     pub half_width: f64,
 }
 
+/// The innermost frames of a stack, outermost first, and whether there are others outside of them.
+type Innermost = (Vec<FrameId>, bool);
+
 /// Returns the paths of the rows that changed, in their order, the largest difference of each first.
 pub(super) fn explaining(comparison: &Comparison, rows: &[Row], factor: f64, sums: &Sums) -> Vec<PathChange> {
     let tree = comparison.tree();
     let explained = &rows[..rows.len().min(MAX_FUNCTIONS)];
-    let mut paths: Vec<BTreeMap<(Vec<FrameId>, bool), [f64; 2]>> = vec![BTreeMap::new(); explained.len()];
+    let mut paths: Vec<BTreeMap<Innermost, [f64; 2]>> = vec![BTreeMap::new(); explained.len()];
     for node in tree.nodes() {
         let frame = tree.frame(node);
         if let Some(row) = explained.iter().position(|row| Some(row.frame) == frame) {
@@ -55,7 +58,7 @@ pub(super) fn explaining(comparison: &Comparison, rows: &[Row], factor: f64, sum
     }
     let mut told = Vec::new();
     for (row, paths) in explained.iter().zip(paths) {
-        let change = |((frames, is_cut), means): ((Vec<FrameId>, bool), [f64; 2])| PathChange {
+        let change = |((frames, is_cut), means): (Innermost, [f64; 2])| PathChange {
             frames,
             is_cut,
             means,
@@ -72,8 +75,7 @@ pub(super) fn explaining(comparison: &Comparison, rows: &[Row], factor: f64, sum
     told
 }
 
-/// Returns the innermost frames of a stack, outermost first, and whether there are others outside of them.
-fn innermost(tree: &CallTree, node: NodeId) -> (Vec<FrameId>, bool) {
+fn innermost(tree: &CallTree, node: NodeId) -> Innermost {
     let (mut frames, mut at) = (Vec::new(), node);
     while let Some(frame) = tree.frame(at) {
         if frames.len() == MAX_FRAMES {
