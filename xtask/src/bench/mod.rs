@@ -17,6 +17,7 @@ mod symbols;
 mod table;
 mod tools;
 mod top;
+mod waits;
 
 use anyhow::{Context, bail};
 
@@ -38,6 +39,7 @@ const SECTIONS: &[(&str, usize, Section)] = &[
     ("stacks", 3, stacks::stacks),
     ("switches", 15, switches::switches),
     ("top", 3, top::top),
+    ("waits", 11, waits::waits),
     ("completeness", 1, completeness::completeness),
 ];
 
