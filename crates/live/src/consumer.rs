@@ -142,7 +142,7 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
         Ok(())
     }
 
-    fn wants_round_soon(&self) -> bool {
+    fn wants_round_soon(&mut self) -> bool {
         // While an interval waits for its functions, the next one cannot be sent either.
         self.unsent.is_none() && self.time.as_ref().is_some_and(ThreadTime::wants_round_soon)
     }

@@ -20,7 +20,7 @@ pub fn record<F: FnMut(EngineEvent)>(
         UnwindingStage::new(engine, options.keeps_stacks(), options.mechanisms).for_live_view();
     let refused_tables = in_order.refused_tables();
     in_order.consumer_mut().refused_tables = refused_tables;
-    let summary = recorder::record(options, control, &mut in_order, notices)?;
+    let summary = recorder::record(options, control, &mut in_order, Vec::new(), notices)?;
     if let Some(Command::Running(command)) = &summary.command {
         command.terminate();
     }

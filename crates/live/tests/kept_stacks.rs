@@ -154,7 +154,7 @@ fn record(flags: &[&str], folder: &Path, copy_bytes: u32) -> Option<Everything> 
     options.rate = Some(Rate::Frequency(2000));
     let mut everything = Everything::default();
     let control = Control::with_signals().unwrap();
-    if let Err(error) = recorder::record(&options, &control, &mut everything, &mut |_| ()) {
+    if let Err(error) = recorder::record(&options, &control, &mut everything, Vec::new(), &mut |_| ()) {
         eprintln!("skipped: {error}");
         return None;
     }

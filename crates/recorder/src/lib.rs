@@ -7,9 +7,9 @@
 //! ```
 //!
 //! [`record`] opens the events of [`Options`], drains the rings in rounds, and calls a [`Consumer`] with chunks of whole records.
-//! Consumers are stages that forward to the next one ([`unwind::UnwindingStage`], [`FileHolder`]), or ends: [`FileConsumer`] writes
-//! perf.data, [`WindowConsumer`] keeps the newest records, [`SeriesConsumer`] writes files that follow each other, and the live
-//! view brings its own.
+//! Consumers are stages that forward to the next one ([`unwind::UnwindingStage`]), or ends: [`FileConsumer`] writes perf.data,
+//! [`WindowConsumer`] keeps the newest records, [`SeriesConsumer`] writes files that follow each other, and the live view brings its
+//! own. What only looks at the records is a [`RecordObserver`] ([`FileHolder`]).
 //!
 //! | modules | role |
 //! |---|---|
@@ -46,7 +46,8 @@ mod window;
 
 pub use consumer::{
     Chunk, Circumstances, Consumer, DrainStats, Dump, DumpFailure, DumpReport, Ending, EventCoverage,
-    LostCount, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate, TaskTime,
+    LostCount, News, RecordObserver, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate,
+    TaskTime,
 };
 pub use control::{CommandSources, Control, DUMP_SIGNAL_THREAD, ends_with_command, signals_of_recordings};
 pub use error::{Errno, Error};

@@ -24,17 +24,15 @@ pub fn record_retaining_files(
     control: &Control,
     notices: &mut dyn FnMut(Notice),
 ) -> (Result<Summary, Error>, NameSources) {
-    match names {
+    let held = match names {
         NameLookup::WhenRead => {
-            (recorder::record(options, control, consumer, notices), NameSources::default())
+            let recorded = recorder::record(options, control, consumer, Vec::new(), notices);
+            return (recorded, NameSources::default());
         }
-        NameLookup::AtEnd | NameLookup::DuringRecording(_) => {
-            let mut holding = match names {
-                NameLookup::DuringRecording(held) => FileHolder::with_shared_files(consumer, held),
-                NameLookup::AtEnd | NameLookup::WhenRead => FileHolder::new(consumer),
-            };
-            let recorded = recorder::record(options, control, &mut holding, notices);
-            (recorded, holding.into_sources())
-        }
-    }
+        NameLookup::AtEnd => Arc::default(),
+        NameLookup::DuringRecording(held) => held,
+    };
+    let mut holder = FileHolder::new(held);
+    let recorded = recorder::record(options, control, consumer, vec![&mut holder], notices);
+    (recorded, holder.into_sources())
 }

@@ -5,7 +5,7 @@ mod chunk;
 mod coverage;
 mod dump_report;
 mod ending;
-mod forward;
+mod observed;
 mod recording;
 mod switch_update;
 
@@ -22,7 +22,8 @@ pub use coverage::{Circumstances, EventCoverage};
 pub(crate) use coverage::{Tasks, nanoseconds};
 pub use dump_report::{Dump, DumpFailure, DumpReport};
 pub use ending::{Ending, LostCount, TaskTime};
-pub(crate) use forward::{forward_calls, forward_upkeep};
+pub(crate) use observed::Observed;
+pub use observed::{News, RecordObserver};
 pub use recording::{RecordedEvent, Recording};
 pub use switch_update::SwitchUpdate;
 
@@ -31,70 +32,103 @@ pub use switch_update::SwitchUpdate;
 ///
 /// One thread makes all calls, in this order: `begin`; records of what existed before; `started`; then records and
 /// `finished_round` repeatedly, with a `checkpoint` about every half second; `end` at last.
+///
+/// A stage says by [`RecordingSink::next`] which sink follows. What it does not implement goes there.
 pub trait RecordingSink {
+    /// Returns the sink to which the calls go in which this one has no work of its own; `None` if it is the last.
+    fn next(&mut self) -> Option<&mut dyn RecordingSink> {
+        None
+    }
+
     /// Called when the events are open and nothing has been recorded yet.
     ///
     /// # Errors
     /// If the output cannot be created; the command is not started then.
-    fn begin(&mut self, recording: &Recording) -> io::Result<()>;
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.begin(recording))
+    }
 
     /// Called when the records of all that existed before have come, and the command runs.
     ///
     /// # Errors
     /// Those of writing the output.
-    fn started(&mut self) -> io::Result<()>;
+    fn started(&mut self) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.started())
+    }
 
     /// Adds losses of earlier stages: bytes of a ring that are no records, or records that a stage could not decode.
-    fn add_loss(&mut self, _loss: Loss) {}
+    fn add_loss(&mut self, loss: Loss) {
+        if let Some(next) = self.next() {
+            next.add_loss(loss);
+        }
+    }
 
     /// Called when every ring has been drained since the previous call: no later record is older than the newest one that came
     /// before that *previous* call.
     ///
     /// # Errors
     /// Those of writing the output; the recording ends then.
-    fn finished_round(&mut self) -> io::Result<()>;
+    fn finished_round(&mut self) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.finished_round())
+    }
 
     /// Returns the sizes of stack copies in bytes that the sink wants from now on; `None` leaves them as they are. Polled after each round.
-    fn wanted_copy_sizes(&self) -> Option<PerArrival<u32>> {
-        None
+    fn wanted_copy_sizes(&mut self) -> Option<PerArrival<u32>> {
+        self.next()?.wanted_copy_sizes()
     }
 
     /// Returns true if the sink waits for the next round, which should then come early.
-    fn wants_round_soon(&self) -> bool {
-        false
+    fn wants_round_soon(&mut self) -> bool {
+        self.next().is_some_and(|next| next.wants_round_soon())
     }
 
     /// Replaces the totals of unwound stacks since the recording began. Called before each `finished_round` if stacks are unwound.
-    fn set_stack_totals(&mut self, _stacks: &StackTotals) {}
+    fn set_stack_totals(&mut self, stacks: &StackTotals) {
+        if let Some(next) = self.next() {
+            next.set_stack_totals(stacks);
+        }
+    }
 
     /// Reports changes in how switches are recorded. [`Ending`] repeats all of them but the counts of threads.
-    fn update_switches(&mut self, _news: &[SwitchUpdate]) {}
+    fn update_switches(&mut self, news: &[SwitchUpdate]) {
+        if let Some(next) = self.next() {
+            next.update_switches(news);
+        }
+    }
 
     /// Requests a file with the records that are kept; all that was recorded before the request has come. The report of the file
     /// carries `ticket`; one file may serve several requests.
-    fn request_dump(&mut self, _ticket: u64) {}
+    fn request_dump(&mut self, ticket: u64) {
+        if let Some(next) = self.next() {
+            next.request_dump(ticket);
+        }
+    }
 
     /// Takes the reports of files that were finished since the last call.
     fn take_dump_reports(&mut self) -> Vec<DumpReport> {
-        Vec::new()
+        self.next().map(|next| next.take_dump_reports()).unwrap_or_default()
     }
 
     /// Takes the notices for the user since the last call.
     fn take_notices(&mut self) -> Vec<Notice> {
-        Vec::new()
+        self.next().map(|next| next.take_notices()).unwrap_or_default()
     }
 
     /// Called about every half second, to make the output readable should the process be killed.
     ///
     /// # Errors
     /// Those of writing the output; the recording ends then.
-    fn checkpoint(&mut self) -> io::Result<()>;
+    fn checkpoint(&mut self) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.checkpoint())
+    }
 
     /// Finishes the output; no call follows.
     ///
     /// # Errors
     /// Those of writing the output.
-    fn end(&mut self, ending: &Ending) -> io::Result<()>;
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.end(ending))
+    }
 }
 
 /// Receives the records of a recording as they are drained from the rings.
@@ -114,28 +148,13 @@ pub trait Consumer: RecordingSink {
     }
 }
 
-impl<D: RecordingSink + ?Sized> RecordingSink for &mut D {
-    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
-        (**self).begin(recording)
+impl<D: RecordingSink> RecordingSink for &mut D {
+    fn next(&mut self) -> Option<&mut dyn RecordingSink> {
+        Some(*self)
     }
-
-    fn started(&mut self) -> io::Result<()> {
-        (**self).started()
-    }
-
-    fn finished_round(&mut self) -> io::Result<()> {
-        (**self).finished_round()
-    }
-
-    fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        (**self).end(ending)
-    }
-
-    forward_calls!(this => (**this));
-    forward_upkeep!(this => (**this));
 }
 
-impl<C: Consumer + ?Sized> Consumer for &mut C {
+impl<C: Consumer> Consumer for &mut C {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         (**self).consume(chunk)
     }

@@ -1,7 +1,6 @@
 //! Detects slow calls: matches the samples of a probe at a function's entry with those of one at its return, while recording.
 
 use std::collections::HashMap;
-use std::io;
 use std::time::{Duration, Instant};
 
 use decoder::{Record, RecordLayout, kind};
@@ -9,8 +8,7 @@ use model::{Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
-use super::NO_TICKET;
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls};
+use crate::consumer::{Chunk, News, RecordObserver, Recording, RingKind};
 use crate::notice::Notice;
 use crate::options::SlowCall;
 use crate::records::raw_records;
@@ -25,9 +23,8 @@ const MAX_OPEN_CALLS: usize = 1 << 10;
 /// until then.
 const MAX_THREADS: usize = 1 << 16;
 
-/// A stage that forwards everything, and requests a file when a call was slow.
-pub(crate) struct SlowCallDetector<C> {
-    consumer: C,
+/// Requests a file when a call was slow.
+pub(crate) struct SlowCallDetector {
     calls: Vec<SlowCall>,
     /// For each id of the kernel: the index in `calls`, and whether the probe is at the return.
     ids: HashMap<u64, (usize, bool), FxBuildHasher>,
@@ -39,14 +36,12 @@ pub(crate) struct SlowCallDetector<C> {
     requested: Vec<Option<Instant>>,
     /// Number of rounds until a file is requested, if one is to be.
     rounds: Option<u8>,
-    notices: Vec<Notice>,
 }
 
-impl<C: Consumer> SlowCallDetector<C> {
-    /// Watches for slow `calls` among the samples that go to `consumer`.
-    pub(crate) fn new(consumer: C, calls: Vec<SlowCall>) -> Self {
+impl SlowCallDetector {
+    /// Watches for slow `calls` among the samples.
+    pub(crate) fn new(calls: Vec<SlowCall>) -> Self {
         Self {
-            consumer,
             requested: vec![None; calls.len()],
             calls,
             ids: HashMap::default(),
@@ -54,7 +49,6 @@ impl<C: Consumer> SlowCallDetector<C> {
             orderer: Orderer::default(),
             open_calls: HashMap::default(),
             rounds: None,
-            notices: Vec::new(),
         }
     }
 
@@ -78,7 +72,7 @@ impl<C: Consumer> SlowCallDetector<C> {
         }
     }
 
-    fn match_calls(&mut self) {
+    fn match_calls(&mut self, news: &mut News) {
         self.orderer.finish_round();
         while let Some((Timestamp(time), (place, is_return, tid))) = self.orderer.pop() {
             if !is_return {
@@ -105,15 +99,15 @@ impl<C: Consumer> SlowCallDetector<C> {
                 *requested = Some(Instant::now());
                 let took = took.as_secs_f64() * 1000.0;
                 let why = format!("a call of {} in thread {} took {took:.1} ms", call.name, tid.0);
-                self.notices.push(Notice::ConditionMet(why));
+                news.notices.push(Notice::ConditionMet(why));
                 self.rounds.get_or_insert(ROUNDS_UNTIL_DUMP);
             }
         }
     }
 }
 
-impl<C: Consumer> RecordingSink for SlowCallDetector<C> {
-    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+impl RecordObserver for SlowCallDetector {
+    fn begin(&mut self, recording: &Recording) {
         for (place, call) in self.calls.iter().enumerate() {
             let mut layouts = [None, None];
             for (is_return, probe) in [false, true].into_iter().zip(&call.probes) {
@@ -128,52 +122,22 @@ impl<C: Consumer> RecordingSink for SlowCallDetector<C> {
             }
             self.layouts.push(layouts);
         }
-        self.consumer.begin(recording)
     }
 
-    fn started(&mut self) -> io::Result<()> {
-        self.consumer.started()
+    fn observe(&mut self, chunk: &Chunk) {
+        if chunk.ring == RingKind::Samples {
+            self.push_samples(&chunk.bytes);
+        }
     }
 
-    fn finished_round(&mut self) -> io::Result<()> {
-        self.consumer.finished_round()?;
+    fn finished_round(&mut self, news: &mut News) {
         self.rounds = match self.rounds {
             Some(0) => {
-                self.consumer.request_dump(NO_TICKET);
+                news.wants_dump = true;
                 None
             }
             rounds => rounds.map(|rounds| rounds - 1),
         };
-        self.match_calls();
-        Ok(())
-    }
-
-    fn take_notices(&mut self) -> Vec<Notice> {
-        let mut notices = std::mem::take(&mut self.notices);
-        notices.extend(self.consumer.take_notices());
-        notices
-    }
-
-    fn checkpoint(&mut self) -> io::Result<()> {
-        self.consumer.checkpoint()
-    }
-
-    fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        self.consumer.end(ending)
-    }
-
-    forward_calls!(this => this.consumer);
-}
-
-impl<C: Consumer> Consumer for SlowCallDetector<C> {
-    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        if chunk.ring == RingKind::Samples {
-            self.push_samples(&chunk.bytes);
-        }
-        self.consumer.consume(chunk)
-    }
-
-    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        self.consumer.shorten_sample(sample, until, into)
+        self.match_calls(news);
     }
 }

@@ -14,9 +14,7 @@ use decoder::{ReadFormat, SampleFormat, kind, offsets};
 use host::procfs;
 use model::Pid;
 
-use crate::consumer::{
-    Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
-};
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind};
 use crate::records::{UNWOUND_SAMPLE, each, is_sample, retain, u32_at, u64_at};
 use crate::ring::ExcludedProcesses;
 use crate::summary::Tally;
@@ -169,8 +167,8 @@ fn is_of_member(record: &[u8], memberships: &mut Memberships) -> bool {
 }
 
 impl RecordingSink for MemberFilter<'_> {
-    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
-        self.consumer.begin(recording)
+    fn next(&mut self) -> Option<&mut dyn RecordingSink> {
+        Some(self.consumer)
     }
 
     fn started(&mut self) -> io::Result<()> {
@@ -200,9 +198,6 @@ impl RecordingSink for MemberFilter<'_> {
         }
         self.consumer.end(&ending)
     }
-
-    forward_calls!(this => this.consumer);
-    forward_upkeep!(this => this.consumer);
 }
 
 impl Consumer for MemberFilter<'_> {

@@ -3,9 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use decoder::record::{Mmap, Record};
 use decoder::{CpuMode, RecordLayout, kind};
@@ -13,9 +11,7 @@ use host::objects::{MappingLocation, RetainedFiles};
 use host::procfs::{self, PathView};
 use model::Pid;
 
-use crate::consumer::{
-    Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
-};
+use crate::consumer::{Chunk, RecordObserver, Recording, RingKind};
 use crate::records::raw_records;
 
 /// Folders of installed packages, whose files stay. A process in another mount namespace or root may see other files there.
@@ -51,10 +47,9 @@ impl NameSources {
     }
 }
 
-/// A stage that forwards everything, and opens mapped files. It stands before the records are put into order, when most of the
-/// processes still live.
-pub struct FileHolder<C> {
-    consumer: C,
+/// Opens mapped files. It observes the records before they are put into order, when most of the processes still live.
+#[derive(Default)]
+pub struct FileHolder {
     layout: Option<RecordLayout>,
     /// The mount namespace and root of each process; `None` if they are ours.
     processes: HashMap<Pid, Option<PathView>>,
@@ -63,16 +58,10 @@ pub struct FileHolder<C> {
     has_generated_code: bool,
 }
 
-impl<C: Consumer> FileHolder<C> {
-    /// Creates a stage before `consumer`.
-    pub fn new(consumer: C) -> Self {
-        Self::with_shared_files(consumer, Arc::default())
-    }
-
-    /// Creates a stage before `consumer` that adds the files to `held`, which other threads may read meanwhile.
-    pub fn with_shared_files(consumer: C, held: Arc<Mutex<RetainedFiles>>) -> Self {
-        let (processes, roots) = (HashMap::new(), HashMap::new());
-        Self { consumer, layout: None, processes, roots, held, has_generated_code: false }
+impl FileHolder {
+    /// Creates an observer that adds the files to `held`, which other threads may read meanwhile.
+    pub fn new(held: Arc<Mutex<RetainedFiles>>) -> Self {
+        Self { held, ..Self::default() }
     }
 
     /// Closes the files that will be found by their paths, and returns the others.
@@ -155,40 +144,17 @@ fn lock(held: &Mutex<RetainedFiles>) -> MutexGuard<'_, RetainedFiles> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<C: Consumer> RecordingSink for FileHolder<C> {
-    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+impl RecordObserver for FileHolder {
+    fn begin(&mut self, recording: &Recording) {
         self.layout = recording.layout(recording.events.len().saturating_sub(1));
-        self.consumer.begin(recording)
     }
 
-    fn started(&mut self) -> io::Result<()> {
-        self.consumer.started()
-    }
-
-    fn finished_round(&mut self) -> io::Result<()> {
-        self.consumer.finished_round()
-    }
-
-    fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        self.consumer.end(ending)
-    }
-
-    forward_calls!(this => this.consumer);
-    forward_upkeep!(this => this.consumer);
-}
-
-impl<C: Consumer> Consumer for FileHolder<C> {
-    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn observe(&mut self, chunk: &Chunk) {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()
         {
             self.apply_records(&chunk.bytes, &layout);
             self.layout = Some(layout);
         }
-        self.consumer.consume(chunk)
-    }
-
-    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        self.consumer.shorten_sample(sample, until, into)
     }
 }

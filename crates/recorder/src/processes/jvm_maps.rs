@@ -1,7 +1,6 @@
 //! Asks recorded Java virtual machines to write perf maps with the names of their code (`host::jvm`), while recording or at the end.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use host::jvm::{self, AttachError, AttachOutcome};
 use host::procfs;
 use model::{Pid, Tid};
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls};
+use crate::consumer::{Chunk, News, RecordObserver, Recording, RingKind};
 use crate::notice::Notice;
 use crate::options::JvmMapTiming;
 use crate::records::{each, is_sample, raw_records, u32_at};
@@ -35,13 +34,11 @@ const PAUSE_PER_REQUEST_TIME: u32 = 100;
 /// Time until the next request after two failed ones. The first may fail because the virtual machine has just started.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A stage that forwards everything, and learns from mappings which processes are Java virtual machines.
-pub(crate) struct JvmMapRequester<C> {
-    consumer: C,
+/// Learns from mappings which processes are Java virtual machines.
+pub(crate) struct JvmMapRequester {
     asking: JvmMapTiming,
     layout: Option<RecordLayout>,
     machines: HashMap<Pid, Machine>,
-    notices: Vec<Notice>,
 }
 
 /// A Java virtual machine.
@@ -106,9 +103,9 @@ impl Machine {
     }
 }
 
-impl<C: Consumer> JvmMapRequester<C> {
-    pub(crate) fn new(consumer: C, asking: JvmMapTiming) -> Self {
-        Self { consumer, asking, layout: None, machines: HashMap::new(), notices: Vec::new() }
+impl JvmMapRequester {
+    pub(crate) fn new(asking: JvmMapTiming) -> Self {
+        Self { asking, layout: None, machines: HashMap::new() }
     }
 
     fn learn_machines(&mut self, records: &[u8], layout: &RecordLayout) {
@@ -138,7 +135,7 @@ impl<C: Consumer> JvmMapRequester<C> {
         }
     }
 
-    fn poll_and_request(&mut self) {
+    fn poll_and_request(&mut self, news: &mut News) {
         let now = Instant::now();
         for (&pid, machine) in &mut self.machines {
             machine.poll(self.asking);
@@ -147,13 +144,13 @@ impl<C: Consumer> JvmMapRequester<C> {
             }
         }
         if self.asking == JvmMapTiming::Repeatedly {
-            self.report_failures(2);
+            self.report_failures(2, news);
         }
     }
 
     /// Sends requests to all that ran, in parallel, and waits for pending ones, so that their files in the processes' folders are
     /// removed. A live view has no use for names any more, so it sends none.
-    fn request_at_end(&mut self) {
+    fn request_at_end(&mut self, news: &mut News) {
         for (&pid, machine) in &mut self.machines {
             machine.poll(self.asking);
             if self.asking != JvmMapTiming::Repeatedly && machine.is_worth_last_request() {
@@ -172,13 +169,13 @@ impl<C: Consumer> JvmMapRequester<C> {
         let mut pids: Vec<Pid> = asked.map(|(&pid, _)| pid).collect();
         pids.sort_unstable();
         if !pids.is_empty() && self.asking != JvmMapTiming::Repeatedly {
-            self.notices.push(Notice::JvmsAsked { pids });
+            news.notices.push(Notice::JvmsAsked { pids });
         }
-        self.report_failures(0);
+        self.report_failures(0, news);
     }
 
     /// Adds notices, once each, of virtual machines that cannot be asked, or whose requests failed `failures` times in a row.
-    fn report_failures(&mut self, failures: u32) {
+    fn report_failures(&mut self, failures: u32, news: &mut News) {
         for (&pid, machine) in &mut self.machines {
             // A virtual machine that has ended may have written its map itself.
             if let Some(Err(why)) = &machine.outcome
@@ -187,7 +184,7 @@ impl<C: Consumer> JvmMapRequester<C> {
                 && procfs::comm(pid, Tid(pid.0)).is_ok()
             {
                 machine.is_reported = true;
-                self.notices.push(Notice::JvmNotAsked { pid, why: why.to_string() });
+                news.notices.push(Notice::JvmNotAsked { pid, why: why.to_string() });
             }
         }
     }
@@ -198,41 +195,12 @@ fn is_jvm(map: &Mmap<'_>) -> bool {
     map.mode == CpuMode::User && !map.data && map.pid.0 > 0 && name.starts_with(JVM_LIBRARY)
 }
 
-impl<C: Consumer> RecordingSink for JvmMapRequester<C> {
-    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+impl RecordObserver for JvmMapRequester {
+    fn begin(&mut self, recording: &Recording) {
         self.layout = recording.layout(recording.events.len().saturating_sub(1));
-        self.consumer.begin(recording)
     }
 
-    fn started(&mut self) -> io::Result<()> {
-        self.consumer.started()
-    }
-
-    fn finished_round(&mut self) -> io::Result<()> {
-        self.consumer.finished_round()
-    }
-
-    fn checkpoint(&mut self) -> io::Result<()> {
-        self.poll_and_request();
-        self.consumer.checkpoint()
-    }
-
-    fn take_notices(&mut self) -> Vec<Notice> {
-        let mut notices = std::mem::take(&mut self.notices);
-        notices.extend(self.consumer.take_notices());
-        notices
-    }
-
-    fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        self.request_at_end();
-        self.consumer.end(ending)
-    }
-
-    forward_calls!(this => this.consumer);
-}
-
-impl<C: Consumer> Consumer for JvmMapRequester<C> {
-    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn observe(&mut self, chunk: &Chunk) {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()
         {
@@ -242,10 +210,13 @@ impl<C: Consumer> Consumer for JvmMapRequester<C> {
         if chunk.ring == RingKind::Samples && !self.machines.is_empty() {
             self.count_samples(&chunk.bytes);
         }
-        self.consumer.consume(chunk)
     }
 
-    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        self.consumer.shorten_sample(sample, until, into)
+    fn finished_round(&mut self, news: &mut News) {
+        self.poll_and_request(news);
+    }
+
+    fn end(&mut self, news: &mut News) {
+        self.request_at_end(news);
     }
 }

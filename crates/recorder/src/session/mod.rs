@@ -22,7 +22,7 @@ use host::sys::system;
 use model::{Loss, Pid};
 use perfdata::sections::WatchedTime;
 
-use crate::consumer::{Chunk, Consumer, DrainStats, Recording, RingKind, Tasks};
+use crate::consumer::{Chunk, Consumer, DrainStats, Observed, RecordObserver, Recording, RingKind, Tasks};
 use crate::control::messages::{self, Inbox, Message, Outbox};
 use crate::control::{
     Answers, CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
@@ -59,7 +59,7 @@ const MAX_WAITING_BYTES: u64 = 64 << 20;
 const LOW_MEMORY_WAITING_BYTES: u64 = 16 << 20;
 
 /// Records the target of `options` until it ends, its duration is over, or `control` stops it. Blocks the calling thread, which makes
-/// all calls to `consumer` and `notices`.
+/// all calls to `consumer`, `observers` and `notices`.
 ///
 /// # Errors
 /// [`Error`] if nothing can be recorded, or the consumer fails. A command that was started before is waited for.
@@ -67,6 +67,7 @@ pub fn record(
     options: &Options,
     control: &Control,
     consumer: &mut dyn Consumer,
+    observers: Vec<&mut dyn RecordObserver>,
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, Error> {
     require_perf_events()?;
@@ -80,21 +81,16 @@ pub fn record(
     // With thousands of busy threads this thread would get little CPU time: to open the events of each of them, and later to consume
     // records before the memory for them, and then the rings, are full.
     let _priority = PriorityGuard::acquire();
-    let mut watch;
-    let consumer: &mut dyn Consumer = if options.slow_calls.is_empty() {
-        consumer
-    } else {
-        watch = SlowCallDetector::new(consumer, options.slow_calls.clone());
-        &mut watch
-    };
-    let mut asking;
-    let consumer: &mut dyn Consumer = match options.jvm_maps {
-        None => consumer,
-        Some(when) => {
-            asking = JvmMapRequester::new(consumer, when);
-            &mut asking
-        }
-    };
+    let mut slow_calls =
+        (!options.slow_calls.is_empty()).then(|| SlowCallDetector::new(options.slow_calls.clone()));
+    let mut jvm_maps = options.jvm_maps.map(JvmMapRequester::new);
+    let own = [
+        slow_calls.as_mut().map(|observer| observer as &mut dyn RecordObserver),
+        jvm_maps.as_mut().map(|observer| observer as &mut dyn RecordObserver),
+    ];
+    let observers =
+        own.into_iter().flatten().chain(observers.into_iter().map(|observer| observer as _)).collect();
+    let consumer = &mut Observed::new(consumer, observers);
     match prepare(options, pid, consumer, notices) {
         Ok(mut prepared) => {
             let Some(pids) = prepared.opened.members.take() else {

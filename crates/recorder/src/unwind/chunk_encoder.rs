@@ -7,9 +7,7 @@ use model::{EventIndex, SpaceId, Timestamp};
 use tracker::{OrderedRecord, Tracker};
 
 use super::ordered_consumer::OrderedConsumer;
-use crate::consumer::{
-    Chunk, Consumer, DrainStats, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
-};
+use crate::consumer::{Chunk, Consumer, DrainStats, Ending, Recording, RecordingSink, RingKind};
 use crate::mapped_files::MappedFiles;
 
 /// A chunk is forwarded when it has this many bytes.
@@ -117,6 +115,10 @@ pub(super) fn encode(sample: Sample<'_>, layout: &RecordLayout, out: &mut Vec<u8
 }
 
 impl<C: Consumer> RecordingSink for ChunkEncoder<C> {
+    fn next(&mut self) -> Option<&mut dyn RecordingSink> {
+        Some(&mut self.consumer)
+    }
+
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let layouts = recording.events.iter().map(|event| RecordLayout::new(&event.attr, Endian::NATIVE));
         self.layouts = layouts.collect();
@@ -138,7 +140,4 @@ impl<C: Consumer> RecordingSink for ChunkEncoder<C> {
         self.flush()?;
         self.consumer.end(ending)
     }
-
-    forward_calls!(this => this.consumer);
-    forward_upkeep!(this => this.consumer);
 }

@@ -33,7 +33,7 @@ pub trait OrderedConsumer: RecordingSink {
     fn forget_spaces(&mut self, is_known: &dyn Fn(SpaceId) -> bool);
 }
 
-impl<C: OrderedConsumer + ?Sized> OrderedConsumer for &mut C {
+impl<C: OrderedConsumer> OrderedConsumer for &mut C {
     fn tracker(&mut self) -> &mut Tracker {
         (**self).tracker()
     }

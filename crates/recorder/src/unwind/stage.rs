@@ -27,8 +27,7 @@ use super::pending::{Action, PendingRecords, RecordHandle};
 use super::sample_unwinder::{SampleContext, SampleUnwinder};
 use super::totals::StackTotals;
 use super::unwound_sample::split_unwound;
-use crate::consumer::{Chunk, Consumer, DumpReport, Ending, Recording, RecordingSink, SwitchUpdate};
-use crate::notice::Notice;
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink};
 
 /// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not.
 const MAX_PENDING_BYTES: usize = 64 << 20;
@@ -271,6 +270,10 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
 }
 
 impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
+    fn next(&mut self) -> Option<&mut dyn RecordingSink> {
+        Some(&mut self.consumer)
+    }
+
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.unwinder.files = recording.files.clone();
         let copy_sizes = match self.unwinder.mechanisms.contains(Mechanisms::COPY_SIZES) {
@@ -311,10 +314,6 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
         self.consumer.started()
     }
 
-    fn add_loss(&mut self, loss: Loss) {
-        self.consumer.add_loss(loss);
-    }
-
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
         self.forward_ordered()?;
@@ -326,28 +325,12 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
         Ok(())
     }
 
-    fn wanted_copy_sizes(&self) -> Option<PerArrival<u32>> {
+    fn wanted_copy_sizes(&mut self) -> Option<PerArrival<u32>> {
         self.has_stacks().then(|| self.unwinder.copy_sizes.map(CopySizeController::wanted))
     }
 
-    fn wants_round_soon(&self) -> bool {
+    fn wants_round_soon(&mut self) -> bool {
         self.pending.bytes() > HASTE_THRESHOLD_BYTES || self.consumer.wants_round_soon()
-    }
-
-    fn update_switches(&mut self, news: &[SwitchUpdate]) {
-        self.consumer.update_switches(news);
-    }
-
-    fn request_dump(&mut self, ticket: u64) {
-        self.consumer.request_dump(ticket);
-    }
-
-    fn take_dump_reports(&mut self) -> Vec<DumpReport> {
-        self.consumer.take_dump_reports()
-    }
-
-    fn take_notices(&mut self) -> Vec<Notice> {
-        self.consumer.take_notices()
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {
@@ -438,6 +421,7 @@ fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::consumer::{DrainStats, RecordedEvent, RingKind};
+    use crate::notice::Notice;
     use crate::unwind::ChunkEncoder;
     use decoder::ReadFormat;
 

@@ -86,7 +86,7 @@ fn record(flags: &[&str], rounds: u32) -> Option<Vec<Pair>> {
     options.rate = Some(Rate::Frequency(2000));
     let mut everything = Everything::default();
     let control = Control::with_signals().unwrap();
-    if let Err(error) = prof_recorder::record(&options, &control, &mut everything, &mut |_| ()) {
+    if let Err(error) = prof_recorder::record(&options, &control, &mut everything, Vec::new(), &mut |_| ()) {
         eprintln!("skipped: {error}");
         return None;
     }

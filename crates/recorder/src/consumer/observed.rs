@@ -1,0 +1,98 @@
+//! Observers: what looks at the records of a recording as they come, and changes none.
+
+use std::io;
+use std::time::Instant;
+
+use super::{Chunk, Consumer, Ending, Recording, RecordingSink};
+use crate::control::NO_TICKET;
+use crate::notice::Notice;
+
+/// Looks at the records of a recording as they are drained from the rings, those of members alone where whole CPUs are recorded in
+/// the place of a command. To add one: implement this, and put it into the list of [`crate::record`].
+pub trait RecordObserver {
+    /// Called when the events are open and nothing has been recorded yet.
+    fn begin(&mut self, recording: &Recording);
+
+    /// Called with the records of one ring, in its order, before they go on.
+    fn observe(&mut self, chunk: &Chunk);
+
+    /// Called after each round ([`RecordingSink::finished_round`]).
+    fn finished_round(&mut self, _news: &mut News) {}
+
+    /// Called when no record follows, before the output is finished.
+    fn end(&mut self, _news: &mut News) {}
+}
+
+/// The news of an observer.
+#[derive(Default, Debug)]
+pub struct News {
+    /// Notices for the user.
+    pub notices: Vec<Notice>,
+    /// True to request a file with the records that are kept.
+    pub wants_dump: bool,
+}
+
+/// A stage that forwards everything, and tells observers of it.
+pub(crate) struct Observed<'c, 'o> {
+    consumer: &'c mut dyn Consumer,
+    observers: Vec<&'c mut (dyn RecordObserver + 'o)>,
+    notices: Vec<Notice>,
+}
+
+impl<'c, 'o> Observed<'c, 'o> {
+    pub(crate) fn new(
+        consumer: &'c mut dyn Consumer,
+        observers: Vec<&'c mut (dyn RecordObserver + 'o)>,
+    ) -> Self {
+        Self { consumer, observers, notices: Vec::new() }
+    }
+
+    /// Asks each observer for its news.
+    fn ask(&mut self, ask: impl Fn(&mut (dyn RecordObserver + 'o), &mut News)) {
+        let mut news = News::default();
+        self.observers.iter_mut().for_each(|observer| ask(*observer, &mut news));
+        self.notices.append(&mut news.notices);
+        if news.wants_dump {
+            self.consumer.request_dump(NO_TICKET);
+        }
+    }
+}
+
+impl RecordingSink for Observed<'_, '_> {
+    fn next(&mut self) -> Option<&mut dyn RecordingSink> {
+        Some(self.consumer)
+    }
+
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        self.observers.iter_mut().for_each(|observer| observer.begin(recording));
+        self.consumer.begin(recording)
+    }
+
+    fn finished_round(&mut self) -> io::Result<()> {
+        self.consumer.finished_round()?;
+        self.ask(|observer, news| observer.finished_round(news));
+        Ok(())
+    }
+
+    fn take_notices(&mut self) -> Vec<Notice> {
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.extend(self.consumer.take_notices());
+        notices
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        self.ask(|observer, news| observer.end(news));
+        self.consumer.end(ending)
+    }
+}
+
+impl Consumer for Observed<'_, '_> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        self.observers.iter_mut().for_each(|observer| observer.observe(&chunk));
+        self.consumer.consume(chunk)
+    }
+
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        self.consumer.shorten_sample(sample, until, into)
+    }
+}
