@@ -168,7 +168,7 @@ impl Counting {
                     let _ = empty.try_send(batch);
                 }
                 Work::Gap(record) => {
-                    self.gaps.record(&record, self.events.iter().map(|event| &event.profile));
+                    self.gaps.record(&record);
                 }
             }
         }
@@ -186,6 +186,7 @@ impl Counting {
             let profile = Profile::new(self.detail);
             self.events.push(Counted { profile, stacks: Vec::new(), first: 0 });
         }
+        let keeps_samples = self.detail.samples.is_some();
         let Some(Counted { profile, stacks, first }) = self.events.get_mut(index) else { return };
         let mut start = 0;
         for &end in &batch.ends {
@@ -197,6 +198,9 @@ impl Counting {
             let stack = chain.checked_sub(*first).and_then(|index| stacks.get(index as usize));
             let stack = stack.copied().unwrap_or(StackId::EMPTY);
             profile.count(Sample { thread, stack, period, time, cpu });
+            if let Some(time) = time.filter(|_| keeps_samples) {
+                self.gaps.sample(cpu, time);
+            }
         }
         let forgotten = batch.keep_from.saturating_sub(*first) as usize;
         stacks.drain(..forgotten.min(stacks.len()));

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use decoder::Record;
 use model::{CpuId, Timestamp};
-use profile::Profile;
 
 /// A stretch of time in which samples are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,8 +16,8 @@ pub struct Gap {
     pub lost: u64,
 }
 
-/// Maximum number of samples that are searched for the last one of a CPU.
-const MAX_SEARCHED_SAMPLES: usize = 4096;
+/// Maximum number of CPUs that are told apart. More are damage.
+const MAX_CPUS: usize = 1 << 16;
 
 /// Maximum number of gaps that are kept. A recording with more of them has hardly any samples.
 const MAX_GAPS: usize = 100_000;
@@ -29,17 +28,33 @@ pub(crate) struct Gaps {
     pub(crate) list: Vec<Gap>,
     /// The times since which event instances are throttled, by their ids.
     throttled: HashMap<u64, Timestamp>,
+    /// The times of the last samples, by CPU.
+    sampled: HashMap<CpuId, Timestamp>,
+    /// The time of the last sample of any CPU.
+    last: Option<Timestamp>,
 }
 
 impl Gaps {
-    /// Adds the gap that a record describes. `profiles` have the samples before the record.
-    pub(crate) fn record<'p>(&mut self, record: &Record<'_>, profiles: impl Iterator<Item = &'p Profile>) {
+    /// Notes a sample: a gap of its CPU begins behind it.
+    pub(crate) fn sample(&mut self, cpu: Option<CpuId>, time: Timestamp) {
+        self.last = self.last.max(Some(time));
+        let Some(cpu) = cpu else { return };
+        if self.sampled.len() < MAX_CPUS || self.sampled.contains_key(&cpu) {
+            let last = self.sampled.entry(cpu).or_insert(time);
+            *last = time.max(*last);
+        }
+    }
+
+    /// Adds the gap that a record describes.
+    pub(crate) fn record(&mut self, record: &Record<'_>) {
         match record {
             Record::Lost(lost) => {
                 let Some(end) = lost.sample_id.time.filter(|end| end.0 > 0) else { return };
-                let cpu = lost.sample_id.cpu;
-                let start =
-                    profiles.filter_map(|profile| last_before(profile, cpu, end)).max().unwrap_or(end);
+                let last = match lost.sample_id.cpu {
+                    Some(cpu) => self.sampled.get(&cpu).copied(),
+                    None => self.last,
+                };
+                let start = last.filter(|&start| start <= end).unwrap_or(end);
                 self.push(Gap { start, end, lost: lost.lost });
             }
             Record::Throttle(throttle) => {
@@ -61,45 +76,30 @@ impl Gaps {
     }
 }
 
-/// Returns the time of the last sample of a CPU before `end`.
-fn last_before(profile: &Profile, cpu: Option<CpuId>, end: Timestamp) -> Option<Timestamp> {
-    let samples = profile.samples();
-    let skipped = samples.len().saturating_sub(MAX_SEARCHED_SAMPLES);
-    let last = samples.iter().skip(skipped).filter(|sample| cpu.is_none() || sample.cpu == cpu);
-    last.filter_map(|sample| sample.time).filter(|&time| time <= end).max()
-}
-
 #[cfg(test)]
 mod tests {
-    use decoder::record::{Lost, SampleId, Throttle};
-    use model::{Name, Pid, Tid};
-    use profile::{Columns, Detail, Sample, StackId};
-
     use super::*;
+    use decoder::record::{Lost, SampleId, Throttle};
 
     #[test]
     fn a_loss_lasts_from_the_last_sample_of_its_cpu() {
-        let samples = Some(Columns { times: true, cpus: true });
-        let mut profile = Profile::new(Detail { samples, ..Detail::default() });
-        let thread = profile.thread(&Name::from("a"), Pid(1), Tid(1), || Name::from("a"));
-        for (time, cpu) in [(10, 0), (20, 1), (30, 0)] {
-            let (time, cpu) = (Some(Timestamp(time)), Some(CpuId(cpu)));
-            profile.count(Sample { thread, stack: StackId::EMPTY, period: 1, time, cpu });
-        }
         let mut gaps = Gaps::default();
+        for (time, cpu) in [(10, 0), (20, 1), (30, 0)] {
+            gaps.sample(Some(CpuId(cpu)), Timestamp(time));
+        }
         let lost = |cpu, time| {
             let sample_id =
                 SampleId { cpu: Some(CpuId(cpu)), time: Some(Timestamp(time)), ..SampleId::default() };
             Record::Lost(Lost { id: 1, lost: 5, sample_id })
         };
-        gaps.record(&lost(1, 50), std::iter::once(&profile));
-        gaps.record(&lost(7, 60), std::iter::once(&profile));
-        gaps.record(&lost(1, 0), std::iter::once(&profile));
+        gaps.record(&lost(1, 50));
+        gaps.record(&lost(7, 60));
+        gaps.record(&lost(1, 0));
         let throttle =
             |time| Throttle { time: Timestamp(time), id: 1, stream_id: 9, sample_id: SampleId::default() };
-        gaps.record(&Record::Unthrottle(throttle(65)), std::iter::empty());
-        gaps.record(&Record::Throttle(throttle(70)), std::iter::empty());
-        gaps.record(&Record::Unthrottle(throttle(80)), std::iter::empty());
+        gaps.record(&Record::Unthrottle(throttle(65)));
+        gaps.record(&Record::Throttle(throttle(70)));
+        gaps.record(&Record::Unthrottle(throttle(80)));
         let found: Vec<_> = gaps.list.iter().map(|gap| (gap.start.0, gap.end.0, gap.lost)).collect();
         assert_eq!(found, [(20, 50, 5), (60, 60, 5), (70, 80, 0)]);
     }
