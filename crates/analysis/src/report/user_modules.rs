@@ -9,25 +9,40 @@ use profile::module_of;
 const SYSTEM_FOLDERS: [&[u8]; 8] =
     [b"/usr/", b"/lib/", b"/lib64/", b"/bin/", b"/sbin/", b"/nix/store/", b"/gnu/store/", b"/snap/"];
 
+/// Folders of packages, wherever they are: of pip, npm, cargo and rustup.
+const PACKAGE_FOLDERS: [&[u8]; 5] =
+    [b"/site-packages/", b"/dist-packages/", b"/node_modules/", b"/.cargo/", b"/.rustup/"];
+
 /// The modules of a recording that are the user's own code.
 #[derive(Debug)]
 pub struct UserModules(HashSet<String>);
 
 impl UserModules {
-    /// Finds them among the spaces of a recording: generated code, and objects outside of the system's folders. Where all lie in
-    /// the system's (`/usr/bin/python3` or `/usr/lib/gcc/…/cc1plus` was profiled), its programs.
+    /// Finds them among the spaces of a recording: generated code, and objects outside of the folders of the system and of packages.
+    /// Where all lie in these (`/usr/bin/python3` or `/usr/lib/gcc/…/cc1plus` was profiled), their programs.
     pub fn new(spaces: &SpaceTable) -> Self {
-        let own = modules(spaces, |path| !SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder)));
+        let own = modules(spaces, is_of_user);
         if own.is_empty() {
             return Self(modules(spaces, |path| !is_library(path)));
         }
         Self(own)
     }
 
+    /// As [`Self::new`], with the programs of all processes: none is left without code of its own.
+    pub fn with_programs(spaces: &SpaceTable) -> Self {
+        Self(modules(spaces, |path| is_of_user(path) || !is_library(path)))
+    }
+
     /// Returns true if a module ([`module_of`]) is one of them.
     pub fn contains(&self, module: &str) -> bool {
         self.0.contains(module)
     }
+}
+
+/// Returns true for paths outside of the folders of the system and of packages.
+fn is_of_user(path: &[u8]) -> bool {
+    let is_in = |folder: &&[u8]| path.windows(folder.len()).any(|part| part == *folder);
+    !SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder)) && !PACKAGE_FOLDERS.iter().any(is_in)
 }
 
 /// Returns true for the name of a shared library: `libc.so.6`, `_json.cpython-312-x86_64-linux-gnu.so`.
@@ -66,6 +81,19 @@ mod tests {
             UserModules::new(&spaces(&["/home/me/app", "/usr/lib/libc.so.6", "/usr/bin/env", "//anon"]));
         let found = ["app", "libc.so.6", "env"].map(|module| own.contains(module));
         assert_eq!(found, [true, false, false]);
+    }
+
+    #[test]
+    fn packages_are_not_own_and_programs_are_where_each_process_shall_have_code() {
+        let paths = [
+            "/home/me/v/lib/python3.13/site-packages/np/core.so",
+            "/home/me/.cargo/bin/rg",
+            "/srv/own.so",
+            "/usr/bin/sh",
+        ];
+        let own = |own: UserModules| ["core.so", "rg", "own.so", "sh"].map(|module| own.contains(module));
+        assert_eq!(own(UserModules::new(&spaces(&paths))), [false, false, true, false]);
+        assert_eq!(own(UserModules::with_programs(&spaces(&paths))), [false, true, true, true]);
     }
 
     #[test]
