@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use model::Name;
 
-use super::names::module_stem;
+use super::names::{compared_frame, module_stem};
 use super::side::{Run, RunTotal, Side};
 use super::{AFTER, BEFORE};
 use crate::queries::{CallFrame, CallTree, CallTreeBuilder, NodeId, Weights};
@@ -24,6 +24,15 @@ pub struct Comparison {
     tree: CallTree,
     functions: Vec<FunctionRuns>,
     runs: [Vec<RunTotal>; 2],
+    modules: JoinedModules,
+}
+
+/// The modules that are the same on both sides, though they look different.
+struct JoinedModules {
+    /// The modules before, each with its name after.
+    renamed: HashMap<Name, Name>,
+    /// The modules whose addresses differ between the sides.
+    rebuilt: HashSet<Name>,
 }
 
 impl Comparison {
@@ -31,10 +40,16 @@ impl Comparison {
     /// that only the other has (`rg-13` and `rg-14`). `is_rebuilt` says of a module whether it differs between the sides, so that
     /// the addresses of its functions without a name say nothing.
     pub fn new(before: Side, after: Side, is_rebuilt: impl Fn(&Name) -> bool) -> Self {
-        let renamed = renamed_modules(&before, &after);
+        let nameless = [&before, &after].into_iter().flat_map(|side| side.frames.frames());
+        let nameless = nameless.filter_map(|frame| match &frame.label {
+            Label::Module(module, _) => Some(module),
+            _ => None,
+        });
+        let rebuilt = nameless.filter(|&module| is_rebuilt(module)).cloned().collect();
+        let modules = JoinedModules { renamed: renamed_modules(&before, &after), rebuilt };
         let mut frames = FrameTable::default();
         let shared = [&before, &after].map(|side| -> Vec<FrameId> {
-            let joined = |frame: &ViewFrame| frames.intern(joined_frame(frame, &renamed, &is_rebuilt));
+            let joined = |frame: &ViewFrame| frames.intern(modules.join(frame));
             side.frames.frames().iter().map(joined).collect()
         });
         let frames = frames.frames().to_vec();
@@ -68,7 +83,12 @@ impl Comparison {
             FunctionRuns { frame, runs: of_runs }
         });
         let functions = functions.collect();
-        Self { tree: builder.finish(frames), functions, runs }
+        Self { tree: builder.finish(frames), functions, runs, modules }
+    }
+
+    /// Returns the frame that stands for a frame of either side's views in the table of [`Self::tree`].
+    pub fn joined_frame(&self, frame: &ViewFrame) -> ViewFrame {
+        self.modules.join(&compared_frame(frame))
     }
 
     /// The calls of both sides, with the weights before in the column [`BEFORE`] and those after in [`AFTER`]; several runs are
@@ -108,21 +128,19 @@ fn add_run(
     }
 }
 
-fn joined_frame(
-    frame: &ViewFrame,
-    renamed: &HashMap<Name, Name>,
-    is_rebuilt: &impl Fn(&Name) -> bool,
-) -> ViewFrame {
-    let rename = |module: &Name| renamed.get(module).unwrap_or(module).clone();
-    let label = match &frame.label {
-        Label::Function(name, Some(module)) => Label::Function(name.clone(), Some(rename(module))),
-        Label::Module(module, at) => {
-            let is_rebuilt = renamed.contains_key(module) || is_rebuilt(module);
-            Label::Module(rename(module), at.filter(|_| !is_rebuilt))
-        }
-        other => other.clone(),
-    };
-    ViewFrame { label, ..frame.clone() }
+impl JoinedModules {
+    fn join(&self, frame: &ViewFrame) -> ViewFrame {
+        let rename = |module: &Name| self.renamed.get(module).unwrap_or(module).clone();
+        let label = match &frame.label {
+            Label::Function(name, Some(module)) => Label::Function(name.clone(), Some(rename(module))),
+            Label::Module(module, at) => {
+                let is_rebuilt = self.renamed.contains_key(module) || self.rebuilt.contains(module);
+                Label::Module(rename(module), at.filter(|_| !is_rebuilt))
+            }
+            other => other.clone(),
+        };
+        ViewFrame { label, ..frame.clone() }
+    }
 }
 
 /// The modules that are called otherwise on the other side: those before, each with its name after. Versions of one file are
