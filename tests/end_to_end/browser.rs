@@ -223,6 +223,38 @@ fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
 }
 
 #[test]
+fn it_is_said_that_stacks_go_on_outside_of_the_window_and_what_a_share_is_of() {
+    const MORE: &str = "
+        const more = id('more'), frames = document.querySelector('main');
+        frames.scrollTo(0, 0); await wait();
+        const top = [more.hidden, more.textContent];
+        frames.scrollTo(0, frames.scrollHeight); await wait();
+        const bottom = [more.hidden, more.textContent, more.getBoundingClientRect().top];
+        type('level2'); await wait();
+        const whole = id('matched').textContent;
+        frame('level0').dispatchEvent(new MouseEvent('click', { bubbles: true })); await wait();
+        return { top, bottom, whole, zoom: id('matched').textContent, legend: id('legend')?.textContent ?? null };";
+    for browser in browsers() {
+        for (svg, hidden, word) in
+            [(towers(|_| {}), "top", "above"), (towers(|options| options.inverted = true), "bottom", "below")]
+        {
+            let seen = visit(browser, &svg, SIZES[0], "", MORE);
+            let shown = if hidden == "top" { "bottom" } else { "top" };
+            assert_eq!(seen[hidden][0], true, "{browser}: {seen}");
+            assert_eq!(seen[shown][0], false, "{browser}: {seen}");
+            let text = seen[shown][1].as_str().unwrap();
+            assert!(
+                text.contains(&format!("stacks go on {word}: ")) && text.ends_with(" more rows"),
+                "{text}"
+            );
+            let (whole, zoom) = (seen["whole"].as_str().unwrap(), seen["zoom"].as_str().unwrap());
+            assert!(!whole.contains("of the zoom") && zoom.ends_with("% of the zoom"), "{browser}: {seen}");
+            assert_eq!(seen["legend"], Value::Null, "all is user code");
+        }
+    }
+}
+
+#[test]
 fn a_search_takes_plain_text_and_ignores_case_unless_a_capital_is_typed() {
     let svg = towers(|_| {});
     const SEARCHES: &str = "

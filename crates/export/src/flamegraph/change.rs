@@ -15,7 +15,7 @@ use crate::label_stacks::{LabelId, LabelStacks, LabelTable};
 use crate::palette::Rgb;
 
 /// Standard deviations of counting samples that a change must exceed to have a colour.
-const CHANCE_DEVIATIONS: f64 = 2.0;
+pub(crate) const CHANCE_DEVIATIONS: f64 = 2.0;
 
 /// The weights of two sides.
 type Weights = [u64; 2];
@@ -215,6 +215,7 @@ fn figures([before, after]: Weights, all: Weights, options: &Options) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::palette::vision::Cone;
     use profile::queries::CallTreeBuilder;
     use profile::{FrameKind, FrameTable};
 
@@ -302,17 +303,13 @@ mod tests {
 
     #[test]
     fn no_colour_is_as_another_for_those_who_see_neither_red_nor_green() {
-        // What deuteranopes see, by Viénot, Brettel and Mollon (1999), linear approximation.
-        let seen = |(r, g, b): Rgb| {
-            let [r, g, b] = [r, g, b].map(f64::from);
-            [0.29275 * r + 0.70725 * g, 0.29275 * r + 0.70725 * g, -0.02234 * r + 0.02234 * g + b]
-        };
         for (grown, shrunk) in
             [(GREW[0], SHRANK[0]), (GREW[1], SHRANK[1]), (GREW[1], SAME), (SHRANK[1], SAME)]
         {
-            let (one, other) = (seen(grown), seen(shrunk));
-            let distance: f64 = one.iter().zip(other).map(|(one, other)| (one - other).powi(2)).sum();
-            assert!(distance.sqrt() > 40.0, "{grown:?} and {shrunk:?}: {}", distance.sqrt());
+            for missing in [Cone::Long, Cone::Middle] {
+                let distance = missing.distance(grown, shrunk);
+                assert!(distance > 40.0, "{grown:?} and {shrunk:?} {missing:?}: {distance}");
+            }
         }
     }
 }

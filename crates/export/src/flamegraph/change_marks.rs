@@ -10,11 +10,11 @@ use crate::palette::Rgb;
 const MARK: char = '\u{3}';
 
 /// Frames that did not change by more than chance may explain.
-pub(super) const SAME: Rgb = (228, 226, 220);
+pub(crate) const SAME: Rgb = (228, 226, 220);
 /// The colours of frames that grew and shrank, from the least change to the greatest. They are the ends of a scale from red to blue, whose
 /// sides differ for red-green colour-blind users as well, in shades that black text is legible on.
-pub(super) const GREW: [Rgb; 2] = [(250, 214, 196), (232, 96, 72)];
-pub(super) const SHRANK: [Rgb; 2] = [(205, 224, 240), (88, 152, 220)];
+pub(crate) const GREW: [Rgb; 2] = [(250, 214, 196), (232, 96, 72)];
+pub(crate) const SHRANK: [Rgb; 2] = [(205, 224, 240), (88, 152, 220)];
 
 /// The legend of the picture.
 pub(super) const LEGEND: [(&str, Rgb); 5] = [

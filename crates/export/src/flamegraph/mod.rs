@@ -1,7 +1,7 @@
 //! Flame graphs and flame charts as SVG. inferno places the frames; the page around them is in `svg`.
 
 pub mod change;
-mod change_marks;
+pub(crate) mod change_marks;
 mod pruning;
 mod svg;
 mod time_order;
@@ -175,12 +175,14 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     inferno.count_name = printable(&options.unit).into_owned();
     inferno.factor = scale as f64 / per_unit as f64;
 
+    let legend = match options.colors {
+        Colors::Change => change_marks::LEGEND.to_vec(),
+        Colors::Kinds if is_time => palette::THREAD_TIME_LEGEND.to_vec(),
+        Colors::Kinds => palette::legend(lines.iter().flat_map(|line| stack_of(line).split(';'))),
+        Colors::Inferno(_) => Vec::new(),
+    };
     let page = Page {
-        legend: match options.colors {
-            Colors::Change => &change_marks::LEGEND,
-            Colors::Kinds if is_time => &palette::THREAD_TIME_LEGEND,
-            _ => &[],
-        },
+        legend: &legend,
         title: &printable(&options.title),
         subtitle: &printable(&options.subtitle),
         width,

@@ -60,7 +60,8 @@ const unzoom = element("button", { id: "unzoom", type: "button", hidden: "", tit
 const details = element("output", { id: "details" });
 const header = element("header", { class: "bar" }, element("div", {}, title, subtitle, ...legend, note),
   element("form", { role: "search" }, unzoom, matched, search));
-const main = element("main", {});
+const more = element("p", { id: "more", hidden: "" });
+const main = element("main", inverted ? { class: "inverted" } : {});
 const footer = element("footer", { class: "bar" }, details);
 const styles = picture.querySelector("style");
 if (isWholeDocument) {
@@ -71,7 +72,7 @@ if (isWholeDocument) {
 } else {
   picture.replaceWith(element("div", {}, styles, header, main, footer));
 }
-main.append(svg);
+main.append(...inverted ? [svg, more] : [more, svg]);
 // What scrolls: of a page of ours the frames alone, so that it begins at their roots without being scrolled itself.
 const scroller = isWholeDocument ? main : document.scrollingElement;
 svg.setAttribute("tabindex", "0");
@@ -194,7 +195,16 @@ function draw() {
   if (folded) notes.push(folded === 1 ? "1 frame too narrow to see is folded (zoom in)"
     : `${folded.toLocaleString("en")} frames too narrow to see are folded (zoom in)`);
   if (outs) notes.push(`frames narrower than ${least} % are left out`);
+  tell_more();
   note.replaceChildren(...notes.length ? [element("b", {}, "┅┅"), " " + notes.join("; ")] : []);
+}
+
+// Says that stacks go on outside of the window.
+function tell_more() {
+  const hidden = inverted ? scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop : scroller.scrollTop;
+  const rows = Math.ceil((hidden - MARGIN) / ROW);
+  more.hidden = rows < 1;
+  more.textContent = `${inverted ? "▼ stacks go on below" : "▲ stacks go on above"}: ${rows} more ${rows === 1 ? "row" : "rows"}`;
 }
 
 // Keeps a frame where it is on the screen while the picture changes.
@@ -258,7 +268,7 @@ function count() {
   next = 0;
   const share = 100 * sum / zoomed.w;
   const digits = share === 100 || share === 0 ? 0 : share < 0.1 ? 2 : 1;
-  matched.textContent = terms === "" ? "" : `Matched: ${share.toFixed(digits)}%`;
+  matched.textContent = terms === "" ? "" : `Matched: ${share.toFixed(digits)}%${zoomed === all ? "" : " of the zoom"}`;
 }
 function show_match(step) {
   const shown = matches.filter(frame => frame.shown);
@@ -327,6 +337,7 @@ function fit() {
   if (now !== size) { size = now; draw(); }
 }
 addEventListener("resize", fit);
+scroller.addEventListener("scroll", tell_more);
 
 const query = new URLSearchParams(location.search);
 zoomed = frames.find(frame => query.has("x") && frame.x === +query.get("x") && frame.y === +query.get("y")) || all;
