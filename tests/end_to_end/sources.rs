@@ -81,11 +81,15 @@ fn root_shows_what_the_owner_of_the_program_may_read() {
             assert_eq!(shown(face, file), (false, true), "{face:?} {}", file.display());
         }
     }
+    // What nobody asked for is left out without a word.
+    let of_hottest = |file: &Path| shown(&["view"], file);
+    assert_eq!((of_hottest(&file), of_hottest(&archive)), ((false, false), (false, false)));
     // What he may read is shown, and so is what root's own programs name.
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
     for face in faces {
         assert_eq!(shown(face, &file), (true, false), "{face:?}");
     }
+    assert_eq!(of_hottest(&file), (true, false));
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     chown(&program, Some(0), Some(0)).unwrap();
     for face in faces {

@@ -267,6 +267,190 @@ fn a_page_of_time_has_the_time_of_each_thread_that_reports_have() {
 }
 
 #[test]
+fn one_page_has_the_cpu_off_cpu_and_wall_time_that_reports_have() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("waits") else { return };
+    let folder = folder();
+    let words = [program.as_os_str(), "locker".as_ref(), "sleeper".as_ref()];
+    let (file, _) = record(folder.path(), &["--off-cpu"], &words);
+    const SWITCH: &str = "
+        const answers = {};
+        for (const made of page.weights) {
+          made.click();
+          await wait();
+          answers[made.textContent] = [page.totals.weight, page.totals.samples, document.querySelector('.crumbs').textContent.length > 0];
+        }
+        const key = name => document.body.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true, cancelable: true }));
+        key('w'); await wait();
+        return { answers, again: store.state.event, words: document.body.textContent.includes('ready, no CPU') };";
+    let html = page(&file);
+    for browser in browsers() {
+        let said = visit(browser, &html, "", SWITCH);
+        assert_eq!((&said["again"], &said["words"]), (&json!(0), &json!(false)), "{browser}: {said}");
+        let shown =
+            |label: &str, at: usize| said["answers"][label][at].as_u64().unwrap_or_else(|| panic!("{said}"));
+        for (label, weight) in [("Off-CPU", "offcpu"), ("Wall", "wall")] {
+            let expected = Figures::reported(&file, &["--weight", weight]).total;
+            // Each piece is rounded.
+            assert!(
+                shown(label, 0).abs_diff(expected) <= expected / 1000,
+                "{browser} {label}: {said}, not {expected}"
+            );
+        }
+        let sampled = Figures::reported(&file, &[]).samples;
+        assert_eq!(shown("CPU", 1), sampled, "{browser}: {said}");
+    }
+}
+
+#[test]
+fn a_moment_is_pinned_and_samples_are_gone_through_one_by_one_on_the_axis_of_the_lanes() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("workers") else { return };
+    let folder = folder();
+    let words = [program.as_os_str(), "2".as_ref(), "60".as_ref()];
+    let (file, _) = record(folder.path(), &[], &words);
+    const MOMENTS: &str = "
+        const { lanes, moment, meta, client } = page;
+        const busiest = page.orderThreads.threads[0], lane = () => lanes.rowOf(busiest, -1);
+        if (lanes.lanes[lane()].open === false) lanes.toggle(lane());
+        await wait();
+        moment.pinAt(lane(), 0); await wait();
+        const times = [moment.shown.time], samples = [moment.shown.sample], frames = moment.shown.frames.length > 0;
+        for (let steps = 0; steps < 5000; steps++) {
+          const before = moment.shown.sample;
+          moment.step(lane(), 1, -1); await new Promise(next => setTimeout(next, 0));
+          while (client.waiting.size || client.queued.size) await new Promise(next => setTimeout(next, 1));
+          if (moment.shown.sample === before) break;
+          times.push(moment.shown.time); samples.push(moment.shown.sample);
+        }
+        const own = meta.segments.filter(([, thread]) => thread === busiest).reduce((sum, [, , count]) => sum + count, 0);
+        const panel = !document.querySelector('.moment').hidden;
+        store.set({ view: 'order' }); await wait(); await wait();
+        const picture = page.main, left = picture.canvas.getBoundingClientRect().left + picture.area.left;
+        const off = [left - lanes.canvas.getBoundingClientRect().left - lanes.labels, picture.area.width - lanes.plot];
+        const all = picture.boxes.all, drawn = meta.segments.reduce((sum, [, , count]) => sum + count, 0);
+        lanes.zoom(0.5, meta.length / 2); await wait();
+        const zoomed = picture.boxes.total / meta.length;
+        return { steps: new Set(samples).size === own, sorted: times.every((time, at) => !at || time >= times[at - 1]), frames, panel, off, all: all === drawn, zoomed };";
+    const STEPS: &str = "
+        const pause = () => new Promise(next => setTimeout(next, 350));
+        store.set({ view: 'tree' }); await pause();
+        store.set({ threads: [0] }); await pause();
+        store.set({ named: 1 }); await pause();
+        store.set({ steps: [{ o: 'recursion' }] }); await pause();
+        const shown = () => [store.state.view, store.state.threads, store.state.steps.length];
+        const states = [];
+        for (const go of ['back', 'back', 'forward']) { history[go](); await pause(); states.push(shown()); }
+        store.set({ view: 'flame', threads: null, steps: [] }); await wait();
+        const widest = [...page.main.boxes.frame.keys()].find(box => page.main.boxes.depth[box] === 2);
+        page.choose(page.main, widest); await wait();
+        page.point(page.main, page.main.boxes.count - 1, 5, 5);
+        const tip = document.querySelector('.tip').textContent;
+        store.set({ search: 'bu.n|x' }); await wait();
+        const offered = page.asPattern.textContent;
+        page.asPattern.click(); await wait();
+        store.set({ hidden: [0] }); await wait();
+        const hidden = page.lanes.lanes.some(lane => lane.members.includes(0));
+        store.set({ hidden: null, find: '1'.repeat(30) }); await wait();
+        return { states, zoom: tip.includes('of the zoom into'), offered, search: store.state.search, matched: page.totals.matched > 0, hidden, found: page.lanes.lanes.length };";
+    let html = page(&file);
+    for browser in browsers() {
+        let said = visit(browser, &html, "", MOMENTS);
+        let off: Vec<f64> = serde_json::from_value(said["off"].clone()).unwrap_or_else(|_| panic!("{said}"));
+        assert!(off.iter().all(|pixels| pixels.abs() < 1.0), "{browser}: {said}");
+        for what in ["steps", "sorted", "frames", "panel", "all"] {
+            assert_eq!(said[what], true, "{browser} {what}: {said}");
+        }
+        assert!((said["zoomed"].as_f64().unwrap() - 0.5).abs() < 0.1, "{browser}: {said}");
+        let expected = json!({
+            "states": [["tree", [0], 0], ["tree", null, 0], ["tree", [0], 0]],
+            "zoom": true, "offered": "as /bu.n|x/", "search": "/bu.n|x/", "matched": true, "hidden": false, "found": 0,
+        });
+        assert_eq!(visit(browser, &html, "", STEPS), expected, "{browser}");
+    }
+}
+
+#[test]
+fn a_page_of_two_recordings_has_the_figures_of_diff_and_of_each_side() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("paths") else { return };
+    let folder = folder();
+    let recorded = |name: &str, rounds: &str| {
+        let file = folder.path().join(name);
+        let words = ["record", "-q", "-e", "cpu-clock", "-F", "1999", "-o"];
+        run(prof(words).arg(&file).arg("--").arg(&program).args(["2", rounds])).ok();
+        file
+    };
+    let files = [recorded("a.data", "100"), recorded("b.data", "300")];
+    let html = run(prof(["view", "-q", "--diff"]).args(&files)).ok();
+    let diff = run(prof(["diff", "--json"]).args(&files)).ok();
+    let diff: Value = serde_json::from_str(diff.text()).unwrap();
+    const COMPARED: &str = "
+        const { words, side, meta } = page, rows = {};
+        for (const id of side.table.functions) {
+          const { self, total, change } = side.figures(id);
+          rows[`${words.functionName(id)} ${words.moduleOf(id)}`] = [...self, change, ...total];
+        }
+        const lanes = page.lanes.lanes.map(lane => lane.label).filter(label => label.includes(' · '));
+        const counts = [0, 1].map(side => meta.segments.filter(([event]) => event === side).reduce((sum, [, , count]) => sum + count, 0));
+        store.set({ timeBefore: [0, Math.floor(meta.length / 20)] }); await wait();
+        const chip = document.querySelector('.chip-crumb').textContent, flags = document.querySelector('.chip-crumb').title.split(' ');
+        const before = page.totals.other.weight, after = page.totals.weight;
+        const views = [];
+        for (const view of ['flame', 'icicle', 'order', 'tree', 'inverted', 'sandwich', 'functions']) {
+          store.set({ view, named: side.table.functions[0], event: views.length % 2 }); await wait();
+          views.push(page.main.boxes.other.length > 0);
+        }
+        store.set({ view: 'flame', event: 1 }); await wait();
+        page.point(page.main, 0, 5, 5);
+        return { rows, lanes, counts, chip, flags, before, after, views, tip: document.querySelector('.tip').textContent };";
+    for browser in browsers() {
+        let said = visit(browser, html.text(), "", COMPARED);
+        let rows = said["rows"].as_object().unwrap_or_else(|| panic!("{browser}: {said}"));
+        let expected = diff["rows"].as_array().unwrap();
+        assert!(
+            rows.len() == expected.len() && rows.len() > 20,
+            "{browser}: {} of {}",
+            rows.len(),
+            expected.len()
+        );
+        for row in expected {
+            let name = format!(
+                "{} {}",
+                row["function"].as_str().unwrap(),
+                row["module"].as_str().unwrap_or_default()
+            );
+            for (at, field) in
+                ["before", "after", "difference", "total_before", "total_after"].iter().enumerate()
+            {
+                let (found, wanted) = (rows[&name][at].as_f64().unwrap(), row[*field].as_f64().unwrap());
+                assert!((found - wanted).abs() < 1.0, "{browser} {name} {field}: {found}, not {wanted}");
+            }
+        }
+        let lanes = said["lanes"].to_string();
+        assert!(lanes.contains("before · ") && lanes.contains("after · "), "{browser}: {lanes}");
+        assert!(said["chip"].as_str().unwrap().starts_with("before: "), "{browser}: {said}");
+        let flags: Vec<String> = serde_json::from_value(said["flags"].clone()).unwrap();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        // By period, as the page weighs.
+        let part = Figures::reported(&files[0], &[&flags[..], &["--weight", "period"]].concat());
+        assert_eq!(said["before"], part.total, "{browser}: {said}");
+        let all = Figures::reported(&files[1], &["--weight", "period"]);
+        assert_eq!(said["after"], all.total, "{browser}: a selection before leaves what is after alone");
+        let tip = said["tip"].as_str().unwrap();
+        assert!(tip.contains("before: ") && tip.contains("after: ") && tip.contains("difference: "), "{tip}");
+    }
+    let wrong = run(prof(["view", "--diff"]).args(&files[..1]).args(["--", "true"]));
+    assert!(wrong.code == 1 && wrong.stderr.contains("try: prof view --diff"), "{wrong:?}");
+}
+
+#[test]
 fn keys_change_what_is_shown_and_all_of_it_can_be_undone() {
     if !may_record() {
         return;
@@ -421,12 +605,13 @@ fn the_instructions_of_a_function_have_the_samples_that_annotate_shows() {
         await wait();
         const half = shown().reduce((sum, [, samples]) => sum + samples, 0);
         return { all, half, self: page.side.table.self[named] };";
-    // Without the files, an archive has the code, and other recordings have none.
+    // Without the files, an archive has the code, and other recordings have none; of the hottest functions it is there anyway.
     let from_files = run(prof(["view", "-q", "--with-source"]).arg(&file)).ok();
     let from_archive = run(prof(["view", "-q"]).arg(&archive)).ok();
-    let without = run(prof(["view", "-q"]).arg(&file)).ok();
+    let without = run(prof(["view", "-q", "--no-source"]).arg(&file)).ok();
+    let hottest = run(prof(["view", "-q"]).arg(&file)).ok();
     for browser in browsers() {
-        for html in [from_files.text(), from_archive.text()] {
+        for html in [from_files.text(), from_archive.text(), hottest.text()] {
             let answer = visit(browser, html, "", CODE);
             let rows: Vec<(String, u64)> = serde_json::from_value(answer["all"].clone()).unwrap();
             let mut found: BTreeMap<String, u64> = BTreeMap::new();
@@ -434,8 +619,20 @@ fn the_instructions_of_a_function_have_the_samples_that_annotate_shows() {
             assert_eq!(found, expected, "{browser}");
             assert_eq!(answer["half"], answer["self"], "{browser}: of the selected time");
         }
-        let tabs = visit(browser, without.text(), "", "return [...page.tabs].map(tab => tab.textContent);");
-        assert!(!tabs.to_string().contains("Assembly"), "{browser}: {tabs}");
+        const ADVICE: &str = "
+            const shown = [];
+            for (const view of ['source', 'assembly']) {
+              store.set({ view, named: page.side.table.functions[0] });
+              await wait();
+              shown.push(document.querySelector('.source').textContent);
+            }
+            return shown;";
+        let advice = visit(browser, without.text(), "", ADVICE);
+        let advice: Vec<String> = serde_json::from_value(advice).unwrap();
+        assert!(
+            advice.iter().all(|text| text.contains("prof view --with-source -o view.html ")),
+            "{browser}: {advice:?}"
+        );
     }
 }
 
@@ -454,7 +651,7 @@ fn lanes_have_the_time_off_the_cpu_of_each_thread() {
     let html = page(&file);
     const WAITS: &str = "
         const { meta } = page;
-        const { lanes } = await page.client.ask('lanes', { event: 0, from: 0, to: meta.length, columns: 7, lanes: meta.threads.map((_, id) => [id]),
+        const { lanes } = await page.client.ask('lanes', { events: [0], counters: 0, from: 0, to: meta.length, columns: 7, lanes: meta.threads.map((_, id) => [id]),
           byCpu: false, threads: null, steps: [], named: -1, search: '' });
         const column = meta.length * meta.unit / 7e3;
         const milliseconds = lanes.map(({ waits }, id) => [meta.threads[id].tid, waits.reduce((sum, part) => sum + part * column, 0)]);

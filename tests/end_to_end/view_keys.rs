@@ -178,7 +178,7 @@ fn short_processes_of_one_name_are_one_lane() {
         const add = (name, pid, samples) => {
           processes.push({ name, pid });
           samples.forEach((count, at) => {
-            segments.push([0, threads.length, count]);
+            segments.push([0, threads.length, count, count]);
             threads.push({ process: processes.length - 1, name: at ? `${name}-${at}` : name, tid: pid + at, pool: '' });
           });
         };
@@ -228,6 +228,81 @@ fn hostile_names() -> Vec<String> {
     ];
     let long = ["x".repeat(100_000), "w::<".repeat(25_000), "名".repeat(30_000)];
     short.into_iter().map(str::to_owned).chain(long).collect()
+}
+
+/// More samples than a page keeps one by one.
+const MANY_SAMPLES: u64 = 2_100_000;
+
+/// A page of that many samples: one each microsecond, in turns of two threads and three functions.
+fn page_of_many() -> Vec<u8> {
+    let mut spaces = SpaceTable::default();
+    let identity = ObjectIdentity { path: Name::from("/opt/many"), build_id: None, file: None };
+    let space = spaces.intern(Space::Object(identity));
+    let resolutions: Vec<Resolution> = ["one", "two", "three"]
+        .into_iter()
+        .map(|name| {
+            let frame = Frame { function: Arc::from(name), location: None, inlined: false };
+            Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: None })
+        })
+        .collect();
+    let samples = Some(Columns { times: true, cpus: true });
+    let mut profile = Profile::new(Detail { threads: true, processes: true, samples, ..Detail::default() });
+    let stacks: Vec<_> = (0..3)
+        .map(|offset| {
+            let kind = AddressKind::InstructionPointer;
+            profile.stacks.intern(&[StackEntry { offset, space, kind, in_kernel: false }])
+        })
+        .collect();
+    let name = Name::from("many");
+    let threads = [1, 2].map(|tid| profile.thread(&name, Pid(1), Tid(tid), || name.clone()));
+    for number in 0..MANY_SAMPLES {
+        let (stack, thread) = (stacks[(number % 3) as usize], threads[(number % 2) as usize]);
+        let (time, cpu) = (Some(Timestamp(number * 1000)), Some(CpuId((number % 2) as u32)));
+        profile.count(Counted { thread, stack, period: 2, time, cpu });
+    }
+    let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
+    let view =
+        View::new(&profile, &spaces, resolve, Show { modules: true, ..Show::default() }, Weight::Samples);
+    let page = Page {
+        title: "many".to_owned(),
+        facts: Vec::new(),
+        caveats: Vec::new(),
+        events: vec![PageEvent { name: "cpu-clock".to_owned(), view: &view, is_clock: true, is_time: false }],
+        gaps: Vec::new(),
+        switch_gaps: Vec::new(),
+        waits: Vec::new(),
+        is_own_code: &|_| true,
+        code: &[],
+        source: None,
+        has_lines: false,
+        recording: String::new(),
+        sides: None,
+    };
+    let mut html = Vec::new();
+    export::view::write(&page, &mut html).unwrap();
+    html
+}
+
+#[test]
+fn samples_that_were_merged_count_and_that_is_said() {
+    let folder = folder();
+    let Some(driver) = Driver::start(folder.path()) else { return };
+    let file = folder.path().join("many.html");
+    let html = page_of_many();
+    assert!(html.len() < 1_000_000, "{} bytes", html.len());
+    std::fs::write(&file, html).unwrap();
+    driver.open(&format!("file://{}#view=order", file.display()), SIZES[1]);
+    driver.run(IDLE);
+    let found = driver.run(
+        "const { totals, meta, words, side: { table }, main } = profView;
+         const functions = Object.fromEntries([...table.functions].map(id => [words.functionName(id), table.self[id]]));
+         return { samples: totals.samples, functions, drawn: main.boxes.all, lanes: profView.lanes.lanes[0].samples, truth: meta.truth };",
+    );
+    let third = MANY_SAMPLES / 3;
+    assert_eq!(found["samples"], MANY_SAMPLES);
+    assert_eq!(found["functions"], json!({ "one": third, "two": third, "three": third }));
+    assert_eq!((&found["drawn"], &found["lanes"]), (&json!(MANY_SAMPLES), &json!(MANY_SAMPLES)));
+    assert!(found["truth"].to_string().contains("within that time as one"), "{found}");
 }
 
 /// A page with each of these names as a function, a thread, an event, a module and a title.
@@ -284,6 +359,9 @@ fn page_of(names: &[String]) -> Vec<u8> {
         is_own_code: &|_| true,
         code: &[],
         source: None,
+        has_lines: false,
+        recording: names.concat(),
+        sides: None,
     };
     let mut html = Vec::new();
     export::view::write(&page, &mut html).unwrap();

@@ -75,7 +75,7 @@ pub struct Analysis {
     /// The spans in which switches were not recorded, so that `waits` has none, as start and end in nanoseconds of the recording's clock;
     /// in order, and known where `waits` are.
     pub switch_gaps: Vec<(u64, u64)>,
-    /// The time of threads beside the samples, with [`Measure::SamplesAndTime`]. Without any sample it is the event.
+    /// The time of threads beside the samples, with [`Measure::SamplesAndTime`] and [`Measure::SamplesAndWaits`]. Without any sample it is the event.
     pub thread_time: Option<EventProfile>,
     pub(crate) seen_in: SeenIn,
     /// The recorded target, in words.
@@ -278,7 +278,8 @@ fn count_samples(
     let times = match request.measure {
         Measure::SamplesAndWaits => switches().map(|switches| {
             switch_gaps.clone_from(&switches.sampling.gaps);
-            sums(TimeWeight::OffCpu, switches, request.detail).with_spans()
+            asked = Some((TimeWeight::Wall, switches.time, switches.estimates()));
+            sums(TimeWeight::Wall, switches, request.detail).with_spans()
         }),
         Measure::SamplesAndTime(weight) => switches().map(|switches| {
             asked = Some((weight, switches.time, switches.estimates()));

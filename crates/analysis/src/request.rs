@@ -35,7 +35,9 @@ pub struct Request<'r> {
 pub enum Measure {
     /// Samples and their periods.
     Samples,
-    /// Samples, and when threads were off the CPU, where switches were recorded: [`Analysis::waits`](crate::Analysis::waits).
+    /// Samples, and where switches were recorded also the wall-clock time of threads
+    /// ([`Analysis::thread_time`](crate::Analysis::thread_time), in pieces if single samples are kept) and when threads were off the CPU
+    /// ([`Analysis::waits`](crate::Analysis::waits)).
     SamplesAndWaits,
     /// Samples, and beside them the time of threads by stack, where switches were recorded:
     /// [`Analysis::time`](crate::Analysis::time).

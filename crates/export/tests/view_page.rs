@@ -60,6 +60,9 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         waits: Vec::new(),
         is_own_code: &|_| true,
         source: None,
+        has_lines: false,
+        recording: names.concat(),
+        sides: None,
         code: &[],
     };
     let mut html = Vec::new();

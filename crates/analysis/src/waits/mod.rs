@@ -57,7 +57,7 @@ use life::Life;
 pub use live::{LiveTimes, TimeSlice, WatchedEvent};
 use placed::{Content, Parts, Piece};
 pub use spans::WaitSpan;
-use spans::is_ready;
+use spans::is_runnable;
 pub use state::CauseId;
 use state::{Causes, PAGE_FAULT, State, Wait, WakerId, Wakers};
 use switches::{Field, SwitchFields};
@@ -263,8 +263,8 @@ impl ThreadTimes {
         if comm.as_bytes() == PRE_EXEC_COMM || !self.admission.admits(&facts) {
             return;
         }
-        if let (Some(spans), Some(is_ready)) = (&mut self.spans, is_ready(activity)) {
-            spans.push(WaitSpan { pid, tid, start, end, is_ready });
+        if let (Some(spans), Some(is_runnable)) = (&mut self.spans, is_runnable(activity)) {
+            spans.push(WaitSpan { pid, tid, start, end, is_runnable });
         }
         let place = Where { container, ..Where::default() };
         let process = || tracker.comm(pid, Tid(pid.0)).clone();

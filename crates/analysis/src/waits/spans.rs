@@ -15,11 +15,11 @@ pub struct WaitSpan {
     /// The end.
     pub end: Timestamp,
     /// True if the thread was runnable and had no CPU; false if it was blocked.
-    pub is_ready: bool,
+    pub is_runnable: bool,
 }
 
 /// Returns true for a runnable thread, false for a blocked one; `None` if it ran, or the activity is unknown.
-pub(super) fn is_ready(activity: Activity) -> Option<bool> {
+pub(super) fn is_runnable(activity: Activity) -> Option<bool> {
     match activity {
         Activity::Preempted | Activity::Woken | Activity::Started => Some(true),
         Activity::Blocked | Activity::Uninterruptible | Activity::BlockedSinceBefore => Some(false),

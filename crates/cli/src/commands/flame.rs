@@ -74,7 +74,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
         );
     }
     if let Some(before) = &arguments.diff {
-        flame_change::check(before, &arguments.command)?;
+        flame_change::check(before, "flame", &arguments.command)?;
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let source = RecordingSource::new(

@@ -207,14 +207,14 @@ fn totals([before, after]: [u64; 2], gone: u64, unit: &str) -> String {
     format!("before {}, after {}{factor}: widths are after{gone}", amount(before), amount(after))
 }
 
-/// Returns the path that `--diff` names, after a check that there is a recording to compare it with.
+/// Checks that there is a recording to compare BEFORE of `--diff` with, in the command `name`.
 ///
 /// # Errors
 /// What follows is a command.
-pub fn check(before: &Path, command: &[OsString]) -> anyhow::Result<()> {
+pub fn check(before: &Path, name: &str, command: &[OsString]) -> anyhow::Result<()> {
     if let Some(word) = command.first() {
         bail!(
-            "`{}` is no recording, and --diff compares two: try: prof flame --diff {} AFTER",
+            "`{}` is no recording, and --diff compares two: try: prof {name} --diff {} AFTER",
             Path::new(word).display(),
             before.display()
         );

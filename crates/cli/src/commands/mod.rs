@@ -29,3 +29,5 @@ pub mod stat;
 mod summary;
 pub mod top;
 pub mod view;
+mod view_change;
+mod view_parts;

@@ -13,9 +13,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
-use export::view::{Page, PageEvent, PageRange, PageWait};
-use profile::{Columns, Detail, Show};
+use export::view::{Page, PageRange, PageWait};
+use profile::{Columns, Detail, Show, Weight};
 
+use super::flame_change;
+use super::view_change::{self, ChangeArguments};
+use super::view_parts::{gaps, page_event};
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
 use crate::console::Console;
 use crate::input;
@@ -36,20 +39,40 @@ pub struct ViewArguments {
     open: bool,
     #[command(flatten)]
     runtimes: RuntimeArguments,
-    /// Include sampled source lines and instructions with their surroundings; the code in an archive is included anyway
+    /// Include all sampled source lines, and the instructions of 200 functions [default: both of the hottest functions, where small]
     #[arg(long)]
     with_source: bool,
+    /// Include no source lines, and instructions only from an archive
+    #[arg(long, conflicts_with_all = ["with_source", "source_dir"])]
+    no_source: bool,
     /// Search sources below TO if debug information says FROM (may be repeated)
-    #[arg(long, value_name = "FROM=TO", value_parser = source_files::parse_replacement, requires = "with_source")]
+    #[arg(long, value_name = "FROM=TO", value_parser = source_files::parse_replacement)]
     source_dir: Vec<(String, PathBuf)>,
     /// Title of the page [default: what was recorded]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// Show what changed since the recording BEFORE
+    #[arg(long, value_name = "BEFORE", conflicts_with_all = ["with_source", "no_source", "source_dir"])]
+    diff: Option<PathBuf>,
     /// Command to record and show, with its arguments, after `--`
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["file", "input"])]
     command: Vec<OsString>,
     #[command(flatten)]
     query: QueryArguments,
+}
+
+impl ViewArguments {
+    /// Returns the words that name what was shown, for the command line; empty for the default recording.
+    fn recorded(&self) -> String {
+        let path = self.recording.path().map(|path| path.to_string_lossy());
+        let quoted = path
+            .map(|path| shlex::try_quote(&path).map_or_else(|_| "FILE".to_owned(), |path| path.into_owned()));
+        match quoted {
+            Some(path) => path,
+            None if self.command.is_empty() => String::new(),
+            None => "-- COMMAND".to_owned(),
+        }
+    }
 }
 
 /// Writes the page of a recording, or records a command first and returns its exit code.
@@ -63,6 +86,9 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
         );
     }
     let time = arguments.query.stacks.time();
+    if let Some(before) = &arguments.diff {
+        flame_change::check(before, "view", &arguments.command)?;
+    }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let source = RecordingSource::new(
         arguments.recording.path(),
@@ -71,9 +97,17 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
         time.is_some(),
     );
     let browser = arguments.output.as_deref().filter(|_| arguments.open);
-    let sources = arguments.with_source.then(|| SourceFiles::new(&arguments.source_dir));
+    let sources =
+        (!arguments.no_source && arguments.diff.is_none()).then(|| SourceFiles::new(&arguments.source_dir));
     reading::produce(&source, &arguments.query.debuginfod, output, browser, console, |input, output| {
-        write(arguments, input, sources.as_ref(), output, console)
+        match &arguments.diff {
+            Some(before) => {
+                let ViewArguments { title, query, .. } = arguments;
+                let change = ChangeArguments { before, title: title.as_deref(), query };
+                view_change::write(&change, input, output, console)
+            }
+            None => write(arguments, input, sources.as_ref(), output, console),
+        }
     })
 }
 
@@ -87,7 +121,7 @@ fn write(
     let query = &arguments.query;
     let time = query.stacks.time();
     let mut settings = query.settings(&input, arguments.with_source);
-    settings.reads_sources = arguments.with_source;
+    settings.reads_sources = sources.is_some();
     let request = Request {
         detail: Detail {
             threads: true,
@@ -112,7 +146,11 @@ fn write(
     }
     let analysis = input::analyse(input, &request, "show", console)?;
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
-    let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
+    let shape = query.stacks.shape();
+    let mut shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &shape, console);
+    let time_of_threads = analysis.thread_time.iter();
+    shown
+        .extend(time_of_threads.map(|time| analysis.event_view(time, show, Weight::Period, &shape, console)));
     // The page shows hints and estimates as whole sentences.
     let figures = |shown: &EventView<'_>| {
         analysis.subtitle(shown.event, &Summary { remedies: &[], estimates: &[], ..shown.summary() })
@@ -130,22 +168,22 @@ fn write(
     let most = most.with_context(|| format!("cannot show {name}"))?;
     let mut facts = analysis.title_parts(most, &query.description());
     let recorded = if facts.is_empty() { name } else { facts.remove(0) };
-    let own = UserModules::new(&analysis.spaces);
-    let event = |shown| {
-        let EventView { event, name, view, .. }: &EventView<'_> = shown;
-        let is_clock = event.is_clock();
-        PageEvent { name: name.clone(), view, is_clock, is_time: event.is_time }
-    };
+    let own = UserModules::with_programs(&analysis.spaces);
     let wait = |span: &analysis::WaitSpan| PageWait {
         pid: span.pid,
         tid: span.tid,
         from: span.start.0,
         to: span.end.0,
-        is_ready: span.is_ready,
+        is_runnable: span.is_runnable,
     };
-    let has_code = HAS_DISASSEMBLY && (arguments.with_source || !carried.is_empty());
+    let has_code = HAS_DISASSEMBLY && (sources.is_some() || !carried.is_empty());
     let annotator = Annotator::new(&analysis, &settings, Syntax::default(), carried);
-    let code = if has_code { code(&analysis, &shown, &annotator, arguments.with_source) } else { Vec::new() };
+    let choice = match (arguments.with_source, sources) {
+        (true, _) => CodeChoice::All,
+        (false, Some(_)) => CodeChoice::Hottest,
+        (false, None) => CodeChoice::Carried,
+    };
+    let code = if has_code { code(&analysis, &shown, &annotator, choice) } else { Vec::new() };
     let mut owners = annotator.source_owners();
     owners.extend(&analysis.symbols.source_owners);
     let read = sources.map(|sources| |path: &str| sources.text(path, &owners));
@@ -153,28 +191,56 @@ fn write(
         title: arguments.title.clone().unwrap_or(recorded),
         facts,
         caveats: truth,
-        events: shown.iter().map(event).collect(),
-        gaps: analysis.gaps.iter().map(|gap| (gap.start.0, gap.end.0, gap.lost)).collect(),
+        events: shown.iter().map(page_event).collect(),
+        gaps: gaps(&analysis),
         waits: analysis.waits.iter().map(wait).collect(),
         switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),
         source: read.as_ref().map(|read| read as &SourceReader<'_>),
+        has_lines: arguments.with_source,
+        recording: arguments.recorded(),
+        sides: None,
         code: &code,
     };
     export::view::write(&page, output)?;
-    sources.iter().flat_map(|sources| sources.remarks()).for_each(|remark| console.warn(&remark));
+    let asked = sources.filter(|_| arguments.with_source);
+    asked.iter().flat_map(|sources| sources.remarks()).for_each(|remark| console.warn(&remark));
     Ok(())
+}
+
+/// The functions whose code is included.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CodeChoice {
+    /// All sampled ones, up to [`MAX_FUNCTIONS`].
+    All,
+    /// The hottest, as far as their code is small.
+    Hottest,
+    /// Those whose code is in the recording.
+    Carried,
 }
 
 /// Maximum number of functions whose instructions are included.
 const MAX_FUNCTIONS: usize = 200;
 
-/// Reads the code of the hottest functions of all events: from the recording, and with `from_files` also from files.
+/// Maximum number of functions whose instructions are included if nobody asks for them. They hold nine tenths of the time of programs
+/// with a hot loop, and add at most 150 kB to a page.
+const MAX_HOTTEST: usize = 12;
+
+/// Maximum distance in bytes from the start of a function to a sample in it, if nobody asks for its instructions.
+const MAX_SMALL_BYTES: u64 = 8 << 10;
+
+/// Returns true for functions whose samples lie close to their starts, so that few instructions show them.
+fn is_small(function: &SampledFunction) -> bool {
+    let last = function.offsets.last_key_value();
+    last.is_some_and(|(&last, _)| last.saturating_sub(function.start) <= MAX_SMALL_BYTES)
+}
+
+/// Reads the code of the hottest functions of all events.
 fn code(
     analysis: &Analysis,
     shown: &[EventView<'_>],
     annotator: &Annotator<'_>,
-    from_files: bool,
+    choice: CodeChoice,
 ) -> Vec<PageRange> {
     let mut hottest: Vec<(f64, SampledFunction)> = Vec::new();
     for EventView { view, .. } in shown {
@@ -191,14 +257,17 @@ fn code(
         }
     }
     hottest.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    let pieces = hottest
-        .into_iter()
-        .map(|(_, function)| function)
-        .filter(|function| from_files || annotator.has_embedded_code(function));
-    let ranges = pieces.take(MAX_FUNCTIONS).map(|function| PageRange {
+    let functions = hottest.into_iter().map(|(_, function)| function).filter(|function| match choice {
+        CodeChoice::All => true,
+        CodeChoice::Hottest => is_small(function),
+        CodeChoice::Carried => annotator.has_embedded_code(function),
+    });
+    let ranges = functions.take(MAX_FUNCTIONS).map(|function| PageRange {
         range: annotator.annotate(&function),
         space: function.space,
         start: function.start,
     });
-    ranges.filter(|piece| !piece.range.instructions.is_empty()).collect()
+    let most = if choice == CodeChoice::Hottest { MAX_HOTTEST } else { MAX_FUNCTIONS };
+    // The kernel's functions, for example, have no code in a file.
+    ranges.filter(|piece| !piece.range.instructions.is_empty()).take(most).collect()
 }

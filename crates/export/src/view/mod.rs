@@ -7,6 +7,7 @@ mod assembly;
 mod blocks;
 mod samples;
 mod script;
+mod sides;
 mod source;
 mod tree;
 mod waits;
@@ -23,6 +24,7 @@ use crate::names::escape::escape;
 use assembly::Instructions;
 pub use assembly::PageRange;
 use samples::{Clock, Columns, Samples};
+pub use sides::PageSides;
 use tree::{Kind, SortedTree, StackTree};
 use waits::Waits;
 
@@ -47,8 +49,15 @@ pub struct Page<'p> {
     pub switch_gaps: Vec<(u64, u64)>,
     /// Returns true for modules with code of the user, and not of the system.
     pub is_own_code: &'p dyn Fn(&str) -> bool,
-    /// Reads source files; `None` for a page without source. With it, the views must show lines.
+    /// Reads source files; `None` for a page without source.
     pub source: Option<&'p SourceReader<'p>>,
+    /// True for all sampled source lines, and not just those of `code`. The views must show lines.
+    pub has_lines: bool,
+    /// The words that name the recording in the commands that the page recommends.
+    pub recording: String,
+    /// The comparison, for a page of two recordings: `events` are the same event before and after, and there are no waits, lines or
+    /// code.
+    pub sides: Option<&'p PageSides<'p>>,
     /// The code of functions, the most important first; empty for a page without code.
     pub code: &'p [PageRange],
 }
@@ -65,7 +74,7 @@ pub struct PageWait {
     /// The end.
     pub to: u64,
     /// True if the thread was runnable; false if it was blocked.
-    pub is_ready: bool,
+    pub is_runnable: bool,
 }
 
 /// The samples of one event.
@@ -83,6 +92,10 @@ pub struct PageEvent<'p> {
 /// The number of functions in the table that is shown without scripts.
 const STATIC_TABLE_FUNCTIONS: usize = 30;
 
+/// The number of samples above which those of one stack that lie close together are merged. A page of 1.6 million has to stay below
+/// 4 MB, and one of 8.7 million below 6 MB.
+const MAX_SAMPLES: usize = 2_000_000;
+
 /// Writes the page.
 ///
 /// # Errors
@@ -91,16 +104,18 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let page = &page.with_safe_text();
     let mut stacks = StackTree::default();
     let mut samples = Samples::default();
-    samples.has_lines = page.source.is_some();
+    samples.has_lines = page.has_lines;
     samples.instructions = Instructions::new(page.code);
     for (number, event) in (0..).zip(&page.events) {
-        samples.add(number, event.view, &mut stacks);
+        samples.add(number, event.view, &mut stacks, page.sides.map(|sides| sides.comparison));
     }
     let counts: Vec<usize> = (0..page.events.len()).map(|event| samples.count(event)).collect();
+    let sample_count = samples.row_count();
     if counts.iter().all(|&count| count == 0) {
         return Err(io::Error::other("no sample is left: the filters on stacks leave all of them out"));
     }
-    let clock = samples.clock();
+    let clock = samples.clock().map(|clock| samples.merge(clock, MAX_SAMPLES));
+    let merged = (samples.row_count() < sample_count).then(|| samples.row_count());
     let tree = stacks.sorted();
     let weighted: Vec<bool> = page.events.iter().map(|event| event.view.weight() == Weight::Period).collect();
     let waits = clock.map(|clock| {
@@ -109,23 +124,27 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     });
     let waits = waits.unwrap_or_default();
     let lanes = std::mem::take(&mut samples.lanes);
+    let origins = std::mem::take(&mut samples.origins);
     let lines = std::mem::take(&mut samples.lines);
     let code =
         (!samples.instructions.is_empty()).then(|| samples.instructions.meta(page.code, &tree, page.source));
-    let mut columns = samples.into_columns(clock, &weighted, &tree.moved);
-    let mut caveats = caveats(page, clock);
+    let mut columns = samples.into_columns(clock, &weighted, &tree, lanes.len());
+    let mut caveats = caveats(page, clock, merged);
     caveats.extend(waits.caveats());
     let waiting = waits.columns();
-    let mut meta = meta(page, &counts, &caveats, clock, &lanes, &tree, &columns);
+    let mut meta = meta(page, &counts, &caveats, clock, (&lanes, &origins), &tree, &columns);
     if let (Some((counts, _)), Some(fields)) = (&waiting, meta.as_object_mut()) {
         fields.insert("waits".to_owned(), json!(counts));
         fields.insert("unrecorded".to_owned(), json!(waits.unrecorded));
     }
-    if let (Some(read), Some(fields)) = (page.source, meta.as_object_mut()) {
+    if let (true, Some(read), Some(fields)) = (page.has_lines, page.source, meta.as_object_mut()) {
         fields.extend(lines.with_text(&columns.samples_of_lines, read));
     }
     if let (Some(code), Some(fields)) = (code, meta.as_object_mut()) {
         fields.insert("code".to_owned(), code);
+    }
+    if let (Some(sides), Some(fields)) = (page.sides, meta.as_object_mut()) {
+        fields.insert("sides".to_owned(), sides.meta(&tree, &origins));
     }
     let content = StaticContent { page, caveats: &caveats, tree: &tree, columns: &columns }.text();
     let blocks: Vec<(&str, Vec<u8>)> = [
@@ -137,6 +156,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         ("waits", waiting.map(|(_, column)| column.into_bytes())),
         ("lines", columns.lines.take().map(blocks::Column::into_bytes)),
         ("instructions", columns.instructions.take().map(blocks::Column::into_bytes)),
+        ("counts", columns.counts.take().map(blocks::Column::into_bytes)),
         ("cpus", columns.cpus.take().map(blocks::Column::into_bytes)),
         ("weights", columns.weights.take().map(blocks::Column::into_bytes)),
     ]
@@ -179,13 +199,16 @@ impl<'p> Page<'p> {
             switch_gaps: self.switch_gaps.clone(),
             is_own_code: self.is_own_code,
             source: self.source,
+            has_lines: self.has_lines,
+            recording: text(&self.recording),
             code: self.code,
+            sides: self.sides,
         }
     }
 }
 
 /// Returns the caveats of the recording, and those of the page.
-fn caveats(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
+fn caveats(page: &Page<'_>, clock: Option<Clock>, merged: Option<usize>) -> Vec<String> {
     let mut caveats = page.caveats.clone();
     let times = page.events.iter().filter(|event| event.is_time);
     if let Some(longest) =
@@ -202,7 +225,13 @@ fn caveats(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
         ),
         Some(Clock { unit: 1, .. }) => {}
         Some(Clock { unit, .. }) => {
-            caveats.push(format!("the recording is large: the page keeps times to {unit} µs"))
+            let merged = merged.map_or_else(String::new, |rows| {
+                format!(
+                    ", and samples of one thread, CPU and stack within that time as one: {} in all",
+                    grouped(rows as u64)
+                )
+            });
+            caveats.push(format!("the recording is large: the page keeps times to {unit} µs{merged}"));
         }
     }
     caveats
@@ -213,37 +242,65 @@ fn meta(
     counts: &[usize],
     caveats: &[String],
     clock: Option<Clock>,
-    lanes: &[samples::Lane],
+    (lanes, origins): (&[samples::Lane], &[u64]),
     tree: &SortedTree,
     columns: &Columns,
 ) -> Value {
-    let events = page.events.iter().zip(counts).map(|(event, count)| {
+    let mut events: Vec<Value> = Vec::new();
+    for ((event, count), &has_cpus) in page.events.iter().zip(counts).zip(&columns.has_cpus) {
         let total = event.view.profile().total();
-        let nanoseconds = if event.is_clock { total.period.checked_div(total.samples).unwrap_or(0) } else { 0 };
+        let nanoseconds =
+            if event.is_clock { total.period.checked_div(total.samples).unwrap_or(0) } else { 0 };
         let weighted = event.view.weight() == Weight::Period;
         let noun = if weighted { event.name.as_str() } else { "samples" };
-        json!({ "name": event.name, "noun": noun, "weighted": weighted, "nanoseconds": nanoseconds, "time": event.is_time, "samples": count })
-    });
+        events.push(json!({
+            "name": event.name, "noun": noun, "weighted": weighted, "nanoseconds": nanoseconds, "time": event.is_time,
+            "cpus": has_cpus, "samples": count,
+        }));
+    }
+    // The wall-clock time of threads has the time off the CPU as a part.
+    for (of, (event, count)) in page.events.iter().zip(counts).enumerate() {
+        let off_cpu = columns.off_cpu[of];
+        if event.is_time && off_cpu > 0 && off_cpu < *count as u64 {
+            let mut part = events[of].clone();
+            part["name"] = json!("time off the CPU");
+            part["of"] = json!(of);
+            part["samples"] = json!(off_cpu);
+            events.push(part);
+        }
+    }
     let mut processes: Vec<Value> = Vec::new();
     let mut process_numbers = std::collections::BTreeMap::new();
     let threads: Vec<Value> = lanes
         .iter()
-        .map(|lane| {
-            let process = *process_numbers.entry(lane.pid).or_insert_with(|| {
+        .zip(&columns.starts)
+        .map(|(lane, &start)| {
+            let process = *process_numbers.entry((lane.side, lane.pid)).or_insert_with(|| {
                 processes.push(json!({ "name": lane.process.to_string(), "pid": lane.pid.0 }));
                 processes.len() - 1
             });
-            json!({ "process": process, "name": lane.name.to_string(), "tid": lane.tid.0, "pool": lane.pool })
+            let start = if start == u64::MAX { 0 } else { start };
+            json!({
+                "process": process, "name": lane.name.to_string(), "tid": lane.tid.0, "pool": lane.pool, "start": start, "side": lane.side,
+            })
         })
         .collect();
     let cuts = |cuts: &Option<String>| cuts.as_ref().map_or(json!(0), |cuts| json!(cuts));
     let clock = clock.unwrap_or(Clock { origin: 0, unit: 1, length: 0 });
     let units = |time: u64| ((time / 1000).saturating_sub(clock.origin) / clock.unit).min(clock.length);
+    // Times of a comparison count from the first sample of each side.
+    let of_page = page.gaps.iter().map(|&gap| (0, 0, gap));
+    let of_sides = page.sides.iter().flat_map(|sides| sides.gaps.iter().zip(0..)).zip(origins);
+    let of_sides =
+        of_sides.flat_map(|((gaps, side), &origin)| gaps.iter().map(move |&gap| (side, origin * 1000, gap)));
     let gaps =
-        page.gaps.iter().filter(|_| clock.length > 0).map(|&(from, to, lost)| (units(from), units(to), lost));
+        of_page.chain(of_sides).filter(|_| clock.length > 0).map(|(side, origin, (from, to, lost))| {
+            (units(from.saturating_sub(origin)), units(to.saturating_sub(origin)), lost, side)
+        });
     json!({
         "version": 1,
         "title": page.title,
+        "recording": page.recording,
         "facts": page.facts,
         "truth": caveats,
         "origin": clock.origin,
@@ -251,7 +308,7 @@ fn meta(
         "length": clock.length,
         "timed": clock.length > 0,
         "cpus": columns.cpu_count,
-        "events": events.collect::<Vec<_>>(),
+        "events": events,
         "processes": processes,
         "threads": threads,
         "segments": columns.segments,
@@ -301,12 +358,15 @@ impl StaticContent<'_> {
         text
     }
 
-    /// Returns a table of the hottest functions of the event with most samples.
+    /// Returns a table of the hottest functions of the event with most samples, rather than of the time of threads.
     fn table(&self) -> String {
         let Self { page, tree, columns, .. } = self;
         let samples = |event: &PageEvent<'_>| event.view.profile().total().samples;
-        let most =
-            page.events.iter().enumerate().max_by_key(|(at, event)| (samples(event), std::cmp::Reverse(*at)));
+        let most = page
+            .events
+            .iter()
+            .enumerate()
+            .max_by_key(|(at, event)| (!event.is_time, samples(event), std::cmp::Reverse(*at)));
         let Some((number, event)) = most else { return String::new() };
         let weights = function_weights(tree, &columns.own[number]);
         let all: u64 = columns.own[number].iter().fold(0, |sum, own| sum.saturating_add(*own));

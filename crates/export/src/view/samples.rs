@@ -3,17 +3,20 @@
 use std::collections::HashMap;
 
 use model::{Name, Pid, Tid};
+use profile::comparison::Comparison;
 use profile::{StackId, Thread, ThreadId, View, pool_names};
 use rustc_hash::FxBuildHasher;
 
 use super::assembly::Instructions;
 use super::blocks::Column;
 use super::source::Lines;
-use super::tree::StackTree;
+use super::tree::{SortedTree, StackTree};
 
 /// A thread under all of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Lane {
+    /// The recording: 0, or in a comparison 1 after the change.
+    pub(crate) side: u32,
     pub(crate) pid: Pid,
     pub(crate) tid: Tid,
     /// The name of its process at the time of that one's last sample.
@@ -35,6 +38,8 @@ struct Row {
     cpu: u32,
     time: u64,
     period: u64,
+    /// The number of samples that it stands for.
+    count: u32,
 }
 
 /// The end of a stack.
@@ -52,9 +57,12 @@ struct Leaf {
 #[derive(Default, Debug)]
 pub(crate) struct Samples {
     pub(crate) lanes: Vec<Lane>,
-    lane_numbers: HashMap<(Pid, Tid), u32, FxBuildHasher>,
+    lane_numbers: HashMap<(u32, Pid, Tid), u32, FxBuildHasher>,
     /// The time of the last sample of each process, in microseconds, and its name then: a process may execute other programs.
-    process_names: HashMap<Pid, (u64, Name), FxBuildHasher>,
+    process_names: HashMap<(u32, Pid), (u64, Name), FxBuildHasher>,
+    /// The times from which those of each side count, in microseconds of its recording's clock: in a comparison that of its first
+    /// sample, else 0.
+    pub(crate) origins: Vec<u64>,
     /// Where stacks end.
     leaves: Vec<Leaf>,
     leaf_numbers: HashMap<Leaf, u32, FxBuildHasher>,
@@ -66,8 +74,8 @@ pub(crate) struct Samples {
     rows: Vec<Row>,
     /// True if all samples have a time.
     is_timed: bool,
-    /// True if all samples have a CPU.
-    has_cpus: bool,
+    /// True for events whose samples all have a CPU, by event.
+    has_cpus: Vec<bool>,
 }
 
 /// The clock of the page, in which times of samples are counted.
@@ -91,10 +99,17 @@ pub(crate) struct Columns {
     pub(crate) instructions: Option<Column>,
     pub(crate) cpus: Option<Column>,
     pub(crate) weights: Option<Column>,
-    /// The event, lane and number of samples of each segment.
-    pub(crate) segments: Vec<(u32, u32, u64)>,
+    pub(crate) counts: Option<Column>,
+    /// The event, lane, number of rows and number of samples of each segment.
+    pub(crate) segments: Vec<(u32, u32, u64, u64)>,
     /// The highest CPU number plus one.
     pub(crate) cpu_count: u32,
+    /// True for events whose samples all have a CPU, by event.
+    pub(crate) has_cpus: Vec<bool>,
+    /// The time of the first sample of each lane, in units.
+    pub(crate) starts: Vec<u64>,
+    /// The number of samples off the CPU, by event.
+    pub(crate) off_cpu: Vec<u64>,
     /// The self weight of each node of the sorted tree, for each event.
     pub(crate) own: Vec<Vec<u64>>,
     /// The number of samples of each line, by its number.
@@ -111,21 +126,39 @@ const MAX_UNITS: u64 = u32::MAX as u64 - 1;
 /// page of 1.6 million samples and 42,000 stacks has to stay below 4 MB, and microseconds alone would take 1.3.
 const MAX_MICROSECOND_SAMPLES: u64 = 1 << 17;
 
+/// Units by which the time of a page is divided at the least if samples are merged: about the pixels of a wide window.
+const MIN_MERGED_UNITS: u64 = 2_000;
+
+/// The factor from one unit of time to the next that is tried.
+const UNIT_STEP: u64 = 4;
+
 impl Samples {
-    /// Adds the samples of an event.
-    pub(crate) fn add(&mut self, event: u32, view: &View<'_>, tree: &mut StackTree) {
+    /// Adds the samples of an event; in a comparison, those of a side, whose stacks have no threads.
+    pub(crate) fn add(
+        &mut self,
+        event: u32,
+        view: &View<'_>,
+        tree: &mut StackTree,
+        comparison: Option<&Comparison>,
+    ) {
         let profile = view.profile();
+        let side = if comparison.is_some() { event } else { 0 };
+        let first = profile.samples().iter().filter_map(|sample| sample.time).min();
+        let origin = first.filter(|_| comparison.is_some()).map_or(0, |first| first.0 / 1000);
+        self.origins.resize(side as usize + 1, origin);
         if self.rows.is_empty() && event == 0 {
-            (self.is_timed, self.has_cpus) = (true, true);
+            self.is_timed = true;
         }
-        let numbers = tree.frames_of(view);
+        let mut has_cpus = true;
+        let numbers = tree.frames_of(view, comparison);
         let pools = pool_names(profile.threads());
-        let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(thread)).collect();
-        let roots: Vec<u32> = pools.iter().map(|name| tree.root(name)).collect();
+        let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(side, thread)).collect();
+        let roots: Vec<Option<u32>> =
+            pools.iter().map(|name| comparison.is_none().then(|| tree.root(name))).collect();
         let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
         // Numbers each stack of each root once, in the order of samples.
-        let mut numbers_of_stacks: HashMap<(u32, StackId), u32, FxBuildHasher> = HashMap::default();
-        let mut stacks: Vec<(u32, StackId, ThreadId)> = Vec::new();
+        let mut numbers_of_stacks: HashMap<(Option<u32>, StackId), u32, FxBuildHasher> = HashMap::default();
+        let mut stacks: Vec<(Option<u32>, StackId, ThreadId)> = Vec::new();
         let of_samples: Vec<u32> = profile
             .samples()
             .iter()
@@ -146,9 +179,9 @@ impl Samples {
             let Some(leaf) = leaves[number as usize] else { continue };
             let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MAX_CPUS);
             self.is_timed &= sample.time.is_some();
-            self.has_cpus &= cpu.is_some();
+            has_cpus &= cpu.is_some();
             named[thread] += 1;
-            let time = sample.time.map_or(0, |time| time.0 / 1000);
+            let time = sample.time.map_or(0, |time| (time.0 / 1000).saturating_sub(origin));
             last[thread] = last[thread].max(Some(time));
             self.rows.push(Row {
                 event,
@@ -157,10 +190,13 @@ impl Samples {
                 cpu: cpu.unwrap_or(0),
                 time,
                 period: sample.period,
+                count: 1,
             });
         }
+        self.has_cpus.resize(event as usize + 1, false);
+        self.has_cpus[event as usize] = has_cpus;
         self.name_lanes(profile.threads(), &pools, &lanes, &named);
-        self.name_processes(profile.threads(), &last);
+        self.name_processes(side, profile.threads(), &last);
     }
 
     /// Adds stacks to the tree, and returns the leaf of each; `None` if the view omits it. `stacks` are stacks of a root with
@@ -171,8 +207,8 @@ impl Samples {
         tree: &mut StackTree,
         numbers: &[u32],
         lines: &[u32],
-        stacks: &[(u32, StackId, ThreadId)],
-        numbers_of_stacks: &HashMap<(u32, StackId), u32, FxBuildHasher>,
+        stacks: &[(Option<u32>, StackId, ThreadId)],
+        numbers_of_stacks: &HashMap<(Option<u32>, StackId), u32, FxBuildHasher>,
     ) -> Vec<Option<u32>> {
         let mut leaves = vec![None; stacks.len()];
         let mut ordered = stacks.to_vec();
@@ -216,27 +252,27 @@ impl Samples {
         }
     }
 
-    fn lane(&mut self, thread: &Thread) -> u32 {
+    fn lane(&mut self, side: u32, thread: &Thread) -> u32 {
         let (pid, tid) = thread.ids.unwrap_or((Pid::NONE, Tid(-1)));
         let lanes = &mut self.lanes;
-        *self.lane_numbers.entry((pid, tid)).or_insert_with(|| {
+        *self.lane_numbers.entry((side, pid, tid)).or_insert_with(|| {
             let (process, name, pool) = (thread.comm.clone(), thread.comm.clone(), String::new());
-            lanes.push(Lane { pid, tid, process, name, pool, samples_under_name: 0 });
+            lanes.push(Lane { side, pid, tid, process, name, pool, samples_under_name: 0 });
             (lanes.len() - 1) as u32
         })
     }
 
-    /// Names the processes of threads whose last samples were taken at these times.
-    fn name_processes(&mut self, threads: &[Thread], last: &[Option<u64>]) {
+    /// Names the processes of a side's threads whose last samples were taken at these times.
+    fn name_processes(&mut self, side: u32, threads: &[Thread], last: &[Option<u64>]) {
         for (thread, last) in threads.iter().zip(last) {
             let (Some((pid, name)), Some(last)) = (&thread.process, *last) else { continue };
-            let known = self.process_names.entry(*pid).or_insert_with(|| (last, name.clone()));
+            let known = self.process_names.entry((side, *pid)).or_insert_with(|| (last, name.clone()));
             if known.0 < last {
                 *known = (last, name.clone());
             }
         }
         for lane in &mut self.lanes {
-            if let Some((_, name)) = self.process_names.get(&lane.pid) {
+            if let Some((_, name)) = self.process_names.get(&(lane.side, lane.pid)) {
                 lane.process = name.clone();
             }
         }
@@ -244,12 +280,41 @@ impl Samples {
 
     /// Returns the number of a thread's lane; `None` if the thread has no samples.
     pub(crate) fn lane_of(&self, pid: Pid, tid: Tid) -> Option<u32> {
-        self.lane_numbers.get(&(pid, tid)).copied()
+        self.lane_numbers.get(&(0, pid, tid)).copied()
     }
 
     /// Returns the number of samples of an event.
     pub(crate) fn count(&self, event: usize) -> usize {
-        self.rows.iter().filter(|row| row.event as usize == event).count()
+        self.rows.iter().filter(|row| row.event as usize == event).map(|row| row.count as usize).sum()
+    }
+
+    /// Merges samples of one event, thread, CPU and stack that lie within one unit of time, as long as there are more than
+    /// `most`. Returns the clock, whose unit is as long as that needs.
+    pub(crate) fn merge(&mut self, mut clock: Clock, most: usize) -> Clock {
+        let length = clock.length.saturating_mul(clock.unit);
+        while self.rows.len() > most && length / (clock.unit * UNIT_STEP) >= MIN_MERGED_UNITS {
+            clock.unit *= UNIT_STEP;
+            clock.origin = clock.origin / clock.unit * clock.unit;
+            let key = |row: &Row| (row.event, row.lane, row.time / clock.unit, row.leaf, row.cpu);
+            self.rows.sort_unstable_by_key(key);
+            self.rows.dedup_by(|row, kept| {
+                let is_same = key(row) == key(kept) && kept.count.checked_add(row.count).is_some();
+                if is_same {
+                    kept.count += row.count;
+                    kept.period = kept.period.saturating_add(row.period);
+                    kept.time = kept.time.min(row.time);
+                }
+                is_same
+            });
+            let last = self.rows.iter().map(|row| row.time).max().unwrap_or(0);
+            clock.length = (last / clock.unit).saturating_sub(clock.origin / clock.unit) + 1;
+        }
+        clock
+    }
+
+    /// Returns the number of rows, each of one sample or of several that were merged.
+    pub(crate) fn row_count(&self) -> usize {
+        self.rows.len()
     }
 
     /// Returns the clock of the page; `None` if some samples have no time.
@@ -269,26 +334,45 @@ impl Samples {
         Some(Clock { origin: first / unit * unit, unit, length: last / unit - first / unit + 1 })
     }
 
-    /// Encodes the samples as columns. `weighted` is true for events that are weighted by period; `moved` has the new numbers
-    /// of the tree's nodes.
-    pub(crate) fn into_columns(mut self, clock: Option<Clock>, weighted: &[bool], moved: &[u32]) -> Columns {
-        // Equal times stay in the order of the recording.
-        self.rows.sort_by_key(|row| (row.event, row.lane, row.time));
+    /// Encodes the samples as columns. `weighted` is true for events that are weighted by period.
+    pub(crate) fn into_columns(
+        mut self,
+        clock: Option<Clock>,
+        weighted: &[bool],
+        tree: &SortedTree,
+        lane_count: usize,
+    ) -> Columns {
+        let moved = &tree.moved;
+        // Equal times stay in the order of the recording; merged samples lie in the order of their stacks.
+        let unit = clock.map_or(1, |clock| clock.unit);
+        let is_merged = self.rows.iter().any(|row| row.count > 1);
+        if is_merged {
+            self.rows.sort_by_key(|row| (row.event, row.lane, row.time / unit, row.leaf));
+        } else {
+            self.rows.sort_by_key(|row| (row.event, row.lane, row.time));
+        }
         let ends: Vec<Leaf> =
             self.leaves.iter().map(|&leaf| Leaf { node: moved[leaf.node as usize], ..leaf }).collect();
         let mut frequency = vec![0_u64; ends.len()];
         let mut columns = Columns {
             own: vec![vec![0; moved.len()]; weighted.len()],
+            has_cpus: self.has_cpus,
+            starts: vec![u64::MAX; lane_count],
+            off_cpu: vec![0; weighted.len()],
             samples_of_lines: vec![0; ends.iter().map(|leaf| leaf.line as usize + 1).max().unwrap_or(0)],
             ..Columns::default()
         };
         for row in &self.rows {
             let Leaf { node, line, .. } = ends[row.leaf as usize];
             frequency[row.leaf as usize] += 1;
-            columns.samples_of_lines[line as usize] += 1;
+            let count = u64::from(row.count);
+            columns.samples_of_lines[line as usize] += count;
+            let (frame, event) = (tree.nodes[node as usize].1, row.event as usize);
+            columns.off_cpu[event] +=
+                u64::from(tree.frames.get(frame as usize).is_some_and(|(_, kind, _)| kind.is_off_cpu()));
             let is_weighted = weighted[row.event as usize];
             let own = &mut columns.own[row.event as usize][node as usize];
-            *own = own.saturating_add(if is_weighted { row.period } else { 1 });
+            *own = own.saturating_add(if is_weighted { row.period } else { count });
         }
         let mut stacks: Vec<u32> =
             (0..ends.len() as u32).filter(|&leaf| frequency[leaf as usize] > 0).collect();
@@ -314,11 +398,16 @@ impl Samples {
             }
         }
         let any_weighted = weighted.contains(&true);
-        let (mut cpus, mut weights) = (Column::default(), Column::default());
+        let (mut cpus, mut weights, mut counts) = (Column::default(), Column::default(), Column::default());
         let segments = self.rows.chunk_by(|one, other| (one.event, one.lane) == (other.event, other.lane));
         for segment in segments {
-            let Some(&Row { event, lane, .. }) = segment.first() else { continue };
-            columns.segments.push((event, lane, segment.len() as u64));
+            let Some(&Row { event, lane, time: first, .. }) = segment.first() else { continue };
+            if let Some(Clock { origin, unit, .. }) = clock {
+                let start = &mut columns.starts[lane as usize];
+                *start = (first.saturating_sub(origin) / unit).min(*start);
+            }
+            let samples = segment.iter().map(|row| u64::from(row.count)).sum();
+            columns.segments.push((event, lane, segment.len() as u64, samples));
             let (mut time, mut distance, mut cpu, mut period) = (0_i64, 0_i64, 0_i64, 0_i64);
             for row in segment {
                 if let Some(Clock { origin, unit, .. }) = clock {
@@ -326,6 +415,7 @@ impl Samples {
                     columns.times.push_signed(now - time - distance);
                     (distance, time) = (now - time, now);
                 }
+                counts.push(u64::from(row.count.saturating_sub(1)));
                 cpus.push_signed(i64::from(row.cpu) - cpu);
                 cpu = row.cpu.into();
                 columns.cpu_count = columns.cpu_count.max(row.cpu + 1);
@@ -337,9 +427,10 @@ impl Samples {
                 }
             }
         }
-        columns.cpus = self.has_cpus.then_some(cpus);
+        columns.cpus = columns.has_cpus.contains(&true).then_some(cpus);
         columns.weights = any_weighted.then_some(weights);
-        if !self.has_cpus {
+        columns.counts = is_merged.then_some(counts);
+        if columns.cpus.is_none() {
             columns.cpu_count = 0;
         }
         columns
@@ -359,10 +450,10 @@ mod tests {
         }
         let mut samples = Samples::default();
         for thread in profile.threads() {
-            samples.lane(thread);
+            samples.lane(0, thread);
         }
         let mut named = |last: [Option<u64>; 2]| {
-            samples.name_processes(profile.threads(), &last);
+            samples.name_processes(0, profile.threads(), &last);
             samples.lanes[0].process.to_string()
         };
         assert_eq!(named([Some(9), Some(5)]), "sh", "the second program executed the first again");
@@ -371,7 +462,7 @@ mod tests {
 
     #[test]
     fn long_and_large_recordings_have_coarser_times() {
-        let row = |time| Row { event: 0, lane: 0, leaf: 0, cpu: 0, time, period: 1 };
+        let row = |time| Row { event: 0, lane: 0, leaf: 0, cpu: 0, time, period: 1, count: 1 };
         let samples = |times: &[u64]| Samples {
             rows: times.iter().copied().map(row).collect(),
             is_timed: true,
@@ -385,5 +476,21 @@ mod tests {
         let many: Vec<u64> = (0..1_600_000).collect();
         assert_eq!(samples(&many).clock().unwrap().unit, 16);
         assert_eq!(Samples::default().clock(), None);
+    }
+
+    #[test]
+    fn samples_of_one_stack_that_lie_close_together_become_one_where_there_are_too_many() {
+        let row = |time, leaf| Row { event: 0, lane: 0, leaf, cpu: 0, time, period: 2, count: 1 };
+        let rows: Vec<Row> = (0..40_000).map(|time| row(time, (time % 3) as u32)).collect();
+        let mut samples = Samples { rows, is_timed: true, ..Samples::default() };
+        let clock = samples.clock().unwrap();
+        assert_eq!(samples.merge(clock, 40_000), clock, "few stay as they are");
+        let merged = samples.merge(clock, 10_000);
+        assert_eq!((merged.unit, merged.length, samples.row_count()), (16, 2_500, 7_500));
+        assert_eq!(samples.count(0), 40_000);
+        assert_eq!(samples.rows.iter().map(|row| row.period).sum::<u64>(), 80_000);
+        // The time stays as fine as lanes are drawn.
+        let coarsest = samples.merge(merged, 1);
+        assert!(coarsest.length >= MIN_MERGED_UNITS && samples.row_count() > 1, "{coarsest:?}");
     }
 }

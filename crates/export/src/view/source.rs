@@ -13,6 +13,8 @@ use crate::SourceReader;
 const CONTEXT_LINES: usize = 8;
 /// Maximum number of source lines of a page. Files with most samples come first.
 const MAX_LINES: usize = 60_000;
+/// Maximum number of bytes of source text. Packed it takes a third of that, and source may add 2 MB to a page.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 /// Maximum number of characters of a line.
 const MAX_LINE_CHARACTERS: usize = 300;
 /// The extensions of source files. Only such files are read: debug information may name any file of the machine, and users
@@ -66,7 +68,7 @@ impl Lines {
         }
         let mut order: Vec<(u32, (u64, Vec<usize>))> = sampled.into_iter().collect();
         order.sort_by_key(|(file, (samples, _))| (std::cmp::Reverse(*samples), *file));
-        let mut left = MAX_LINES;
+        let (mut left, mut bytes_left) = (MAX_LINES, MAX_TEXT_BYTES);
         let mut texts: Vec<Value> = Vec::new();
         for (file, (_, mut lines)) in order {
             let path = &self.files[file as usize];
@@ -80,6 +82,9 @@ impl Lines {
                 let numbers = first as u32 + 1..=end as u32;
                 let text: Vec<String> =
                     numbers.filter_map(|number| Some(shown(&source.line(number)?))).collect();
+                let bytes = text.iter().map(String::len).sum();
+                let Some(rest) = bytes_left.checked_sub(bytes) else { break };
+                bytes_left = rest;
                 texts.push(json!([file, first + 1, text]));
             }
         }

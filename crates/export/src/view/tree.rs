@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use model::Name;
+use profile::comparison::Comparison;
 use profile::{FrameId, FrameKind, Label, StackId, StackNodes, View, ViewFrame};
 use rustc_hash::FxBuildHasher;
 
@@ -27,6 +28,14 @@ pub(crate) enum Kind {
     Runnable = 8,
     Blocked = 9,
     Waiting = 10,
+    UnknownState = 11,
+}
+
+impl Kind {
+    /// Returns true for the state of a thread off the CPU, or in time whose switches were not recorded.
+    pub(crate) fn is_off_cpu(self) -> bool {
+        matches!(self, Self::Runnable | Self::Blocked | Self::Waiting | Self::UnknownState)
+    }
 }
 
 /// A frame of the page.
@@ -84,9 +93,13 @@ impl Default for StackTree {
 }
 
 impl StackTree {
-    /// Numbers the frames of a view.
-    pub(crate) fn frames_of(&mut self, view: &View<'_>) -> Vec<u32> {
-        view.frames().frames().iter().map(|frame| self.frame(page_frame(frame))).collect()
+    /// Numbers the frames of a view; in a comparison, those that stand for them.
+    pub(crate) fn frames_of(&mut self, view: &View<'_>, comparison: Option<&Comparison>) -> Vec<u32> {
+        let number = |frame: &ViewFrame| match comparison {
+            Some(comparison) => self.frame(page_frame(&comparison.joined_frame(frame))),
+            None => self.frame(page_frame(frame)),
+        };
+        view.frames().frames().iter().map(number).collect()
     }
 
     /// Numbers the root frame of all threads of a name.
@@ -104,22 +117,22 @@ impl StackTree {
         })
     }
 
-    /// Adds stacks of a thread on a root. Calls `end` with each stack, the node of its innermost frame, and that frame. Skips
+    /// Adds stacks of a thread on a root, or without one. Calls `end` with each stack, the node of its innermost frame, and that frame. Skips
     /// stacks that the view omits. `numbers` are the numbers of the view's frames.
     pub(crate) fn add(
         &mut self,
         view: &View<'_>,
         numbers: &[u32],
-        root: u32,
+        root: Option<u32>,
         thread: profile::ThreadId,
         stacks: &[StackId],
         mut end: impl FnMut(StackId, u32, Option<FrameId>),
     ) {
-        let number = |frame: FrameId| numbers.get(frame.index()).copied().unwrap_or(root);
+        let number = |frame: FrameId| numbers.get(frame.index()).copied();
+        let below = root.map_or(0, |root| self.child(0, root));
         if !view.changes_stacks() {
             let mut memory = std::mem::take(&mut self.memory);
-            let below = self.child(0, root);
-            let child = |node, frame| self.child(node, number(frame));
+            let child = |node, frame| number(frame).map_or(node, |frame| self.child(node, frame));
             view.grow(below, stacks.iter().copied(), &mut memory, child, end);
             self.memory = memory;
             return;
@@ -131,9 +144,8 @@ impl StackTree {
             path.clear();
             view.stack(thread, stack, &mut path);
             if let Some(&innermost) = path.last() {
-                let below = self.child(0, root);
-                let frames = path.iter().skip(roots);
-                let node = frames.fold(below, |node, &frame| self.child(node, number(frame)));
+                let frames = path.iter().skip(roots).filter_map(|&frame| number(frame));
+                let node = frames.fold(below, |node, frame| self.child(node, frame));
                 end(stack, node, Some(innermost));
             }
         }
@@ -189,11 +201,11 @@ impl StackTree {
 }
 
 impl SortedTree {
-    /// Returns the numbers of functions with a module, by name and module.
+    /// Returns the numbers of functions by name and module, which is empty for those without one.
     pub(crate) fn functions_by_name(&self) -> HashMap<(&str, &str), u32> {
         let named = |(&(name, module, _), number): (&(u32, i32, Option<String>), u32)| {
-            let module = self.modules.get(usize::try_from(module).ok()?)?;
-            Some(((self.names.get(name as usize)?.as_str(), module.as_str()), number))
+            let module = usize::try_from(module).ok().and_then(|module| self.modules.get(module));
+            Some(((self.names.get(name as usize)?.as_str(), module.map_or("", String::as_str)), number))
         };
         self.functions.iter().zip(0..).filter_map(named).collect()
     }
@@ -247,6 +259,12 @@ fn preorder(nodes: &[Node], ranks: &[u32]) -> (Vec<u32>, Vec<u32>) {
     }
 }
 
+/// Returns the name and the module by which the page knows a function.
+pub(super) fn function_of(frame: &ViewFrame) -> (String, String) {
+    let Frame { name, module, .. } = page_frame(frame);
+    (name, module)
+}
+
 fn page_frame(frame: &ViewFrame) -> Frame {
     let kind = match frame.kind {
         FrameKind::User => Kind::User,
@@ -272,7 +290,8 @@ fn page_frame(frame: &ViewFrame) -> Frame {
                 Some(State::Runnable) => Kind::Runnable,
                 Some(State::Blocked) => Kind::Blocked,
                 Some(State::Waiting) => Kind::Waiting,
-                Some(State::Unknown) | None => Kind::NotSampled,
+                Some(State::Unknown) => Kind::UnknownState,
+                None => Kind::NotSampled,
             };
             (text, String::new(), kind)
         }

@@ -17,7 +17,7 @@ struct Wait {
     lane: u32,
     from: u64,
     to: u64,
-    is_ready: bool,
+    is_runnable: bool,
 }
 
 /// The waits of all lanes, in the order of lanes and time.
@@ -45,7 +45,7 @@ impl Waits {
         let in_units = |wait: &PageWait| {
             let (from, to) = (units(wait.from), units(wait.to));
             let lane = lane_of(wait.pid, wait.tid).filter(|_| to > from)?;
-            Some(Wait { lane, from, to, is_ready: wait.is_ready })
+            Some(Wait { lane, from, to, is_runnable: wait.is_runnable })
         };
         let mut waits: Vec<Wait> = waits.iter().filter_map(in_units).collect();
         waits.sort_unstable();
@@ -94,7 +94,7 @@ impl Waits {
                 let from = wait.from.max(end);
                 column.push(from - end);
                 end = wait.to.max(from);
-                column.push((end - from) * 2 + u64::from(wait.is_ready));
+                column.push((end - from) * 2 + u64::from(wait.is_runnable));
             }
         }
         (!counts.is_empty()).then_some((counts, column))
@@ -108,12 +108,12 @@ mod tests {
     #[test]
     fn waits_are_those_of_lanes_within_the_page_s_time() {
         let clock = Clock { origin: 1_000, unit: 2, length: 50 };
-        let wait = |tid, from: u64, to: u64, is_ready| PageWait {
+        let wait = |tid, from: u64, to: u64, is_runnable| PageWait {
             pid: Pid(1),
             tid: Tid(tid),
             from: from * 1000,
             to: to * 1000,
-            is_ready,
+            is_runnable,
         };
         let lane = |_, tid: Tid| (tid.0 < 3).then_some(tid.0 as u32);
         let told = [

@@ -1,6 +1,6 @@
 //! `prof diff`: what changed between two recordings, two slices of one, or several runs, and how sure that is.
 
-mod facts;
+pub(super) mod facts;
 mod sides;
 
 use std::io::IsTerminal;

@@ -13,6 +13,7 @@ export class AssemblyView {
   /** @param {import("./format.js").Meta} meta @param {import("./words.js").Words} words */
   constructor(meta, words) {
     this.code = meta.code;
+    this.recording = meta.recording;
     this.words = words;
     this.node = element("div", { class: "source", tabindex: "0", role: "region", "aria-label": "Assembly" });
     /** First instruction of each range, and the end. */
@@ -29,8 +30,9 @@ export class AssemblyView {
   show(named, event, { all, instructions }) {
     const { code, words, firsts } = this;
     const name = words.functionName(named).slice(0, 400);
-    if (!code || !all) return this.explain(`No sample of the selection was taken in ${name} itself; what it calls has code of its own.`);
-    if (!instructions.length) return this.explain(`The code of ${name} is not in this page: it is not among the hottest, lies in no file (the kernel, generated code), or was not found.`);
+    if (!code) return this.explain(`No code is in this page: it was not found, or left out. Try: prof view --with-source -o view.html ${this.recording}`);
+    if (!all) return this.explain(`No sample of the selection was taken in ${name} itself; what it calls has code of its own.`);
+    if (!instructions.length) return this.explain(`The code of ${name} is not in this page: it is not among the hottest, lies in no file (the kernel, generated code), or was not found. Try: prof view --with-source -o view.html ${this.recording}`);
     const most = Math.max(...instructions.map(({ weight }) => weight));
     /** @type {{range: number, weight: number, hits: Map<number, Hit>}[]} */
     const pieces = [];

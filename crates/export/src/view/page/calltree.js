@@ -43,7 +43,14 @@ export class CallTree {
     this.weight = weight;
     this.found = found;
     const unit = this.words.unit(this.store.state.event);
-    this.list.setColumns([
+    if (this.words.meta.sides) this.list.setColumns([
+      { key: "before", label: unit === "ms" ? "Before, ms" : "Before", title: "Total before", kind: "amount", sortable: false },
+      { key: "after", label: unit === "ms" ? "After, ms" : "After", title: "Total after", kind: "amount", sortable: false },
+      { key: "change", label: "Difference", title: "After less before, beyond what changed everywhere", kind: "amount change", sortable: false },
+      { key: "name", label: "Function", title: "", kind: "name tree", sortable: false },
+      { key: "module", label: "Module", title: "", kind: "module", sortable: false },
+    ], "");
+    else this.list.setColumns([
       { key: "total", label: "Total", title: "Share of the selection", kind: "share", sortable: false },
       { key: "amount", label: unit, title: "", kind: "amount", sortable: false },
       { key: "self", label: "Self", title: "Share of the selection in the function itself", kind: "amount", sortable: false },
@@ -124,17 +131,22 @@ export class CallTree {
     const id = isLeftOut ? -1 : words.functionAt(frame);
     line.classList.toggle("named", id >= 0 && id === named);
     line.classList.toggle("match", Boolean(found && id >= 0 && found[id]));
+    const { sides } = words.meta, [before, after] = event ? [rows.other[row], rows.total[row]] : [rows.total[row], rows.other[row]], change = words.change(before, after);
     const texts = isLeftOut ? ["", "", "", "", ""]
+      : sides ? [words.cell(before, event), words.cell(after, event), `${change < 0 ? "−" : "+"}${words.cell(Math.abs(change), event)}`, "", words.moduleOf(id)]
       : [share(rows.total[row], weight), words.cell(rows.total[row], event), rows.self[row] ? share(rows.self[row], weight) : "", "", words.moduleOf(id)];
     texts.forEach((text, at) => { if (at !== 3 && cells[at].textContent !== text) cells[at].textContent = text; });
-    paintShare(cells[0], weight ? isLeftOut ? 0 : rows.total[row] / weight : 0);
+    if (sides) {
+      cells[2].classList.toggle("shrank", change < 0);
+      paintShare(cells[2], weight && !isLeftOut ? Math.min(Math.abs(change) / weight, 1) : 0);
+    } else paintShare(cells[0], weight ? isLeftOut ? 0 : rows.total[row] / weight : 0);
     const kind = words.kindName(frame);
     const title = isLeftOut ? "" : words.frameName(frame).slice(0, 2000);
     const room = Math.max(this.list.room - 5 - Math.ceil(rows.depth[row] * 1.6) - kind.length, 24);
     const label = isLeftOut ? `${counted(rows.total[row], "more is", "more are")} not listed` : words.fitted(id, room);
     name.style.setProperty("--depth", String(Math.min(rows.depth[row], 60)));
     const chip = element("i", { class: "chip" });
-    if (!isLeftOut) chip.style.background = this.colours.of(frame);
+    if (!isLeftOut) chip.style.background = sides ? this.colours.ofChange(before, after, weight) : this.colours.of(frame);
     name.replaceChildren(
       element("span", { class: rows.leaf[row] ? "twist leaf" : "twist", "aria-hidden": "true" }, rows.leaf[row] ? "" : rows.open[row] ? "▾" : "▸"),
       chip, element("span", { title }, label), ...(kind ? [element("small", {}, kind)] : []));

@@ -1,7 +1,7 @@
 // What is selected: as steps that can be dropped, and in figures.
 import { button, element, replaceChildren } from "./dom.js";
 import { KIND } from "./format.js";
-import { counted, grouped, share } from "./words.js";
+import { counted, grouped, share, SIDES } from "./words.js";
 
 /** A step in words. @param {import("./tree.js").Step} step @param {import("./words.js").Words} words */
 export function stepName(step, words) {
@@ -19,20 +19,33 @@ export function stepName(step, words) {
 }
   }
 
+/** Modules that are named of those that were left out. */
+const NAMED_MODULES = 4;
+/** What "only my code" left out. @param {import("./engine.js").Totals} totals */
+function hiddenInWords({ hidden, weight }) {
+  const named = hidden.slice(0, NAMED_MODULES).map(({ label, weight: own }) => `${share(own, weight)} in ${label}`);
+  const more = hidden.length - named.length;
+  return `${named.join(", ")}${more > 0 ? ` and ${counted(more, "more module", "more modules")}` : ""}, and gives it to its callers`;
+}
+
 /** Shows the selection as a way that can be gone back. @param {import("./page.js").Page} page */
 export function showCrumbs({ state, store, words, meta, totals, crumbs, figures, lanes, act }) {
   if (!crumbs || !figures) return;
   /** @type {{label: string, title: string, drop: Partial<import("./state.js").State>}[]} */
   const parts = [];
-  if (state.time) {
-    const step = (state.time[1] - state.time[0]) / 200 || 1;
-    parts.push({ label: `${words.time(state.time[0], step)} – ${words.time(state.time[1], step)}`, title: words.timeFlag(state.time), drop: { time: null } });
-}
+  /** @param {[number, number]} time @param {number} side @param {string} prefix @param {Partial<import("./state.js").State>} drop */
+  const ofTime = (time, side, prefix, drop) => {
+    const step = (time[1] - time[0]) / 200 || 1;
+    parts.push({ label: `${prefix}${words.time(time[0], step)} – ${words.time(time[1], step)}`, title: words.timeFlag(time, side), drop });
+  };
+  if (state.timeBefore) ofTime(state.timeBefore, 0, "before: ", { timeBefore: null });
+  if (state.time) ofTime(state.time, 1, meta.sides ? "after: " : "", { time: null });
   if (state.threads) {
     const [first] = state.threads, { name, tid, process, pool } = meta.threads[first];
     const one = state.threads.length === 1;
     const lane = lanes?.lanes.find(lane => lane.members.length === state.threads?.length && lane.members.every(member => state.threads?.includes(member)));
-    const label = one ? `${name} ${tid}` : lane ? `${lane.label} (${state.threads.length} threads)` : `${state.threads.length} threads`;
+    const side = meta.sides && new Set(state.threads.map(thread => meta.threads[thread].side)).size === 1 ? `${SIDES[meta.threads[first].side]}: ` : "";
+    const label = side + (one ? `${name} ${tid}` : lane ? `${lane.label} (${state.threads.length} threads)` : `${state.threads.length} threads`);
     parts.push({ label, title: one ? `--tid ${tid}` : `${meta.processes[process].name} ${meta.processes[process].pid} ${pool}`, drop: { threads: null } });
 }
   if (state.cpus) parts.push({ label: state.cpus.length === 1 ? `CPU ${state.cpus[0]}` : `CPUs ${state.cpus.join(", ")}`, title: `--cpu ${state.cpus.join()}`, drop: { cpus: null } });
@@ -40,7 +53,7 @@ export function showCrumbs({ state, store, words, meta, totals, crumbs, figures,
     label: stepName(step, words), title: step.f !== undefined ? words.functionName(step.f).slice(0, 2000) : "", drop: { steps: state.steps.filter((_, other) => other !== at), zoom: [] },
   }));
   const all = element("button", {
-    type: "button", class: "crumb", title: "Drops the selection", click: () => store.set({ time: null, threads: null, cpus: null, steps: [], zoom: [] }),
+    type: "button", class: "crumb", title: "Drops the selection", click: () => store.set({ time: null, timeBefore: null, threads: null, cpus: null, steps: [], zoom: [] }),
   }, "All");
   if (!parts.length) all.disabled = true;
   const chips = parts.map(({ label, title, drop }) => {
@@ -49,13 +62,21 @@ export function showCrumbs({ state, store, words, meta, totals, crumbs, figures,
   });
   const toggles = [["mine", "Only my code", "Merges libraries, the kernel and the language's own functions into their callers (o)"],
     ["recursion", "Collapse recursion", "Each function once in a stack (r)"],
-    ...(meta.frames.kind.filter(kind => kind === KIND.root).length > 1 ? [["threads", "Merge threads", "Stacks of threads with different names as one"]] : [])].map(([what, label, title]) => {
+    ...(!meta.sides && meta.frames.kind.filter(kind => kind === KIND.root).length > 1 ? [["threads", "Merge threads", "Stacks of threads with different names as one"]] : [])].map(([what, label, title]) => {
     const made = button(label, title, () => act(what), "choice");
     made.setAttribute("aria-pressed", String(state.steps.some(step => step.o === what)));
     return made;
   });
   replaceChildren(crumbs, all, ...chips, element("span", { class: "grow" }), ...toggles);
   if (!totals) return;
+  if (totals.other) {
+    const own = { weight: totals.weight, samples: totals.samples }, [before, after] = state.event ? [totals.other, own] : [own, totals.other];
+    const amount = (/** @type {{weight: number, samples: number}} */ { weight, samples }) => meta.events[0].weighted && meta.events[0].noun !== "samples" ? `${words.amount(weight, 0)} in ${counted(samples, "sample", "samples")}` : words.amount(weight, 0);
+    const { factor } = /** @type {import("./format.js").Sides} */ (meta.sides);
+    const beyond = factor === 1 ? "" : ` · everything changed by × ${factor.toFixed(2)}: differences are beyond that`;
+    figures.textContent = `before: ${amount(before)} · after: ${amount(after)} · ${words.factor(before.weight, after.weight)}${beyond}`;
+    return;
+  }
   const isAll = totals.samples === totals.allSamples;
   const event = meta.events[state.event];
   const [one, many] = event.time ? ["piece of time", "pieces of time"] : ["sample", "samples"];
@@ -65,6 +86,7 @@ export function showCrumbs({ state, store, words, meta, totals, crumbs, figures,
     ...(totals.lost ? [`${grouped(totals.lost)} records lost meanwhile`] : []),
     ...(totals.cut ? [`${share(totals.cut, totals.samples)} of stacks cut`] : []),
     ...(totals.nameless ? [`${share(totals.nameless, totals.samples)} ended in code without a name`] : []),
+    ...(totals.hidden.length ? [`only my code leaves out ${hiddenInWords(totals)}`] : []),
   ];
   figures.textContent = pieces.join(" · ");
 }

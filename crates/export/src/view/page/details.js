@@ -1,6 +1,6 @@
 // The function that is pointed out.
 import { button, element, replaceChildren } from "./dom.js";
-import { counted, share } from "./words.js";
+import { counted, share, SIDES } from "./words.js";
 
 /** Shows the function that is pointed out, with what can be done to it. @param {import("./page.js").Page} page */
 export function showNamed({ state, words, totals, named: place, side, meta, act }) {
@@ -18,10 +18,13 @@ export function showNamed({ state, words, totals, named: place, side, meta, act 
   const weight = totals?.weight ?? 0;
   const self = table?.self[named] ?? 0, total = table?.total[named] ?? 0;
   const figures = [`total ${words.amount(total, state.event)}, ${share(total, weight)}`, `self ${words.amount(self, state.event)}, ${share(self, weight)}`];
-  if (totals && totals.all !== totals.weight) figures.push(`total ${share(total, totals.all)} of all`);
-  if (table && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
+  if (table?.sides) {
+    const change = words.change(table.sides[0].total[named], table.sides[1].total[named]);
+    figures.splice(0, 2, ...table.sides.map(({ self, total }, side) => `${SIDES[side]}: total ${words.amount(total[named], 0)}, self ${words.amount(self[named], 0)}`), `total ${words.signed(change, 0)}`);
+  } else if (totals && totals.all !== totals.weight) figures.push(`total ${share(total, totals.all)} of all`);
+  if (table && !table.sides && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
   const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
-    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sources ? [["source", "Source", ""]] : []), ...(meta.code ? [["assembly", "Assembly", ""]] : []), ["copy", "Copy name", "y"]]
+    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sides ? [] : [["source", "Source", ""], ["assembly", "Assembly", ""]]), ["copy", "Copy name", "y"]]
     .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));
   replaceChildren(place,
     element("div", { class: "name" }, element("b", { title: name.slice(0, 4000) }, name.length > 1000 ? `${name.slice(0, 1000)}…` : name), ...(module ? [element("span", { class: "muted" }, module)] : [])),

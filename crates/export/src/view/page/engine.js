@@ -1,10 +1,11 @@
 // Answers what the page asks of the samples. Runs in a worker; in the page itself where there can be none.
-import { KIND, unpackColumns, unpackMeta } from "./format.js";
-import { derive, Frames, pattern, treeOf } from "./tree.js";
+import { isOff, KIND, unpackColumns, unpackMeta } from "./format.js";
+import { derive, Frames, leftOut, pattern, standard, treeOf } from "./tree.js";
 import { nodesWith, Placed, Samples, Weights } from "./weigh.js";
-import { fromRoot, inOrder, Merged, rowsOf } from "./layout.js";
+import { fromRoot, Merged, rowsOf } from "./layout.js";
+import { inOrder } from "./order.js";
 
-/** @typedef {import("./weigh.js").Choice & {steps: import("./tree.js").Step[], search: string}} Selection */
+/** @typedef {import("./weigh.js").Choice & {steps: import("./tree.js").Step[], search: string, other?: import("./weigh.js").Choice}} Selection `other` is the other side of a comparison. */
 /**
  * @typedef {object} Totals Of a selection.
  * @property {number} samples
@@ -17,6 +18,8 @@ import { fromRoot, inOrder, Merged, rowsOf } from "./layout.js";
  * @property {number} matched Weight of the stacks with a function that was searched for.
  * @property {string} error What is wrong with the search.
  * @property {Uint8Array|null} found Functions that were searched for.
+ * @property {{samples: number, weight: number}|null} other Of the other side of a comparison.
+ * @property {{label: string, weight: number}[]} hidden What "only my code" left out, the most first: its weight is its callers'.
  */
 /**
  * @typedef {object} Table
@@ -25,24 +28,30 @@ import { fromRoot, inOrder, Merged, rowsOf } from "./layout.js";
  * @property {Float64Array} total
  * @property {Float64Array} samples Samples that have the function.
  * @property {{event: number, all: number, self: Float64Array, total: Float64Array}[]} others Further events.
+ * @property {{self: Float64Array, total: Float64Array}[]|null} sides Of a comparison: before and after.
  */
 
 /** Kinds that lanes tell apart. */
 export const LANE_KINDS = 7;
 /** @param {number} kind */
-const laneKind = kind => kind === KIND.kernel ? 1 : kind === KIND.generated ? 2 : kind >= KIND.runnable ? kind - KIND.runnable + 4 : kind >= KIND.nameless ? 3 : 0;
+const laneKind = kind => kind === KIND.kernel ? 1 : kind === KIND.generated ? 2 : isOff(kind) ? kind - KIND.runnable + 4 : kind >= KIND.nameless ? 3 : 0;
 
 export class Engine {
   /** @param {import("./format.js").Meta} meta @param {import("./format.js").Columns} columns */
   constructor(meta, columns) {
     this.meta = meta;
-    this.samples = new Samples(columns, meta);
     this.frames = new Frames(meta);
     this.base = treeOf(columns.parent, columns.frame);
     /** @type {Record<string, Map<string, any>>} */
     this.caches = {};
     this.stackKinds = new Uint8Array(columns.stacks.length);
-    columns.stacks.forEach((node, stack) => { this.stackKinds[stack] = laneKind(this.frames.kind[columns.frame[node]]); });
+    const off = new Uint8Array(columns.stacks.length);
+    columns.stacks.forEach((node, stack) => {
+      const kind = this.frames.kind[columns.frame[node]];
+      this.stackKinds[stack] = laneKind(kind);
+      off[stack] = kind >= KIND.runnable ? 1 : 0;
+    });
+    this.samples = new Samples(columns, meta, off);
   }
 
   /** @param {Record<string, string>} blocks */
@@ -74,6 +83,26 @@ export class Engine {
       const weights = new Weights(derived, ofStacks.weights);
       const samples = ofStacks.samples === ofStacks.weights ? weights : new Weights(derived, ofStacks.samples);
       return { derived, weights, samples };
+    });
+  }
+
+  /** Weights on the other side of a comparison; `null` where nothing is compared. @param {Selection} selection */
+  other(selection) {
+    return selection.other ? this.weighed({ ...selection, ...selection.other }).weights : null;
+  }
+
+  /** What changed, beyond what changed everywhere: after, less before. @param {number} event The side that `weight` is of. @param {number} weight @param {number} other */
+  change(event, weight, other) {
+    const factor = this.meta.sides?.factor ?? 1;
+    return event ? weight - other * factor : other - weight * factor;
+  }
+
+  /** Which stacks an event has that steps do not leave out. @param {number} event @param {import("./tree.js").Step[]} steps */
+  admitted(event, steps) {
+    return this.kept("admitted", [event, steps], () => {
+      const { map } = this.derived(steps), { off, columns: { stacks } } = this.samples;
+      const isPart = this.meta.events[event].of !== undefined;
+      return Uint8Array.from(stacks, (node, stack) => map[node] >= 0 && (!isPart || off[stack]) ? 1 : 0);
     });
   }
 
@@ -117,11 +146,33 @@ export class Engine {
     });
     const [from, to] = selection.time ?? [0, Infinity];
     const lost = meta.gaps.reduce((sum, gap) => sum + (gap[0] < to && gap[1] >= from ? gap[2] : 0), 0);
+    /** @type {Totals} */
     const totals = {
       samples: samples.all, weight: weights.all, all: all.weight, allSamples: all.samples,
-      ...this.doubts(selection), lost, matched, error, found,
+      ...this.doubts(selection), lost, matched, error, found, hidden: this.hidden(selection), other: null,
     };
+    if (selection.other) {
+      const { weights, samples } = this.weighed({ ...selection, ...selection.other });
+      totals.other = { weight: weights.all, samples: samples.all };
+    }
     return { totals, table: table ? this.table(selection) : null };
+  }
+
+  /** What "only my code" left out, by where it was spent. @param {Selection} selection */
+  hidden(selection) {
+    if (!selection.steps.some(({ o }) => o === "mine")) return [];
+    const { frames, meta, samples: { columns: { stacks, frame } } } = this, left = leftOut(frames, { o: "mine" });
+    const { weights } = this.samples.ofStacks(selection);
+    /** @type {Map<string, number>} */
+    const sums = new Map();
+    stacks.forEach((node, stack) => {
+      const own = frame[node];
+      if (!weights[stack] || !left[own]) return;
+      const named = frames.functionOf[own], module = frames.moduleOf[named];
+      const label = frames.kind[own] === KIND.kernel ? "the kernel" : standard(meta, frames, named) || (module >= 0 ? meta.modules[module] : "code without a module");
+      sums.set(label, (sums.get(label) ?? 0) + weights[stack]);
+    });
+    return [...sums].map(([label, weight]) => ({ label, weight })).sort((one, other) => other.weight - one.weight);
   }
 
   /** @param {Selection} selection @returns {Table} */
@@ -129,38 +180,46 @@ export class Engine {
     const { weights, samples } = this.weighed(selection);
     const { self, total } = weights.ofFunctions();
     const counted = samples === weights ? total : samples.ofFunctions().total;
+    const other = this.other(selection)?.ofFunctions();
+    const sides = other ? selection.event ? [other, { self, total }] : [{ self, total }, other] : null;
     const functions = [];
-    for (let id = 0; id < total.length; id++) if (total[id]) functions.push(id);
+    for (let id = 0; id < total.length; id++) if (total[id] || other?.total[id]) functions.push(id);
     functions.sort((one, other) => self[other] - self[one] || total[other] - total[one] || one - other);
+    if (sides) return { functions: Int32Array.from(functions), self, total, samples: counted, others: [], sides };
     const others = this.meta.events.flatMap((info, event) => {
       if (event === selection.event || !info.samples) return [];
       const { weights } = this.weighed({ ...selection, event });
       return [{ event, all: weights.all, ...weights.ofFunctions() }];
     });
-    return { functions: Int32Array.from(functions), self, total, samples: counted, others };
+    return { functions: Int32Array.from(functions), self, total, samples: counted, others, sides };
   }
 
   /**
-   * @param {{selection: Selection, view: string, zoom: number[], named: number, pixels: number, thread: number}} request
+   * @param {{selection: Selection, view: string, zoom: number[], named: number, pixels: number, bands: number[], window: [number, number]}} request
+   *   `bands` are threads, `window` the time that is as wide as the picture.
    */
-  boxes({ selection, view, zoom, named, pixels, thread }) {
-    const { derived, weights } = this.weighed(selection), { tree } = derived;
-    if (view === "flame") return { boxes: fromRoot(tree, weights, zoom, pixels) };
+  boxes({ selection, view, zoom, named, pixels, bands, window: [from, to] }) {
+    const { derived, weights } = this.weighed(selection), { tree } = derived, others = this.other(selection);
+    const all = { total: weights.all, other: others?.all ?? 0 };
+    if (view === "flame") return { boxes: fromRoot(tree, weights, zoom, pixels, others) };
     if (view === "icicle") {
-      const merged = new Merged(tree, this.frames, weights, true);
-      return { boxes: merged.boxes(merged.leaves(), -2, weights.all, zoom, pixels) };
+      const merged = new Merged(tree, this.frames, weights, true, others);
+      return { boxes: merged.boxes(merged.leaves(), -2, all, zoom, pixels) };
     }
     if (view === "order") {
-      const choice = { ...selection, threads: [thread] };
-      const ranges = this.samples.ranges(choice);
-      const [from, to] = selection.time ?? [0, this.meta.length];
-      return { boxes: inOrder(this.samples, derived, ranges, this.samples.cpuMask(choice), from, to, pixels) };
+      const ranges = bands.map(thread => {
+        const { event, time } = selection.other && this.meta.threads[thread].side === selection.other.event ? selection.other : selection;
+        const [first, last] = time ?? [0, this.meta.length];
+        return this.samples.ranges({ event, time: [Math.max(first, from), Math.min(last, to)], threads: [thread], cpus: null });
+      });
+      const choice = { admits: this.admitted(selection.event, selection.steps), cpus: this.samples.cpuMask(selection), isTime: this.meta.events[selection.event].time };
+      return { boxes: inOrder(this.samples, derived, ranges, choice, from, to, pixels) };
     }
-    const callers = new Merged(tree, this.frames, weights, true), up = callers.of(named);
-    const callees = new Merged(tree, this.frames, weights, false), down = callees.of(named);
+    const callers = new Merged(tree, this.frames, weights, true, others), up = callers.of(named);
+    const callees = new Merged(tree, this.frames, weights, false, others), down = callees.of(named);
     return {
-      callers: callers.boxes(up.total ? callers.next(up) : [], up.frame, up.total, [], pixels),
-      boxes: callees.boxes(down.total ? callees.next(down) : [], down.frame, down.total, zoom, pixels),
+      callers: callers.boxes(up.total ? callers.next(up) : [], up.frame, up, [], pixels),
+      boxes: callees.boxes(down.total ? callees.next(down) : [], down.frame, down, zoom, pixels),
     };
   }
 
@@ -169,19 +228,20 @@ export class Engine {
    * @returns {import("./layout.js").Rows}
    */
   rows({ selection, view, named, open, closed }) {
-    const { derived: { tree }, weights } = this.weighed(selection);
+    const { derived: { tree }, weights } = this.weighed(selection), others = this.other(selection);
     const upward = view === "inverted" || view === "callers";
-    const merged = new Merged(tree, this.frames, weights, upward);
+    const merged = new Merged(tree, this.frames, weights, upward, others);
     /** @type {import("./layout.js").Group[]} */
     let groups;
     if (view === "inverted") groups = merged.leaves();
     else if (view === "tree") {
-      groups = merged.next({ frame: -2, nodes: [0], weights: [weights.all], total: weights.all });
+      groups = merged.next({ frame: -2, nodes: [0], weights: [weights.all], total: weights.all, others: [others?.all ?? 0], other: others?.all ?? 0 });
     } else groups = [merged.of(named)].filter(group => group.total);
     const opened = new Set(open), shut = new Set(closed);
     // The hottest way is open until it divides.
-    return rowsOf(merged, groups, (path, share, hottest) =>
-      opened.has(path) || !shut.has(path) && hottest && !upward && share > 0.5 && path.length < 2000);
+    // What changed most comes first in a comparison.
+    return rowsOf(merged, groups, (path, share, hottest) => opened.has(path) || !shut.has(path) && hottest && !upward && share > 0.5 && path.length < 2000,
+      others ? group => Math.abs(this.change(selection.event, group.total, group.other)) : group => group.total);
   }
 
   /**
@@ -241,22 +301,20 @@ export class Engine {
 
   /**
    * Weight in columns of time, by kind of the innermost frame, and of that what has a function that is pointed out.
-   * @param {{event: number, from: number, to: number, columns: number, lanes: number[][], byCpu: boolean, threads: number[]|null,
+   * @param {{events: number[], from: number, to: number, columns: number, lanes: number[][], byCpu: boolean, counters: number, threads: number[]|null,
    *   steps: import("./tree.js").Step[], named: number, search: string}} request
    */
-  lanes({ event, from, to, columns, lanes, byCpu, threads, steps, named, search }) {
-    const { time, stack, cpu, weight, stacks } = this.samples.columns;
-    const { map } = this.derived(steps);
-    const hasSteps = steps.length > 0;
-    const weighted = this.meta.events[event].weighted;
-    const kinds = this.stackKinds, kept = new Uint8Array(stacks.length);
+  lanes({ events, from, to, columns, lanes, byCpu, counters, threads, steps, named, search }) {
+    const { time, stack, cpu } = this.samples.columns, [event] = events, amountOf = this.samples.amounts(event);
+    const { of } = this.meta.events[event];
+    const kinds = this.stackKinds, kept = this.admitted(event, steps);
     const pointed = this.pointedOut(steps, named, search);
-    for (let at = 0; at < stacks.length; at++) kept[at] = !hasSteps || map[stacks[at]] >= 0 ? 1 : 0;
     const results = lanes.map(() => ({ kinds: new Float32Array(columns * LANE_KINDS), pointed: pointed && new Float32Array(columns) }));
     const laneOf = new Map();
     lanes.forEach((members, lane) => { for (const member of members) laneOf.set(member, [...laneOf.get(member) ?? [], lane]); });
     const scale = columns / (to - from);
-    for (const range of this.samples.ranges({ event, time: [from, to], threads: byCpu ? threads : null, cpus: null })) {
+    const ranges = events.flatMap(event => this.samples.ranges({ event, time: [from, to], threads: byCpu ? threads : null, cpus: null }));
+    for (const range of ranges) {
       const rows = byCpu ? null : laneOf.get(range.thread);
       if (!byCpu && !rows) continue;
       for (const lane of rows ?? [-1]) {
@@ -269,35 +327,97 @@ export class Engine {
             if (!row) continue;
             result = results[row[0]];
           }
-          const column = ((time[at] - from) * scale) | 0, amount = weighted ? weight[at] : 1;
+          const column = ((time[at] - from) * scale) | 0, amount = amountOf(at);
           result.kinds[column * LANE_KINDS + kinds[chosen]] += amount;
           if (pointed && pointed[chosen] && result.pointed) result.pointed[column] += amount;
         }
       }
     }
-    return { lanes: results.map((result, lane) => ({ ...result, waits: byCpu ? null : this.waits(lanes[lane], from, to, columns) })) };
+    // Time off the CPU is in the lanes already.
+    const hasWaits = !byCpu && of === undefined && !this.meta.events.some(part => part.of === event);
+    return {
+      lanes: results.map((result, lane) => ({ ...result, waits: hasWaits ? this.waits(lanes[lane], from, to, columns) : null })),
+      counters: this.counters(event, from, to, columns).slice(0, counters),
+    };
+  }
+
+  /** By column of time: CPUs that were busy, threads that were runnable, switches a second. @param {number} event @param {number} from @param {number} to @param {number} columns */
+  counters(event, from, to, columns) {
+    const { events, threads, unit } = this.meta, { time } = this.samples.columns;
+    return this.kept("counters", [event, from, to, columns], () => {
+      const busy = new Float32Array(columns), switches = new Float32Array(columns), scale = columns / (to - from);
+      // What was sampled says how busy the CPUs were, whatever else is shown.
+      const clock = events[event].nanoseconds && !events[event].time ? event : events.findIndex(({ nanoseconds, time }) => nanoseconds > 0 && !time);
+      const column = (to - from) / columns * unit * 1e3;
+      if (clock >= 0) for (const { first, last } of this.samples.ranges({ event: clock, time: [from, to], threads: null, cpus: null })) {
+        const { weighted, nanoseconds } = events[clock], amountOf = this.samples.amounts(clock), each = weighted ? 1 : nanoseconds;
+        for (let at = first; at < last; at++) busy[((time[at] - from) * scale) | 0] += amountOf(at) * each / column;
+      }
+      const all = this.waits([...threads.keys()], from, to, columns) ?? new Float32Array();
+      const runnable = Float32Array.from(busy, (_, at) => (all[at * 2] ?? 0) * threads.length);
+      for (const { from: starts } of this.samples.columns.waits) {
+        for (const start of starts) if (start >= from && start < to) switches[((start - from) * scale) | 0] += 1e9 / column;
+      }
+      return [busy, runnable, switches];
+    });
   }
 
   /**
-   * Shares of columns of time in which threads were ready to run, and blocked, in turns; `null` where nobody knows.
+   * The sample of some threads or CPUs that is nearest to a time, or the one before or after a sample, with its stack.
+   * @param {{selection: Selection, members: number[]|null, byCpu: boolean, time: number, sample: number, by: number}} request
+   * @returns {import("./moment.js").Stack|null}
+   */
+  moment({ selection, members, byCpu, time, sample, by }) {
+    const { samples } = this, { columns } = samples, { event, steps } = selection;
+    let found = sample;
+    if (sample < 0 || by) {
+      const kept = this.admitted(event, steps), cpus = samples.cpuMask({ event, time: null, threads: null, cpus: byCpu ? members : selection.cpus });
+      const admits = (/** @type {number} */ at) => kept[columns.stack[at]] && (!cpus || cpus[columns.cpu[at]]);
+      found = -1;
+      // Pieces of time lie around their time.
+      const half = (/** @type {number} */ at) => this.meta.events[event].time ? columns.weight[at] / 2e3 / this.meta.unit : 0;
+      const distance = (/** @type {number} */ at) => Math.max(Math.abs(columns.time[at] - time) - (by ? 0 : half(at)), 0);
+      for (const { first, last } of samples.ranges({ event, time: null, threads: byCpu ? selection.threads : members, cpus: null })) {
+        let after = samples.firstAt(first, last, time), before = after - 1;
+        // Samples of one time go on in the order of their numbers.
+        while (by && after < last && columns.time[after] === time && after <= sample) after++;
+        before = by ? after - 1 : before;
+        while (by && before >= first && columns.time[before] === time && before >= sample) before--;
+        while (after < last && !admits(after)) after++;
+        while (before >= first && !admits(before)) before--;
+        for (const at of [by <= 0 && before >= first ? before : -1, by >= 0 && after < last ? after : -1]) {
+          if (at < 0) continue;
+          const nearer = found < 0 ? -1 : distance(at) - distance(found) || (by < 0 ? found - at : at - found);
+          if (nearer < 0) found = at;
+        }
+      }
+    }
+    const segment = samples.segments.find(({ start, end }) => found >= start && found < end);
+    if (!segment) return null;
+    const { tree, map } = this.derived(steps), frames = [], at = columns.time[found];
+    for (let node = map[columns.stacks[columns.stack[found]]]; node > 0; node = tree.parent[node]) frames.push(tree.frame[node]);
+    const waits = columns.waits.find(({ thread }) => thread === segment.thread), asked = sample < 0 ? time : at;
+    const last = waits ? firstAbove(waits.to, asked) : 0, isOff = waits && last < waits.to.length && waits.from[last] <= asked;
+    return {
+      sample: found, event: segment.event, thread: segment.thread, cpu: columns.cpu[found] ?? -1, time: at, weight: columns.weight[found] ?? 1, count: columns.count[found] ?? 1, frames,
+      wait: isOff ? { runnable: waits.runnable[last] === 1, from: waits.from[last], to: waits.to[last] } : null,
+    };
+  }
+
+  /**
+   * Shares of columns of time in which threads were runnable, and blocked, in turns; `null` where nobody knows.
    * @param {number[]} threads @param {number} from @param {number} to @param {number} columns
    */
   waits(threads, from, to, columns) {
     const { waits } = this.samples.columns, set = new Set(threads);
     if (!waits.length) return null;
     const shares = new Float32Array(columns * 2), scale = columns / (to - from);
-    for (const { thread, from: starts, to: ends, ready } of waits) {
+    for (const { thread, from: starts, to: ends, runnable } of waits) {
       if (!set.has(thread)) continue;
-      let first = 0, last = ends.length;
-      while (first < last) {
-        const middle = (first + last) >>> 1;
-        if (ends[middle] <= from) first = middle + 1;
-        else last = middle;
-      }
-      for (let at = first; at < starts.length && starts[at] < to; at++) {
+      for (let at = firstAbove(ends, from); at < starts.length && starts[at] < to; at++) {
         const left = Math.max(0, (starts[at] - from) * scale), right = Math.min(columns, (ends[at] - from) * scale);
         for (let column = Math.floor(left); column < right; column++) {
-          shares[column * 2 + 1 - ready[at]] += (Math.min(right, column + 1) - Math.max(left, column)) / threads.length;
+          shares[column * 2 + 1 - runnable[at]] += (Math.min(right, column + 1) - Math.max(left, column)) / threads.length;
         }
       }
     }
@@ -322,21 +442,31 @@ export class Engine {
 
   /** Weight by second and by part of a second. @param {{selection: Selection, from: number, seconds: number, parts: number}} request */
   heat({ selection, from, seconds, parts }) {
-    const { time, stack, cpu, weight, stacks } = this.samples.columns;
-    const { map } = this.derived(selection.steps);
-    const weighted = this.meta.events[selection.event].weighted;
+    const { time, stack, cpu } = this.samples.columns, kept = this.admitted(selection.event, selection.steps);
+    const amountOf = this.samples.amounts(selection.event);
     const mask = this.samples.cpuMask(selection), second = 1e6 / this.meta.unit;
     const cells = new Float32Array(seconds * parts);
     const to = Math.min(from + seconds * second, this.meta.length);
     for (const { first, last } of this.samples.ranges({ ...selection, time: [from, to] })) {
       for (let at = first; at < last; at++) {
-        if (mask && !mask[cpu[at]] || map[stacks[stack[at]]] < 0) continue;
+        if (mask && !mask[cpu[at]] || !kept[stack[at]]) continue;
         const offset = (time[at] - from) / second, column = Math.floor(offset);
-        cells[column * parts + Math.floor((offset - column) * parts)] += weighted ? weight[at] : 1;
+        cells[column * parts + Math.floor((offset - column) * parts)] += amountOf(at);
       }
     }
     return { cells };
   }
+}
+
+/** The first of some ascending numbers that is above a limit. @param {Uint32Array} numbers @param {number} limit */
+function firstAbove(numbers, limit) {
+  let first = 0, end = numbers.length;
+  while (first < end) {
+    const middle = (first + end) >>> 1;
+    if (numbers[middle] <= limit) first = middle + 1;
+    else end = middle;
+  }
+  return first;
 }
 
 /** @param {Float64Array} values */

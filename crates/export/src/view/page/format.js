@@ -7,12 +7,15 @@
  * @property {boolean} weighted Whether samples carry weights of their own.
  * @property {number} nanoseconds What a sample of a clock stands for; 0 for other events.
  * @property {boolean} time Whether samples are pieces of the time of threads.
+ * @property {boolean} cpus Whether samples say on which CPU they were taken.
+ * @property {number} [of] Of a part of an event: the event that has its samples. The part has those off the CPU.
  * @property {number} samples
  */
 /**
  * @typedef {object} Meta
  * @property {number} version
  * @property {string} title
+ * @property {string} recording What it is called, for commands.
  * @property {string[]} facts
  * @property {string[]} truth
  * @property {number} origin Absolute time of unit 0, in microseconds of the recording's clock.
@@ -22,20 +25,22 @@
  * @property {number} cpus One more than the highest CPU number; 0 where samples do not say.
  * @property {EventInfo[]} events
  * @property {{name: string, pid: number}[]} processes
- * @property {{process: number, name: string, tid: number, pool: string}[]} threads
- * @property {[number, number, number][]} segments Event, thread, samples: in the order of the columns.
+ * @property {{process: number, name: string, tid: number, pool: string, start: number, side: number}[]} threads With the time of the first sample, in units; the side is 0 but after a change.
+ * @property {[number, number, number, number][]} segments Event, thread, length, and samples, which are more where some were merged: in the
+ *   order of the columns.
  * @property {string[]} names
  * @property {string[]} modules
  * @property {number[]} mine Whether a module is the user's own code.
  * @property {{name: number[], module: number[], cuts: (string|number)[]}} functions Names are packed as differences.
  * @property {{function: number[], kind: number[], colour: number[]}} frames Functions are packed as differences.
  * @property {[number, number][]} [unrecorded] From, to (units) where switches, and so waits, were not recorded; with `waits`.
- * @property {[number, number, number][]} gaps From, to (units), and records lost in between; 0 where the kernel throttled the event.
+ * @property {[number, number, number, number][]} gaps From, to (units), records lost in between (0 where the kernel throttled the event), and the side.
  * @property {[number, number][]} [waits] Thread, and how many waits it has; absent where switches were not recorded.
  * @property {string[]} [sources] Paths of source files; absent in pages without source, like the two that follow.
  * @property {{file: number[], line: number[]}} [lines] The lines that stacks end on; stacks count them from 1.
  * @property {[number, number, string[]][]} [texts] File, number of the first line, lines.
  * @property {Code} [code] Absent in pages without instructions.
+ * @property {Sides} [sides] Of a page that compares two recordings: its events are the one before and the one after.
  */
 
 /**
@@ -50,6 +55,16 @@
  */
 
 /**
+ * @typedef {object} Sides
+ * @property {{name: string, title: string, origin: number}[]} names With the times of the first samples, in microseconds of each recording's clock.
+ * @property {number} factor By which everything changed; 1 where that may be chance. Differences are beyond it.
+ * @property {number[]} means Weight of a sample on average.
+ * @property {{same: number[], grew: number[][], shrank: number[][]}} colours Red, green and blue of frames: from the least change to the greatest.
+ * @property {number} chance Standard deviations of counting samples that a change must exceed to have a colour.
+ * @property {[number, number|null, number|null, string][]} changes Function, the interval of the factor by which it changed, and what became of it.
+ */
+
+/**
  * @typedef {object} Columns
  * @property {Int32Array} parent Of each node of the tree of stacks, which lies in preorder.
  * @property {Int32Array} frame
@@ -58,13 +73,17 @@
  * @property {Int32Array} instructions Instruction of each stack, from 1; 0 where its code is not in the page. Empty in pages without code.
  * @property {Uint32Array} time Units since the origin, ascending within a segment.
  * @property {Uint16Array|Uint32Array} stack Number in `stacks`.
- * @property {{thread: number, from: Uint32Array, to: Uint32Array, ready: Uint8Array}[]} waits When threads were off the CPU.
+ * @property {{thread: number, from: Uint32Array, to: Uint32Array, runnable: Uint8Array}[]} waits When threads were off the CPU.
  * @property {Uint16Array} cpu Empty where samples do not say.
  * @property {Float64Array} weight Empty where no event is weighted.
+ * @property {Uint32Array} count How many samples each stands for; empty where it is one.
  */
 
 /** Kinds of frames, as the exporter numbers them. */
-export const KIND = { user: 0, kernel: 1, inlined: 2, generated: 3, nameless: 4, truncated: 5, root: 6, unsampled: 7, runnable: 8, blocked: 9, waiting: 10 };
+export const KIND = { user: 0, kernel: 1, inlined: 2, generated: 3, nameless: 4, truncated: 5, root: 6, unsampled: 7, runnable: 8, blocked: 9, waiting: 10, unknown: 11 };
+
+/** Whether a frame is the state of a thread that was off the CPU. @param {number} kind */
+export const isOff = kind => kind >= KIND.runnable && kind <= KIND.waiting;
 
 /** @param {string} text Base64 of a zlib stream. @param {string} name Of the block. */
 export async function unpack(text, name) {
@@ -132,9 +151,9 @@ class Integers {
 
 /** @param {Record<string, string>} blocks @param {Meta} meta @returns {Promise<Columns>} */
 export async function unpackColumns(blocks, meta) {
-  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines", "waits", "instructions"];
+  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines", "waits", "instructions", "counts"];
   const unpacked = await Promise.all(names.map(name => name in blocks ? unpack(blocks[name], name) : new Uint8Array()));
-  const [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends] = unpacked.map(bytes => new Integers(bytes));
+  const [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends, counts] = unpacked.map(bytes => new Integers(bytes));
   const nodeCount = nodes.next();
   const parent = new Int32Array(nodeCount), frame = new Int32Array(nodeCount);
   for (let node = 1; node < nodeCount; node++) {
@@ -159,6 +178,8 @@ export async function unpackColumns(blocks, meta) {
   }
   const cpu = new Uint16Array(meta.cpus ? count : 0);
   const weight = new Float64Array(meta.events.some(event => event.weighted) ? count : 0);
+  const merged = new Uint32Array("counts" in blocks ? count : 0);
+  for (let sample = 0; sample < merged.length; sample++) merged[sample] = counts.next() + 1;
   let at = 0;
   for (const [event, , length] of meta.segments) {
     const weighted = meta.events[event].weighted;
@@ -169,17 +190,17 @@ export async function unpackColumns(blocks, meta) {
     }
   }
   const waits = (meta.waits ?? []).map(([thread, count]) => {
-    const from = new Uint32Array(count), to = new Uint32Array(count), ready = new Uint8Array(count);
+    const from = new Uint32Array(count), to = new Uint32Array(count), runnable = new Uint8Array(count);
     for (let at = 0, end = 0; at < count; at++) {
       from[at] = end += spans.next();
       const length = spans.next();
-      ready[at] = length % 2;
+      runnable[at] = length % 2;
       to[at] = end += Math.floor(length / 2);
     }
-    return { thread, from, to, ready };
+    return { thread, from, to, runnable };
   });
-  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends]) {
+  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends, counts]) {
     if (!column.ended || column.at > column.bytes.length) throw new Error("the data is damaged");
   }
-  return { parent, frame, stacks, lines, instructions, time, stack, cpu, weight, waits };
+  return { parent, frame, stacks, lines, instructions, time, stack, cpu, weight, count: merged, waits };
 }

@@ -3,6 +3,18 @@ import { soon } from "./dom.js";
 import { List, paintShare } from "./list.js";
 import { grouped, share } from "./words.js";
 
+/** What a function of a comparison is sorted by: values by what was before and after. @type {Record<string, (figures: Figures) => number>} */
+const ORDERS = {
+  before: ({ self: [before] }) => before, after: ({ self: [, after] }) => after, change: ({ change }) => Math.abs(change),
+  factor: ({ self: [before, after] }) => before ? after / before : after ? Number.MAX_VALUE : 0,
+  "total-before": ({ total: [before] }) => before, "total-after": ({ total: [, after] }) => after, "total-change": ({ totalChange }) => Math.abs(totalChange),
+};
+/** Figures of a function on both sides. @typedef {{self: number[], total: number[], change: number, totalChange: number}} Figures */
+
+/** Width from which on a comparison has all its columns. */
+export const WIDE_SIDES = 1080;
+/** Changes are painted larger than shares: a tenth of all fills a cell. */
+const CHANGE_SCALE = 10;
 /** Width of the columns of one event, and of further ones: the name keeps what is left. */
 const WIDE = 890, EVENT = 130;
 
@@ -20,7 +32,10 @@ export class FunctionTable {
     this.totals = null;
     /** @type {Int32Array} */
     this.order = new Int32Array();
-    this.sorted = "self";
+    this.sorted = words.meta.sides ? "change" : "self";
+    /** What is said of functions of the whole recordings: the interval of the factor, and what became of them. @type {Map<number, [string, string]>} */
+    this.changes = new Map((words.meta.sides?.changes ?? []).map(([id, low, high, verdict]) =>
+      [id, [low === null || high === null ? "" : `× ${low.toFixed(2)} to ${high.toFixed(2)}`, verdict]]));
     this.wide = false;
     /** Whether the rows are those of an earlier selection, because nobody saw them change. */
     this.stale = true;
@@ -55,8 +70,30 @@ export class FunctionTable {
     return this.table?.others.slice(0, Math.max(0, Math.floor((this.list.node.clientWidth - WIDE) / EVENT))) ?? [];
   }
 
+  /** What a function has on both sides of a comparison. @param {number} id @returns {Figures} */
+  figures(id) {
+    const sides = this.table?.sides ?? [], [self, total] = [sides.map(({ self }) => self[id]), sides.map(({ total }) => total[id])];
+    return { self, total, change: this.words.change(self[0], self[1]), totalChange: this.words.change(total[0], total[1]) };
+  }
+
+  /** Columns of a comparison. */
+  columnsOfSides() {
+    const { words, wide } = this, unit = words.unit(this.store.state.event), inUnit = unit === "ms" ? ", ms" : "";
+    /** @param {string} key @param {string} label @param {string} title @param {string} [kind] @returns {import("./list.js").Column} */
+    const column = (key, label, title, kind = "amount") => ({ key, label, title, kind, sortable: key in ORDERS || key === "name" });
+    return [
+      column("before", `Before${inUnit}`, `In the function itself, before: ${unit}`), column("after", `After${inUnit}`, `In the function itself, after: ${unit}`),
+      column("change", "Difference", "After less before, beyond what changed everywhere"),
+      ...(wide ? [column("factor", "Factor", "By what it changed, beyond what changed everywhere"), column("interval", "Interval", "In which the factor lies at 95 %, as far as samples tell: of the whole recordings, relative to everything else", "event"),
+        column("verdict", "", "What became of it: of the whole recordings"), column("total-before", "Total before", "With what it calls"), column("total-after", "Total after", "With what it calls"),
+        column("total-change", "Difference", "Of the totals, after less before")] : []),
+      column("name", "Function", "", "name"), ...(wide ? [column("module", "Module", "The file it lies in", "module")] : []),
+    ];
+  }
+
   columns() {
     const { words, wide, others } = this, { event } = this.store.state;
+    if (words.meta.sides) return this.columnsOfSides();
     const unit = words.unit(event);
     /** @type {import("./list.js").Column[]} */
     const columns = [
@@ -93,6 +130,9 @@ export class FunctionTable {
     if (sorted === "name") {
       const names = new Map([...order].map(id => [id, words.functionName(id)]));
       order.sort((one, other) => (names.get(one) ?? "") < (names.get(other) ?? "") ? -1 : 1);
+    } else if (table.sides) {
+      const values = new Map([...order].map(id => [id, ORDERS[sorted](this.figures(id))]));
+      order.sort((one, other) => (values.get(other) ?? 0) - (values.get(one) ?? 0) || one - other);
     } else if (sorted !== "self") {
       // By self they come.
       const other = sorted.startsWith("event") ? table.others.find(({ event }) => `event${event}` === sorted)?.self : null;
@@ -117,6 +157,7 @@ export class FunctionTable {
     const id = this.order[row], all = totals.weight;
     line.classList.toggle("named", id === named);
     line.setAttribute("aria-selected", String(id === named));
+    if (table.sides) return this.fillSides(id, cells);
     const texts = [share(table.self[id], all), share(table.total[id], all)];
     const others = this.list.columns.filter(({ kind }) => kind === "event").map(({ key }) => key);
     if (wide) {
@@ -127,11 +168,36 @@ export class FunctionTable {
     }
     texts.push(words.fitted(id, Math.max(this.list.room, 12)));
     if (wide) texts.push(words.moduleOf(id));
-    texts.forEach((text, at) => { if (cells[at].textContent !== text) cells[at].textContent = text; });
+    this.write(id, texts, cells);
     paintShare(cells[0], all ? table.self[id] / all : 0);
     paintShare(cells[1], all ? table.total[id] / all : 0);
-    const name = cells[texts.length - (wide ? 2 : 1)];
-    const title = words.functionName(id).slice(0, 2000);
+  }
+
+  /** @param {number} id @param {string[]} texts @param {HTMLElement[]} cells */
+  write(id, texts, cells) {
+    texts.forEach((text, at) => { if (cells[at].textContent !== text) cells[at].textContent = text; });
+    const name = cells[texts.length - (this.wide ? 2 : 1)], title = this.words.functionName(id).slice(0, 2000);
     if (name.title !== title) name.title = title;
+  }
+
+  /** A row of a comparison. @param {number} id @param {HTMLElement[]} cells */
+  fillSides(id, cells) {
+    const { words, wide, totals } = this, { state } = this.store, { event } = state;
+    const { self, total, change, totalChange } = this.figures(id), cell = (/** @type {number} */ weight) => words.cell(weight, event);
+    const signed = (/** @type {number} */ change) => `${change < 0 ? "−" : "+"}${cell(Math.abs(change))}`;
+    // What is known of the whole recordings says nothing of a part.
+    const isWhole = !state.time && !state.timeBefore && !state.threads && !state.steps.length;
+    const [interval, verdict] = isWhole ? this.changes.get(id) ?? ["", ""] : ["", ""];
+    const texts = [cell(self[0]), cell(self[1]), signed(change),
+      ...(wide ? [words.factor(self[0] * (words.meta.sides?.factor ?? 1), self[1]), interval, verdict, cell(total[0]), cell(total[1]), signed(totalChange)] : []),
+      words.fitted(id, Math.max(this.list.room, 12)), ...(wide ? [words.moduleOf(id)] : [])];
+    this.write(id, texts, cells);
+    const most = Math.max(totals?.weight ?? 0, totals?.other?.weight ?? 0);
+    for (const at of wide ? [2, 8] : [2]) {
+      const part = at === 2 ? change : totalChange;
+      cells[at].classList.add("change");
+      cells[at].classList.toggle("shrank", part < 0);
+      paintShare(cells[at], most ? Math.min(Math.abs(part) / most * CHANGE_SCALE, 1) : 0);
+    }
   }
 }

@@ -28,7 +28,12 @@ export function onKey(page, event) {
       store.set({ lanes: modes[(modes.indexOf(state.lanes) + 1) % modes.length] });
       break;
     }
-    case "e": store.set({ event: (state.event + 1) % page.meta.events.length }); break;
+    case "e": if (page.meta.sides) store.set({ event: 1 - state.event, zoom: [] }); else page.showEvent((state.event + 1) % page.meta.events.length); break;
+    case "w": {
+      const events = (page.weights ?? []).map(made => Number(made.dataset.event));
+      if (events.length) page.showEvent(events[(events.indexOf(state.event) + 1) % events.length]);
+      break;
+    }
     case "k": page.act("keep"); break;
     case "h": page.act("hide"); break;
     case "b": page.act("root"); break;
@@ -40,9 +45,10 @@ export function onKey(page, event) {
     case "y": page.act("copy"); break;
     case "Escape":
       if (!page.tip?.hidden) page.showTip([], 0, 0);
-      if (state.zoom.length) store.set({ zoom: [] });
+      if (state.pin >= 0) store.set({ pin: -1 });
+      else if (state.zoom.length) store.set({ zoom: [] });
       else if (state.search) store.set({ search: "" });
-      else if (state.time) store.set({ time: null });
+      else if (state.time || state.timeBefore) store.set({ time: null, timeBefore: null });
       else if (state.threads || state.cpus) store.set({ threads: null, cpus: null });
       else if (state.window) store.set({ window: null });
       else if (state.named >= 0) store.set({ named: -1 });

@@ -1,4 +1,5 @@
 // Which lanes there are: threads within pools, processes, and groups of processes; CPUs.
+import { pattern } from "./tree.js";
 
 /**
  * @typedef {object} Lane
@@ -9,6 +10,12 @@
  * @property {number} samples
  * @property {number} level
  * @property {boolean|null} open `null` where nothing lies below it.
+ */
+/**
+ * @typedef {object} Listing How the reader wants the lanes of threads.
+ * @property {"time"|"name"|"start"} sort
+ * @property {string} search What the name or the number of a thread or of its process has.
+ * @property {number[]|null} hidden Threads without a lane.
  */
 
 /** Levels of lanes: group of processes, process, pool, thread. */
@@ -38,17 +45,23 @@ function inGroups(list, key) {
   return [...groups.values()];
 }
 
-/** Lanes of what was sampled, busiest first. @param {import("./format.js").Meta} meta @param {number} event @param {Set<string>} toggled Keys of lanes that are open, or shut, against the rule. @returns {Lane[]} */
-export function lanesOfThreads(meta, event, toggled) {
+/**
+ * Lanes of what was sampled.
+ * @param {import("./format.js").Meta} meta @param {number} event @param {Set<string>} toggled Keys of lanes that are open, or shut, against the rule.
+ * @param {Listing} listing @returns {Lane[]}
+ */
+export function lanesOfThreads(meta, event, toggled, { sort, search, hidden }) {
   /** @type {Lane[]} */
   const lanes = [];
   const samples = new Float64Array(meta.threads.length);
-  for (const [of, thread, count] of meta.segments) if (of === event) samples[thread] += count;
+  const source = meta.events[event].of ?? event, left = new Set(hidden), { test } = pattern(search);
+  for (const [of, thread, , count] of meta.segments) if (of === source) samples[thread] += count;
   /** @type {Map<number, number[]>} */
   const processes = new Map();
   let threads = 0;
-  meta.threads.forEach(({ process }, id) => {
-    if (!samples[id]) return;
+  meta.threads.forEach(({ process, name, tid }, id) => {
+    const of = meta.processes[process];
+    if (!samples[id] || left.has(id) || search && ![name, `${tid}`, of.name, `${of.pid}`].some(test)) return;
     threads++;
     const members = processes.get(process);
     if (members) members.push(id);
@@ -57,12 +70,19 @@ export function lanesOfThreads(meta, event, toggled) {
   const few = threads <= FEW_THREADS, all = samples.reduce((sum, count) => sum + count, 0);
   /** @param {number[]} members */
   const sum = members => members.reduce((sum, id) => sum + samples[id], 0);
+  const start = (/** @type {number[]} */ members) => members.reduce((first, id) => Math.min(first, meta.threads[id].start), Infinity);
+  /** @param {number[]} one @param {number[]} other */
+  const compared = (one, other) => {
+    const busier = sum(other) - sum(one) || one[0] - other[0];
+    if (sort === "name") return name(one).localeCompare(name(other)) || busier;
+    return sort === "start" ? start(one) - start(other) || busier : busier;
+  };
   /** @param {number[][]} lists */
-  const sorted = lists => lists.sort((one, other) => sum(other) - sum(one) || one[0] - other[0]);
+  const sorted = lists => lists.sort(compared);
   /** @param {number} id @param {number} level */
   const single = (id, level) => {
     const { name, tid } = meta.threads[id];
-    lanes.push({ key: `t${id}`, label: name, detail: `${tid}`, members: [id], samples: samples[id], level, open: null });
+    lanes.push({ key: `t${id}`, label: name, detail: tid < 0 ? "" : `${tid}`, members: [id], samples: samples[id], level, open: null });
   };
   /** Adds a lane for several threads, and those below it where it is open. @param {string} key @param {boolean} open @param {string} label @param {string} detail @param {number[]} members @param {number} level @param {() => void} below */
   const several = (key, open, label, detail, members, level, below) => {
@@ -78,7 +98,7 @@ export function lanesOfThreads(meta, event, toggled) {
       for (const pool of sorted(inGroups(members, id => meta.threads[id].pool || `${id}`))) {
         if (pool.length === 1) single(pool[0], level + 1);
         else several(`o${pool[0]}`, false, meta.threads[pool[0]].pool, `${pool.length} threads`, pool, level + 1, () => {
-          for (const id of pool.sort((one, other) => samples[other] - samples[one])) single(id, level + 2);
+          for (const [id] of sorted(pool.map(id => [id]))) single(id, level + 2);
         });
       }
     });
@@ -88,7 +108,7 @@ export function lanesOfThreads(meta, event, toggled) {
   const same = inGroups([...processes.values()], members => sum(members) <= all * LITTLE ? name(members) : `\0${members[0]}`);
   const found = same.flatMap(group => group.length < SEVERAL ? group.map(members => [members]) : [group]);
   const lots = found.map(group => ({ group, members: group.flat() }));
-  for (const { group, members } of lots.sort((one, other) => sum(other.members) - sum(one.members) || one.members[0] - other.members[0])) {
+  for (const { group, members } of lots.sort((one, other) => compared(one.members, other.members))) {
     if (group.length === 1) process(members, 0);
     else several(`g${members[0]}`, false, name(group[0]), `${group.length} processes`, members, 0, () => {
       for (const members of sorted(group)) process(members, 1);

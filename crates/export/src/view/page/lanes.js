@@ -1,21 +1,22 @@
-// Lanes: what each thread, or CPU, did when. Selects time, and threads.
+// Lanes: what each thread, or CPU, did when. Selects time and threads, and moments.
 import { element, prepare, soon } from "./dom.js";
-import { KIND } from "./format.js";
-import { LANE_KINDS } from "./engine.js";
-import { columns, counted, grouped, share } from "./words.js";
-import { themes } from "./colours.js";
-import { lanesOfCpus, lanesOfThreads, LEVELS } from "./lanelist.js";
+import { isOff, KIND } from "./format.js";
+import { counted, grouped, share, short, SIDES } from "./words.js";
+import { missing, themes } from "./colours.js";
+import { Heat } from "./heat.js";
+import { lanesOfCpus, lanesOfThreads } from "./lanelist.js";
+import { drawActivity, drawCounter, drawLabel, LANE, RULER, scales } from "./lanedraw.js";
 
-const RULER = 22, LANE = 22, COLUMN = 2;
+const COLUMN = 2;
 /** Samples of a busy thread that a column has, where there is time for them: fewer make a comb. */
 const FEW = 10;
-/** Height of what threads waited for. */
-const STRIP = 5;
+/** Width of what hides a lane, at the end of its name. */
+const HIDE = 22;
 
 export class Lanes {
   /**
    * @param {import("./format.js").Meta} meta @param {import("./words.js").Words} words @param {import("./state.js").Store} store
-   * @param {import("./client.js").Client} client @param {{fail: (error: Error) => void, say: (text: string) => void, tip: (lines: string[], x: number, y: number) => void}} page
+   * @param {import("./client.js").Client} client @param {{fail: (error: Error) => void, say: (text: string) => void, tip: (lines: string[], x: number, y: number) => void, moved: () => void}} page
    */
   constructor(meta, words, store, client, page) {
     this.meta = meta;
@@ -23,25 +24,26 @@ export class Lanes {
     this.store = store;
     this.client = client;
     this.page = page;
+    /** @type {import("./moment.js").Moment|null} */
+    this.moment = null;
+    this.heat = new Heat(meta);
     this.canvas = element("canvas", {});
     this.spacer = element("div", { class: "spacer" }, this.canvas);
     this.scroller = element("div", {
       class: "lanes", tabindex: "0", role: "application",
-      "aria-label": "Activity over time. Left and right move the mark, with Shift they select time; up and down go from lane to lane, Enter selects one.",
+      "aria-label": "Activity over time. Left and right go from sample to sample, with Shift they select time; up and down go from lane to lane, Enter selects one, Delete hides one.",
     }, this.spacer);
     /** @type {Set<string>} */
     this.toggled = new Set();
     /** @type {import("./lanelist.js").Lane[]} */
     this.lanes = [];
-    /** @type {{request: any, first: number, lanes: {kinds: Float32Array, pointed: Float32Array|null, waits: Float32Array|null}[]}|null} */
+    /** @type {import("./lanedraw.js").Activities|null} */
     this.activity = null;
-    /** @type {{from: number, seconds: number, parts: number, cells: Float32Array}|null} */
-    this.heat = null;
-    /** Heights of the columns of the lane that is drawn. */
-    this.heights = new Float32Array();
     this.row = 0;
+    /** The lane whose name is pointed at. */
+    this.named = -1;
     this.mark = -1;
-    /** @type {{x: number, from: number, pan: [number, number]|null, moved: boolean, y: number}|null} */
+    /** @type {{x: number, from: number, pan: [number, number]|null, moved: boolean, row: number}|null} */
     this.drag = null;
     /** @type {Map<number, {x: number, y: number}>} */
     this.touches = new Map();
@@ -55,7 +57,7 @@ export class Lanes {
     this.canvas.addEventListener("pointermove", event => this.move(event));
     this.canvas.addEventListener("pointerup", event => this.up(event));
     this.canvas.addEventListener("pointercancel", event => { this.touches.delete(event.pointerId); this.drag = null; });
-    this.canvas.addEventListener("pointerleave", () => { this.mark = -1; this.page.tip([], 0, 0); soon(this.redraw); });
+    this.canvas.addEventListener("pointerleave", () => { this.mark = this.named = -1; this.page.tip([], 0, 0); this.page.moved(); soon(this.redraw); });
     this.canvas.addEventListener("dblclick", event => { if (event.offsetX > this.labels) this.zoomToSelection(); });
     this.scroller.addEventListener("wheel", event => this.wheel(event), { passive: false });
     // Kept, because asking for a width costs as much as drawing a column.
@@ -83,18 +85,48 @@ export class Lanes {
   /** Makes the list of lanes. */
   list() {
     const { meta, store: { state } } = this;
-    this.lanes = state.lanes === "cpus" ? lanesOfCpus(meta) : lanesOfThreads(meta, state.event, this.toggled);
+    const listing = { sort: state.sort, search: state.find, hidden: state.hidden };
+    if (meta.sides) {
+      this.lanes = SIDES.flatMap((side, event) => lanesOfThreads(meta, event, this.toggled, listing)
+        .map(lane => lane.level ? lane : { ...lane, label: `${side} · ${lane.label}` }));
+    } else this.lanes = state.lanes === "cpus" ? lanesOfCpus(meta) : lanesOfThreads(meta, state.event, this.toggled, listing);
     this.row = Math.min(this.row, Math.max(this.lanes.length - 1, 0));
+  }
+
+  /** Counters of the machine: names, units, and digits. */
+  get counters() {
+    const { meta, store: { state } } = this;
+    if (state.lanes !== "threads" || !meta.timed || meta.sides) return [];
+    const ofWaits = meta.waits ? [{ label: "threads runnable", unit: "", digits: 1 }, { label: "switches", unit: " a second", digits: 0 }] : [];
+    return meta.events[state.event].nanoseconds && !meta.events[state.event].time || meta.waits ? [{ label: "CPUs busy", unit: "", digits: 1 }, ...ofWaits] : [];
+  }
+  /** Height of the lanes with what is above them. */
+  get height() {
+    return RULER + (this.counters.length + this.lanes.length) * LANE + 4;
+  }
+  /** The side of a comparison that a lane is of: its event. @param {number} row */
+  sideOf(row) {
+    const lane = this.lanes[row];
+    return this.meta.sides && lane ? this.meta.threads[lane.members[0]].side : this.store.state.event;
+  }
+  /** What a lane selects: time of its side; without a lane, of both. @param {number} row @param {[number, number]|null} time @returns {Partial<import("./state.js").State>} */
+  selecting(row, time) {
+    if (!this.meta.sides) return { time };
+    return row < 0 ? { time, timeBefore: time } : this.sideOf(row) ? { time } : { timeBefore: time };
+  }
+  /** Where a row of lanes begins in the window. @param {number} row */
+  y(row) {
+    return RULER - this.scroller.scrollTop + (row + this.counters.length) * LANE;
   }
 
   /** Height that all lanes need. */
   get wanted() {
-    return this.hasHeat ? 150 : RULER + this.lanes.length * LANE + 4;
+    return this.hasHeat ? 150 : this.height;
   }
 
   /** @param {import("./state.js").State} state @param {import("./state.js").State} old */
   changed(state, old) {
-    if (state.event !== old.event || state.lanes !== old.lanes) {
+    if (["event", "lanes", "sort", "find", "hidden"].some(part => /** @type {any} */ (state)[part] !== /** @type {any} */ (old)[part])) {
       this.list();
       this.activity = null;
     }
@@ -108,25 +140,26 @@ export class Lanes {
   /** Lanes in view: the first, and behind the last. @returns {[number, number]} */
   get visible() {
     const top = this.scroller.scrollTop, height = this.scroller.clientHeight;
-    return [Math.max(0, Math.floor(top / LANE) - 2), Math.min(this.lanes.length, Math.ceil((top + height) / LANE) + 2)];
+    const before = this.counters.length;
+    return [Math.max(0, Math.floor(top / LANE) - 2 - before), Math.max(0, Math.min(this.lanes.length, Math.ceil((top + height) / LANE) + 2 - before))];
   }
 
   /** Asks for what is to be drawn. */
   ask() {
     const { state } = this.store, { meta } = this;
-    this.spacer.style.height = `${this.hasHeat ? 0 : RULER + this.lanes.length * LANE + 4}px`;
+    this.spacer.style.height = `${this.hasHeat ? 0 : this.height}px`;
     if (!meta.timed) return;
     this.measure();
     if (this.hasHeat) return this.askHeat();
     const [from, to] = this.window, [first, last] = this.visible;
     const request = {
-      event: state.event, from, to, columns: this.columns(to - from), byCpu: state.lanes === "cpus",
+      events: this.meta.sides ? [0, 1] : [state.event], from, to, columns: this.columns(to - from), byCpu: state.lanes === "cpus", counters: this.counters.length,
       lanes: this.lanes.slice(first, last).map(lane => lane.members),
       threads: state.threads, steps: state.steps, named: state.named, search: state.search,
     };
     if (this.activity && JSON.stringify(this.activity.request) === JSON.stringify(request)) return;
-    this.client.latest("lanes", "lanes", request, ({ lanes }) => {
-      this.activity = { request, first, lanes };
+    this.client.latest("lanes", "lanes", request, ({ lanes, counters }) => {
+      this.activity = { request, first, lanes, counters };
       soon(this.redraw);
     }, this.page.fail);
   }
@@ -140,13 +173,9 @@ export class Lanes {
   }
 
   askHeat() {
-    const { state } = this.store, second = 1e6 / this.meta.unit;
-    const window = this.window, from = Math.floor(window[0] / second) * second;
-    const seconds = Math.max(1, Math.min(Math.ceil((window[1] - from) / second), 4000)), parts = 40;
-    const { event, threads, cpus, steps } = state;
-    const request = { selection: { event, time: null, threads, cpus, steps, search: "" }, from, seconds, parts };
+    const request = this.heat.request(this.store.state, this.window);
     this.client.latest("lanes", "heat", request, ({ cells }) => {
-      this.heat = { from, seconds, parts, cells };
+      this.heat.shown = { from: request.from, seconds: request.seconds, parts: request.parts, cells };
       soon(this.redraw);
     }, this.page.fail);
   }
@@ -167,29 +196,61 @@ export class Lanes {
     const width = Math.max(this.spacer.clientWidth, 80), height = this.scroller.clientHeight;
     const context = prepare(this.canvas, width, height);
     if (!context) return;
-    const theme = themes.current, { state } = this.store;
+    const theme = themes.current;
     const fonts = getComputedStyle(document.documentElement);
-    const sans = `12px ${fonts.getPropertyValue("--sans")}`, small = `11px ${fonts.getPropertyValue("--sans")}`;
+    const family = fonts.getPropertyValue("--sans"), small = `11px ${family}`;
+    /** @type {import("./lanedraw.js").Plot} */
+    const area = { labels: this.labels, plot: this.plot, x: time => this.x(time), sans: `12px ${family}`, small };
     context.textBaseline = "middle";
     context.direction = "ltr";
-    if (this.hasHeat) this.drawHeat(context, height);
-    else this.drawLanes(context, width, height, sans, small);
-    // What is not selected lies behind a veil.
-    if (state.time) {
-      const [left, right] = state.time.map(time => Math.max(this.labels, Math.min(width, this.x(time))));
-      context.fillStyle = theme.veil;
-      context.fillRect(this.labels, RULER, left - this.labels, height);
-      context.fillRect(right, RULER, width - right, height);
-      context.fillStyle = theme.focus;
-      context.fillRect(left, RULER - 4, right - left, 3);
-      context.fillRect(left - 0.5, RULER - 4, 1, height);
-      context.fillRect(right - 0.5, RULER - 4, 1, height);
-    }
+    if (this.hasHeat) this.heat.draw(context, { left: this.labels, top: RULER, height: this.heatHeight, x: area.x }, small);
+    else this.drawLanes(context, area, width, height);
+    this.drawSelection(context, width, height);
     this.drawRuler(context, width, small);
+    const pinned = this.moment?.shown;
+    if (pinned && pinned.time >= this.window[0] && pinned.time <= this.window[1]) {
+      const x = Math.round(this.x(pinned.time)), row = this.rowOf(pinned.thread, pinned.cpu);
+      context.fillStyle = theme.focus;
+      context.fillRect(x - 0.5, RULER - 6, 2, height);
+      context.beginPath();
+      context.arc(x + 0.5, row < 0 ? RULER - 6 : Math.max(this.y(row) + LANE / 2, RULER), 4, 0, 7);
+      context.fill();
+    }
     if (this.mark >= 0 && this.mark >= this.window[0] && this.mark <= this.window[1]) {
       context.fillStyle = theme.text;
       context.fillRect(Math.round(this.x(this.mark)), RULER - 6, 1, height);
     }
+  }
+
+  /** What is not selected lies behind a veil. @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
+  drawSelection(context, width, height) {
+    const theme = themes.current, { state } = this.store, { meta, labels } = this;
+    /** @param {[number, number]|null} time @param {number} top @param {number} height @param {number} bar Where the bar lies. */
+    const veil = (time, top, height, bar) => {
+      if (!time) return;
+      const [left, right] = time.map(time => Math.max(labels, Math.min(width, this.x(time))));
+      context.fillStyle = theme.veil;
+      context.fillRect(labels, top, left - labels, height);
+      context.fillRect(right, top, width - right, height);
+      context.fillStyle = theme.focus;
+      context.fillRect(left, bar, right - left, 3);
+      context.fillRect(left - 0.5, bar, 1, height + top - bar);
+      context.fillRect(right - 0.5, bar, 1, height + top - bar);
+    };
+    if (!meta.sides) return veil(state.time, RULER, height, RULER - 4);
+    SIDES.forEach((_, side) => {
+      const first = this.lanes.findIndex((_, row) => this.sideOf(row) === side), last = this.lanes.findLastIndex((_, row) => this.sideOf(row) === side);
+      if (first >= 0) veil(side ? state.time : state.timeBefore, this.y(first), (last + 1 - first) * LANE, this.y(first));
+    });
+  }
+
+  get heatHeight() {
+    return this.scroller.clientHeight - RULER - 4;
+  }
+
+  /** The lane of a thread or of its CPU; the innermost that is listed; -1: none. @param {number} thread @param {number} cpu */
+  rowOf(thread, cpu) {
+    return this.lanes.findLastIndex(({ members }) => members.includes(this.store.state.lanes === "cpus" ? cpu : thread));
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} width @param {string} font */
@@ -217,88 +278,32 @@ export class Lanes {
     }
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height @param {string} sans @param {string} small */
-  drawLanes(context, width, height, sans, small) {
-    const theme = themes.current, { state } = this.store, { labels, plot } = this;
+  /** @param {CanvasRenderingContext2D} context @param {import("./lanedraw.js").Plot} area @param {number} width @param {number} height */
+  drawLanes(context, area, width, height) {
+    const theme = themes.current, { state } = this.store, { labels, plot, activity, counters } = this;
     const chosen = state.lanes === "cpus" ? state.cpus : state.threads, set = chosen && new Set(chosen);
-    const [first, last] = this.visible, top = RULER - this.scroller.scrollTop;
-    const { activity } = this;
-    // All lanes of a level have one scale, so that their heights can be compared.
-    const most = new Float64Array(LEVELS);
-    activity?.lanes.forEach((lane, at) => {
-      const level = this.lanes[activity.first + at]?.level;
-      if (level === undefined) return;
-      for (let column = 0; column < lane.kinds.length; column += LANE_KINDS) {
-        let sum = 0;
-        for (let kind = 0; kind < LANE_KINDS; kind++) sum += lane.kinds[column + kind];
-        if (sum > most[level]) most[level] = sum;
-      }
+    const [first, last] = this.visible, most = activity && scales(activity, this.lanes);
+    counters.forEach(({ label, unit, digits }, at) => {
+      const y = this.y(at - counters.length), values = activity?.counters[at];
+      context.fillStyle = theme.line;
+      context.fillRect(labels, y + LANE - 1, plot, 1);
+      const greatest = values?.reduce((most, value) => Math.max(most, value), 0) ?? 0;
+      if (activity && values) drawCounter(context, area, values, activity.request, y);
+      drawLabel(context, area, { label, detail: `up to ${digits ? greatest.toFixed(digits) : short(greatest)}${unit}`, level: 0, open: null }, y);
     });
     for (let row = first; row < last; row++) {
-      const lane = this.lanes[row], y = top + row * LANE;
+      const lane = this.lanes[row], y = this.y(row);
       const isChosen = !set || lane.members.some(member => set.has(member));
       context.globalAlpha = isChosen ? 1 : 0.35;
       context.fillStyle = theme.line;
       context.fillRect(labels, y + LANE - 1, plot, 1);
       const data = activity?.lanes[row - activity.first];
-      if (activity && data) {
-        const [from, to] = [activity.request.from, activity.request.to];
-        const count = activity.request.columns, step = (to - from) / count, scale = (LANE - 3 - (data.waits ? STRIP + 1 : 0)) / (most[lane.level] || 1);
-        const start = this.x(from), each = this.x(from + step) - start, bottom = y + LANE - 1;
-        const begin = Math.max(0, Math.floor((labels - start) / each)), end = Math.min(count, Math.ceil((width - start) / each));
-        const heights = this.heights.length < count ? this.heights = new Float32Array(count) : this.heights.fill(0);
-        for (let kind = 0; kind < LANE_KINDS; kind++) {
-          context.fillStyle = theme.kinds[kind];
-          for (let column = begin; column < end; column++) {
-            const amount = data.kinds[column * LANE_KINDS + kind] * scale;
-            if (!amount) continue;
-            heights[column] += amount;
-            context.fillRect(start + column * each, bottom - heights[column], Math.max(each - 0.25, 0.5), amount);
-          }
-        }
-        if (data.waits) {
-          // What a thread did while it did not run, in a strip of its own.
-          for (let state = 0; state < 2; state++) {
-            context.fillStyle = theme.waits[state];
-            for (let column = begin; column < end; column++) {
-              const part = data.waits[column * 2 + state];
-              if (part < 0.02) continue;
-              const below = state ? data.waits[column * 2] : 0;
-              const left = Math.floor(start + column * each), right = Math.ceil(start + (column + 1) * each);
-              context.fillRect(left, y + 1 + below * STRIP, right - left, part * STRIP);
-            }
-          }
-        }
-        if (data.pointed) {
-          context.fillStyle = theme.focus;
-          for (let column = begin; column < end; column++) {
-            const amount = data.pointed[column] * scale;
-            if (amount) context.fillRect(start + column * each, bottom - amount, Math.max(each - 0.25, 0.75), amount);
-          }
-        }
-      }
-      context.fillStyle = theme.back;
-      context.fillRect(0, y, labels, LANE);
-      const indent = 8 + lane.level * 14;
+      if (activity && data && most) drawActivity(context, area, data, activity.request, y, most[lane.level]);
+      const hides = row === this.named && this.canHide;
+      drawLabel(context, area, hides ? { ...lane, detail: "✕" } : lane, y);
       if (set && isChosen) {
         context.fillStyle = theme.focus;
         context.fillRect(0, y + 1, 3, LANE - 3);
-      }
-      context.fillStyle = theme.muted;
-      context.font = small;
-      if (lane.open !== null) context.fillText(lane.open ? "▾" : "▸", indent, y + LANE / 2);
-      const detail = lane.detail, wide = context.measureText(detail).width;
-      const room = labels - indent - 20;
-      context.font = sans;
-      const letters = Math.floor(room / 6.6);
-      const label = columns(lane.label) > letters ? `${lane.label.slice(0, Math.max(letters - 1, 3))}…` : lane.label;
-      context.fillStyle = theme.text;
-      context.fillText(label, indent + 12, y + LANE / 2, room);
-      const name = Math.min(context.measureText(label).width, room);
-      if (name + wide + 10 < room) {
-        context.font = small;
-        context.fillStyle = theme.muted;
-        context.fillText(detail, labels - wide - 8, y + LANE / 2);
       }
       context.globalAlpha = 1;
       if (row === this.row && document.activeElement === this.scroller) {
@@ -313,47 +318,23 @@ export class Lanes {
       const left = Math.max(this.x(from), labels), right = Math.min(Math.max(this.x(to), left + 1), width);
       if (right > left) context.fillRect(left, RULER, right - left, height);
     }
-    // Where samples are missing.
-    for (const [from, to] of this.meta.gaps) {
-      const left = this.x(from), right = Math.max(this.x(to), left + 2);
-      if (right < labels || left > width) continue;
-      context.fillStyle = theme.isDark ? "rgba(255,120,90,.35)" : "rgba(190,40,20,.22)";
-      context.fillRect(Math.max(left, labels), RULER, right - Math.max(left, labels), height);
+    // Where samples are missing: gaps that overlap are one.
+    context.fillStyle = missing(context);
+    for (const side of this.meta.sides ? [0, 1] : [0]) {
+      const rows = this.meta.sides ? this.lanes.flatMap((_, row) => this.sideOf(row) === side ? [this.y(row)] : []) : [RULER];
+      const lost = new Uint8Array(Math.ceil(plot) + 2);
+      for (const [from, to, , of] of this.meta.gaps) {
+        const left = this.x(from) - labels, right = Math.max(this.x(to) - labels, left + 2);
+        if (of === side && right > 0 && left < plot) lost.fill(1, Math.max(Math.floor(left), 0), Math.min(Math.ceil(right), lost.length));
+      }
+      for (let start = lost.indexOf(1); start >= 0;) {
+        const end = lost.indexOf(0, start), width = (end < 0 ? lost.length : end) - start;
+        for (const y of rows) context.fillRect(labels + start, y, Math.min(width, plot - start), this.meta.sides ? LANE - 1 : height);
+        start = end < 0 ? -1 : lost.indexOf(1, end);
+      }
     }
     context.fillStyle = theme.line;
     context.fillRect(labels - 1, RULER, 1, height);
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {number} height */
-  drawHeat(context, height) {
-    const { heat } = this, theme = themes.current;
-    if (!heat) return;
-    const second = 1e6 / this.meta.unit, rows = height - RULER - 4;
-    let most = 0;
-    for (const cell of heat.cells) if (cell > most) most = cell;
-    for (let column = 0; column < heat.seconds; column++) {
-      const left = this.x(heat.from + column * second), right = this.x(heat.from + (column + 1) * second);
-      if (right < this.labels) continue;
-      for (let part = 0; part < heat.parts; part++) {
-        const amount = heat.cells[column * heat.parts + part];
-        if (!amount) continue;
-        context.globalAlpha = 0.12 + 0.88 * Math.sqrt(amount / most);
-        context.fillStyle = theme.kinds[0];
-        const y = RULER + rows - (part + 1) * rows / heat.parts;
-        const from = Math.max(left, this.labels);
-        context.fillRect(from, y, Math.max(right - from - (right - left > 4 ? 1 : 0), 0.5), rows / heat.parts - 0.5);
-      }
-    }
-    context.globalAlpha = 1;
-    context.fillStyle = theme.back;
-    context.fillRect(0, RULER, this.labels, height);
-    context.fillStyle = theme.muted;
-    context.font = `11px ${getComputedStyle(document.documentElement).getPropertyValue("--sans")}`;
-    const labels = ["1 s", "part of", "each second", "0 s"];
-    labels.forEach((label, at) => {
-      const y = at === 0 ? RULER + 7 : at === 3 ? RULER + rows - 7 : RULER + rows / 2 - 8 + (at - 1) * 15;
-      context.fillText(label, this.labels - 8 - context.measureText(label).width, y);
-    });
   }
 
   /** Changes the time that is shown. @param {number} from @param {number} to */
@@ -370,19 +351,19 @@ export class Lanes {
     this.show(around - (around - from) * factor, around + (to - around) * factor);
   }
   zoomToSelection() {
-    const { time } = this.store.state;
+    const time = this.store.state.time ?? this.store.state.timeBefore;
     if (time) this.show(time[0] - (time[1] - time[0]) * 0.05, time[1] + (time[1] - time[0]) * 0.05);
     else this.show(0, this.meta.length);
   }
 
-  /** @param {WheelEvent} event */
-  wheel(event) {
+  /** Zooms and moves; what scrolls, scrolls first. @param {WheelEvent} event @param {HTMLElement} [scroller] */
+  wheel(event, scroller = this.scroller) {
     const box = this.canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-    const [from, to] = this.window, fits = this.scroller.scrollHeight <= this.scroller.clientHeight + 1;
+    const [from, to] = this.window, fits = scroller.scrollHeight <= scroller.clientHeight + 1;
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
       const delta = (event.deltaX || event.deltaY) / this.plot * (to - from);
       this.show(from + delta, to + delta);
-    } else if (event.ctrlKey || fits || y < RULER || this.hasHeat) {
+    } else if (event.ctrlKey || fits || y < RULER || this.hasHeat && scroller === this.scroller) {
       this.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / (event.ctrlKey ? 100 : 300)))), this.time(Math.max(x, this.labels)));
     } else return;
     event.preventDefault();
@@ -390,8 +371,18 @@ export class Lanes {
 
   /** @param {number} y */
   laneAt(y) {
-    const row = Math.floor((y - RULER + this.scroller.scrollTop) / LANE);
-    return y >= RULER && row < this.lanes.length && !this.hasHeat ? row : -1;
+    const row = Math.floor((y - this.y(0)) / LANE);
+    return y >= RULER && row >= 0 && row < this.lanes.length && !this.hasHeat ? row : -1;
+  }
+
+  /** Whether lanes can be hidden: all but one. */
+  get canHide() {
+    return this.store.state.lanes === "threads" && this.lanes.length > 1;
+  }
+  /** @param {number} row */
+  hide(row) {
+    const lane = this.lanes[row];
+    if (lane && this.canHide) this.store.set({ hidden: [...new Set([...this.store.state.hidden ?? [], ...lane.members])].sort((one, other) => one - other) });
   }
 
   /** @param {PointerEvent} event */
@@ -405,6 +396,7 @@ export class Lanes {
         const lane = this.lanes[row];
         this.row = row;
         if (lane.open !== null && x < 26 + lane.level * 14) this.toggle(row);
+        else if (event.pointerType === "mouse" && this.canHide && x > this.labels - HIDE) this.hide(row);
         else this.choose(row, event.ctrlKey || event.metaKey || event.shiftKey);
       }
       return;
@@ -413,7 +405,7 @@ export class Lanes {
     try {
       this.canvas.setPointerCapture(event.pointerId);
     } catch { /* The pointer is gone. */ }
-    this.drag = { x, y, from: this.time(x), pan: event.button === 1 || event.altKey ? this.window : null, moved: false };
+    this.drag = { x, row: this.laneAt(y), from: this.time(x), pan: event.button === 1 || event.altKey ? this.window : null, moved: false };
   }
 
   /** @param {PointerEvent} event */
@@ -432,7 +424,9 @@ export class Lanes {
     }
     if (!this.drag) {
       this.mark = x > this.labels && this.meta.timed ? this.time(x) : -1;
+      this.named = this.mark < 0 ? this.laneAt(event.offsetY) : -1;
       this.hint(event);
+      this.page.moved();
       soon(this.redraw);
       return;
     }
@@ -443,8 +437,8 @@ export class Lanes {
       this.show(from + delta, to + delta);
       return;
     }
-    const to = this.time(x), { from } = this.drag;
-    if (to !== from) this.store.set({ time: [Math.min(from, to), Math.max(from, to)] }, "drag");
+    const to = this.time(x), { from, row } = this.drag;
+    if (to !== from) this.store.set(this.selecting(row, [Math.min(from, to), Math.max(from, to)]), "drag");
   }
 
   /** @param {PointerEvent} event */
@@ -454,29 +448,57 @@ export class Lanes {
     this.drag = null;
     if (!drag) return;
     this.store.last = "";
-    if (!drag.moved && !drag.pan && event.offsetX > this.labels) this.store.set({ time: null });
+    if (drag.moved || drag.pan || event.offsetX <= this.labels) return;
+    if (drag.row >= 0) this.row = drag.row;
+    this.moment?.pinAt(drag.row, this.time(event.offsetX));
+  }
+
+  /** What is known of a time, in lines. @param {number} row @param {number} time */
+  factsAt(row, time) {
+    const { activity, words } = this, lane = row >= 0 ? this.lanes[row] : null, lines = [words.time(time, (this.window[1] - this.window[0]) / this.plot)];
+    if (activity) {
+      const { from, to, columns } = activity.request, column = Math.floor((time - from) / (to - from) * columns);
+      const waits = lane && activity.lanes[row - activity.first]?.waits;
+      if (waits) {
+        const [runnable, blocked] = [waits[column * 2], waits[column * 2 + 1]];
+        if (runnable > 0.005) lines.push(`${share(runnable, 1)} runnable`);
+        if (blocked > 0.005) lines.push(`${share(blocked, 1)} blocked`);
+      }
+      if (!lane && !this.hasHeat) this.counters.forEach(({ label, unit, digits }, at) => {
+        const value = activity.counters[at]?.[column];
+        if (value !== undefined) lines.push(`${digits ? value.toFixed(digits) : short(value)} ${label}${unit}`);
+      });
+    }
+    if (this.unrecorded().some(([from, to]) => from <= time && time <= to)) lines.push("waits were not recorded here");
+    const side = this.meta.sides ? this.sideOf(row) : 0;
+    const gap = this.meta.gaps.find(([from, to, , of]) => of === side && from <= time && time <= to);
+    if (gap) lines.push(gap[2] ? `${counted(gap[2], "record was", "records were")} lost here` : "the kernel throttled the event here");
+    return lines;
   }
 
   /** Says what lies under the pointer. @param {PointerEvent} event */
   hint(event) {
-    const row = this.laneAt(event.offsetY);
-    const lane = row >= 0 ? this.lanes[row] : null;
+    const { offsetX: x, offsetY: y, clientX, clientY } = event, row = this.laneAt(y), lane = row >= 0 ? this.lanes[row] : null;
+    if (this.hasHeat && this.mark >= 0) return this.page.tip(this.heatFacts(y), clientX, clientY);
     const lines = lane ? [`${lane.label} ${lane.detail}`] : [];
     if (lane?.samples) lines.push(counted(lane.samples, "sample", "samples"));
-    if (this.mark >= 0) {
-      lines.push(this.words.time(this.mark, (this.window[1] - this.window[0]) / this.plot));
-      const waits = lane && this.activity?.lanes[row - this.activity.first]?.waits;
-      if (waits && this.activity) {
-        const { from, to, columns } = this.activity.request, column = Math.floor((this.mark - from) / (to - from) * columns);
-        const [ready, blocked] = [waits[column * 2], waits[column * 2 + 1]];
-        if (ready > 0.005) lines.push(`${share(ready, 1)} ready, without a CPU`);
-        if (blocked > 0.005) lines.push(`${share(blocked, 1)} blocked`);
-      }
-      const gap = this.meta.gaps.find(([from, to]) => from <= this.mark && this.mark <= to);
-      if (this.unrecorded().some(([from, to]) => from <= this.mark && this.mark <= to)) lines.push("waits were not recorded here");
-      if (gap) lines.push(gap[2] ? `${counted(gap[2], "record was", "records were")} lost here` : "the kernel throttled the event here");
+    if (this.mark < 0) {
+      if (lane && this.canHide && x > this.labels - HIDE) lines.push("click: hides this lane");
+      return this.page.tip(lines, clientX, clientY);
     }
-    this.page.tip(lines, event.clientX, event.clientY);
+    lines.push(...this.factsAt(row, this.mark));
+    this.page.tip(lines, clientX, clientY);
+    if (lane) this.moment?.peek(row, this.mark, stack => { if (this.mark >= 0 && !this.drag) this.page.tip([...lines, ...stack], clientX, clientY); });
+  }
+
+  /** What is known of the part of a second that is pointed at. @param {number} y */
+  heatFacts(y) {
+    const { heat, words, meta } = this, part = heat.partAt(this.mark, 1 - (y - RULER) / this.heatHeight);
+    if (!part) return [words.time(this.mark, 1)];
+    const lost = meta.gaps.filter(([from, to]) => from < part.to && to >= part.from);
+    const records = lost.reduce((sum, [, , records]) => sum + records, 0);
+    const says = lost.length ? [records ? `${counted(records, "record was", "records were")} lost in or around it` : "the kernel throttled the event here"] : [];
+    return [`${words.time(part.from, part.to - part.from)} – ${words.time(part.to, part.to - part.from)}`, ...says];
   }
 
   /** @param {number} row */
@@ -515,12 +537,15 @@ export class Lanes {
       case "ArrowLeft": case "ArrowRight": {
         if (!this.meta.timed) return;
         const sign = event.key === "ArrowLeft" ? -1 : 1;
+        if (!event.shiftKey && this.moment) {
+          this.moment.step(this.row, sign, this.mark);
+          break;
+        }
         const mark = this.mark < 0 ? Math.round((from + to) / 2) : this.mark;
         const next = Math.max(0, Math.min(this.meta.length, mark + sign * step));
-        if (event.shiftKey) {
-          const anchor = state.time ? (state.time[0] === mark ? state.time[1] : state.time[1] === mark ? state.time[0] : mark) : mark;
-          if (anchor !== next) this.store.set({ time: [Math.min(anchor, next), Math.max(anchor, next)] }, "keys");
-        }
+        const time = this.meta.sides && !this.sideOf(this.row) ? state.timeBefore : state.time;
+        const anchor = time ? (time[0] === mark ? time[1] : time[1] === mark ? time[0] : mark) : mark;
+        if (anchor !== next) this.store.set(this.selecting(this.row, [Math.min(anchor, next), Math.max(anchor, next)]), "keys");
         this.mark = next;
         if (next < from || next > to) this.show(from + sign * step, to + sign * step);
         this.page.say(this.words.time(next, step));
@@ -528,20 +553,30 @@ export class Lanes {
       }
       case "ArrowUp": case "ArrowDown":
         this.row = Math.max(0, Math.min(this.lanes.length - 1, this.row + (event.key === "ArrowUp" ? -1 : 1)));
-        this.scroller.scrollTop = Math.max(Math.min(this.scroller.scrollTop, this.row * LANE),
-          RULER + (this.row + 1) * LANE + 4 - this.scroller.clientHeight);
+        this.scroller.scrollTop = Math.max(Math.min(this.scroller.scrollTop, (this.row + this.counters.length) * LANE),
+          RULER + (this.row + 1 + this.counters.length) * LANE + 4 - this.scroller.clientHeight);
         if (this.lanes[this.row]) this.page.say(`${this.lanes[this.row].label} ${this.lanes[this.row].detail}, ${grouped(this.lanes[this.row].samples)} samples`);
         break;
+      case "Delete": this.hide(this.row); break;
       case "Enter": if (lane) this.choose(this.row, event.shiftKey); break;
       case " ": if (lane && lane.open !== null) this.toggle(this.row); break;
-      case "+": case "=": this.zoom(0.6, this.mark < 0 ? (from + to) / 2 : this.mark); break;
-      case "-": this.zoom(1 / 0.6, this.mark < 0 ? (from + to) / 2 : this.mark); break;
-      case "Home": this.show(0, to - from); break;
-      case "End": this.show(this.meta.length - (to - from), this.meta.length); break;
-      default: return;
+      default: if (!this.zoomKey(event.key)) return;
     }
     event.preventDefault();
     soon(this.redraw);
+  }
+
+  /** Zooms and moves by a key. Returns whether it is such a key. @param {string} key */
+  zoomKey(key) {
+    const [from, to] = this.window, around = this.mark >= 0 ? this.mark : this.moment?.shown?.time ?? (from + to) / 2;
+    switch (key) {
+      case "+": case "=": this.zoom(0.6, around); break;
+      case "-": this.zoom(1 / 0.6, around); break;
+      case "Home": this.show(0, to - from); break;
+      case "End": this.show(this.meta.length - (to - from), this.meta.length); break;
+      default: return false;
+    }
+    return true;
   }
 
   /** Where the shown lanes have no waits because none were recorded. */
@@ -549,21 +584,21 @@ export class Lanes {
     return this.activity?.request.byCpu ? [] : this.meta.unrecorded ?? [];
   }
 
-  /** Kinds that occur, for the legend. */
+  /** What colours mean that occur, for the legend. */
   kinds() {
-    const kinds = new Set(this.meta.frames.kind);
+    const { meta } = this, kinds = new Set(meta.frames.kind), hasOff = [...kinds].some(isOff);
     return [
-      { label: "user", colour: 0, shown: true },
-      { label: "kernel", colour: 1, shown: kinds.has(KIND.kernel) },
-      { label: "generated code", colour: 2, shown: kinds.has(KIND.generated) },
-      { label: "no name", colour: 3, shown: kinds.has(KIND.nameless) },
-      { label: "runnable", colour: 6, shown: kinds.has(KIND.runnable) },
-      { label: "blocked", colour: 7, shown: kinds.has(KIND.blocked) },
-      { label: "waiting for events", colour: 8, shown: kinds.has(KIND.waiting) },
-      { label: "frames off the CPU for 95 % or more", colour: 9, shown: kinds.has(KIND.runnable) || kinds.has(KIND.blocked) || kinds.has(KIND.waiting) },
-      { label: "ready, no CPU", colour: 4, shown: Boolean(this.meta.waits) },
-      { label: "blocked", colour: 5, shown: Boolean(this.meta.waits) },
-      { label: "waits not recorded", colour: 10, shown: Boolean(this.meta.unrecorded?.length) },
+      { label: "user", colour: "kind0", shown: true },
+      { label: "kernel", colour: "kind1", shown: kinds.has(KIND.kernel) },
+      { label: "generated code", colour: "kind2", shown: kinds.has(KIND.generated) },
+      { label: "no name", colour: "kind3", shown: kinds.has(KIND.nameless) },
+      { label: "runnable", colour: "kind4", shown: kinds.has(KIND.runnable) || Boolean(meta.waits) },
+      { label: "blocked", colour: "kind5", shown: kinds.has(KIND.blocked) || Boolean(meta.waits) },
+      { label: "waiting for events", colour: "kind6", shown: kinds.has(KIND.waiting) },
+      { label: "frames off the CPU for 95 % or more", colour: "off", shown: hasOff },
+      { label: "waits not recorded", colour: "unrecorded", shown: Boolean(meta.unrecorded?.length) },
+      { label: "samples lost", colour: "lost", shown: meta.gaps.some(([, , lost]) => lost > 0) },
+      { label: "throttled by the kernel", colour: "lost", shown: meta.gaps.some(([, , lost]) => lost === 0) },
     ].filter(kind => kind.shown);
   }
 }

@@ -34,6 +34,7 @@ async function start() {
   page.update();
   page.select();
   page.askView();
+  page.moment?.update();
   page.lanes?.ask();
   // For tests, which drive the page.
   Object.assign(globalThis, { profView: page });

@@ -1,11 +1,12 @@
 // The page: puts the panels together and keeps them in step with the state.
 import { button, copy, element, preferences, soon } from "./dom.js";
-import { fromFragment, Store, toFragment } from "./state.js";
-import { counted, duration, grouped, share, Words } from "./words.js";
-import { Colours, themes } from "./colours.js";
+import { defaultEvent, fromFragment, Store, toFragment } from "./state.js";
+import { counted, grouped, share, SIDES, Words } from "./words.js";
+import { Colours, rgb, themes } from "./colours.js";
 import { Lanes } from "./lanes.js";
+import { Moment } from "./moment.js";
 import { Picture } from "./picture.js";
-import { FunctionTable } from "./functions.js";
+import { FunctionTable, WIDE_SIDES } from "./functions.js";
 import { CallTree } from "./calltree.js";
 import { SourceView } from "./source.js";
 import { AssemblyView } from "./assembly.js";
@@ -18,7 +19,7 @@ import { showNamed } from "./details.js";
 const TABS = [
   ["flame", "Flame graph", "Stacks from the root, equal ones merged"],
   ["icicle", "Inverted graph", "Stacks from where samples were taken to their callers"],
-  ["order", "Time order", "The stacks of one thread in the order of time"],
+  ["order", "Time order", "The stacks of threads in the order of time, on the axis of the lanes"],
   ["tree", "Call tree", "Stacks from the root, as rows"],
   ["inverted", "Inverted tree", "From where samples were taken to their callers, as rows"],
   ["sandwich", "Sandwich", "Callers of one function above, what it calls below"],
@@ -26,6 +27,9 @@ const TABS = [
   ["source", "Source", "Lines of the function pointed out, with their samples"],
   ["assembly", "Assembly", "Instructions of the function pointed out, with their samples"],
 ];
+
+/** Threads that are shown in the order of time at most. */
+const MOST_BANDS = 16;
 
 export class Page {
   /** @param {import("./format.js").Meta} meta @param {import("./client.js").Client} client @param {(error: unknown) => void} fail */
@@ -57,6 +61,11 @@ export class Page {
     this.help = helpDialog();
     this.lanes = new Lanes(meta, words, store, this.client, {
       fail: this.fail, say: text => this.say(text), tip: (lines, x, y) => this.showTip(lines, x, y),
+      moved: () => { if (this.main?.time) soon(this.main.redraw); },
+    });
+    const { lanes } = this;
+    this.moment = lanes.moment = new Moment(meta, words, colours, store, this.client, lanes, {
+      fail: this.fail, say: text => this.say(text), changed: () => { soon(lanes.redraw); if (this.main) soon(this.main.redraw); },
     });
     const events = {
       /** @param {Picture} picture @param {number} box */
@@ -66,6 +75,16 @@ export class Page {
       resized: () => soon(this.refreshView),
     };
     this.main = new Picture("Flame graph", words, colours, events);
+    const { main: picture } = this;
+    picture.scroller.addEventListener("wheel", event => { if (picture.time) lanes.wheel(event, picture.scroller); }, { passive: false });
+    picture.scroller.addEventListener("keydown", event => { if (picture.time && lanes.zoomKey(event.key)) event.preventDefault(); });
+    this.timeOfMain = {
+      /** The same pixels as in the lanes. */
+      area: () => ({ left: Math.max(0, lanes.canvas.getBoundingClientRect().left + lanes.labels - picture.canvas.getBoundingClientRect().left), width: lanes.plot }),
+      mark: () => lanes.mark >= 0 ? lanes.x(lanes.mark) - lanes.labels : lanes.moment?.shown ? lanes.x(lanes.moment.shown.time) - lanes.labels : -1,
+      /** @type {string[]} */
+      labels: [],
+    };
     this.callers = new Picture("Callers", words, colours, events);
     this.callees = new Picture("Callees", words, colours, events);
     this.callers.upward = true;
@@ -79,18 +98,29 @@ export class Page {
     this.assembly = new AssemblyView(meta, words);
 
     // What was recorded.
-    this.eventChoice = element("select", { "aria-label": "Event", change: () => store.set({ event: Number(this.eventChoice?.value) }) },
+    this.eventChoice = element("select", { "aria-label": "Event", change: () => this.showEvent(Number(this.eventChoice?.value)) },
       ...meta.events.map((event, at) => element("option", { value: String(at) }, `${event.name} · ${grouped(event.samples)}`)));
+    this.widths = meta.sides ? SIDES.map((side, event) => {
+      const made = button(side, `Widths of frames are those ${side} the change`, () => store.set({ event, zoom: [] }), "choice");
+      made.dataset.event = String(event);
+      return made;
+    }) : [];
+    this.weights = this.timeWeights().map(([label, title, event]) => {
+      const made = button(label, `${title} (w)`, () => this.showEvent(event), "choice");
+      made.dataset.event = String(event);
+      return made;
+    });
     this.undo = button("↶", "Undo (Ctrl Z)", () => store.undo(), "plain");
     this.redo = button("↷", "Redo (Ctrl Y)", () => store.redo(), "plain");
-    const tools = element("div", { class: "tools" }, ...(meta.events.length > 1 ? [this.eventChoice] : []), this.undo, this.redo,
+    const tools = element("div", { class: "tools" }, ...(this.weights.length ? [element("div", { class: "group", role: "group", "aria-label": "Time" }, ...this.weights)] : []),
+      ...(meta.events.filter(event => !event.time).length > 1 && !meta.sides ? [this.eventChoice] : []), this.undo, this.redo,
       button("◐", "Light or dark (d)", () => themes.next(), "plain"), button("?", "Help: keys (?)", () => this.help?.showModal(), "plain"));
     const header = element("header", { class: "top" },
       element("div", { class: "what" }, element("h1", { title: meta.title }, meta.title), element("p", { class: "facts" }, meta.facts.join(" · "))),
       tools, ...(meta.truth.length ? [element("ul", { class: "truth", tabindex: "0", "aria-label": "What is missing" }, ...meta.truth.map(line => element("li", {}, line)))] : []));
 
     // Time.
-    this.modes = [["threads", "Threads"], ...(meta.cpus > 1 ? [["cpus", "CPUs"]] : []), ...(meta.timed ? [["heat", "Heat map"]] : [])]
+    this.modes = [["threads", "Threads"], ...(meta.cpus > 1 && !meta.sides ? [["cpus", "CPUs"]] : []), ...(meta.timed && !meta.sides ? [["heat", "Heat map"]] : [])]
       .map(([mode, label]) => {
         const made = button(label, `Lanes: ${label} (t)`, () => store.set({ lanes: mode }), "choice");
         made.dataset.mode = mode;
@@ -99,12 +129,24 @@ export class Page {
     this.zoomIn = button("Zoom in", "Shows the selected time only (z)", () => this.lanes?.zoomToSelection());
     this.zoomOut = button("All time", "Shows all time again", () => store.set({ window: null }));
     const legend = element("span", { class: "legend" }, ...this.lanes.kinds().map(({ label, colour }) => {
-      const swatch = element("i", { class: `kind${colour}` });
+      const swatch = element("i", { class: colour });
       return element("span", {}, swatch, label);
     }));
+    this.sort = element("select", { "aria-label": "Order of the lanes", title: "Order of the lanes", change: () => store.set({ sort: /** @type {any} */ (this.sort?.value) }) },
+      ...[["time", "by samples"], ["name", "by name"], ["start", "by start"]].map(([value, label]) => element("option", { value }, label)));
+    this.find = element("input", { type: "search", class: "find", placeholder: "Lanes", "aria-label": "Search for lanes", spellcheck: "false", autocomplete: "off",
+      title: "Only lanes whose thread or process has this in its name or number", input: () => store.set({ find: this.find?.value ?? "" }, "find"),
+      keydown: (/** @type {KeyboardEvent} */ event) => {
+        if (event.key !== "Escape") return;
+        store.set({ find: "" });
+        this.find?.blur();
+        event.stopPropagation();
+      } });
+    this.unhide = button("", "Shows the lanes again that were hidden", () => store.set({ hidden: null }));
+    this.ofThreads = element("span", { class: "tools" }, this.sort, this.find, this.unhide);
     const time = element("section", { class: "time", "aria-label": "Activity over time" },
       element("div", { class: "bar" }, element("div", { class: "group", role: "group", "aria-label": "Lanes" }, ...this.modes), legend,
-        element("span", { class: "grow" }), this.zoomIn, this.zoomOut),
+        element("span", { class: "grow" }), this.ofThreads, this.zoomIn, this.zoomOut),
       this.lanes.scroller);
     this.splitter = element("div", { class: "splitter", role: "separator", tabindex: "0", "aria-orientation": "horizontal",
       "aria-label": "Height of the lanes", "aria-valuemin": "60", "aria-valuemax": "2000", "aria-valuenow": "100" });
@@ -117,7 +159,7 @@ export class Page {
     const selection = element("section", { class: "selection", "aria-label": "Selection" }, this.crumbs, this.figures);
 
     // Views.
-    const views = TABS.filter(([view]) => (view !== "source" || meta.sources) && (view !== "assembly" || meta.code) && (view !== "order" || meta.timed));
+    const views = TABS.filter(([view]) => view === "order" ? meta.timed : view !== "source" && view !== "assembly" || !meta.sides);
     this.tabs = views.map(([view, label, title], at) => {
       const tab = element("button", {
         type: "button", role: "tab", id: `tab-${view}`, "aria-controls": "panel", title: `${title} (${at + 1})`,
@@ -134,7 +176,7 @@ export class Page {
       return tab;
     });
     this.search = element("input", {
-      type: "search", placeholder: "Search", "aria-label": "Search for functions", spellcheck: "false", autocomplete: "off",
+      type: "search", placeholder: "Search: text or /regex/", "aria-label": "Search for functions", spellcheck: "false", autocomplete: "off",
       title: "Part of a name; case counts only where a capital is typed. /…/ is a regular expression. (/)",
       input: () => store.set({ search: this.search?.value ?? "" }, "search"),
       keydown: (/** @type {KeyboardEvent} */ event) => {
@@ -148,6 +190,10 @@ export class Page {
       },
     });
     this.matched = element("output", { class: "matched" });
+    this.asPattern = button("", "Searches by a regular expression", () => {
+      store.set({ search: this.patternOf(this.state.search) });
+      this.search?.focus();
+    });
     this.searchActions = element("span", { class: "group found" },
       button("↑", "Previous match (N)", () => this.step(-1), "plain"), button("↓", "Next match (n)", () => this.step(1), "plain"),
       button("Keep", "Keep only stacks that match", () => this.addStep({ o: "keep", p: this.state.search }, true)),
@@ -156,13 +202,16 @@ export class Page {
     this.unzoom = button("Unzoom", "Back to all (Esc)", () => store.set({ zoom: [] }));
     this.threadChoice = element("select", { "aria-label": "Thread whose samples are shown", change: () => store.set({ thread: Number(this.threadChoice?.value) }) });
     const bar = element("div", { class: "bar views" }, element("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs),
-      element("form", { role: "search", submit: (/** @type {Event} */ event) => event.preventDefault() }, this.searchActions, this.matched, this.search));
+      element("form", { role: "search", submit: (/** @type {Event} */ event) => event.preventDefault() }, this.searchActions, this.matched, this.asPattern, this.search));
     this.note = element("p", { class: "note" });
-    this.viewBar = element("div", { class: "bar inner" }, this.note, element("span", { class: "grow" }), this.threadChoice, this.unzoom, this.flip);
+    this.changeLegend = element("span", { class: "legend" }, ...this.meaningsOfChange());
+    this.widthChoice = element("span", { class: "tools" }, element("span", { class: "muted" }, "Widths: "), element("div", { class: "group", role: "group", "aria-label": "Widths" }, ...this.widths));
+    this.viewBar = element("div", { class: "bar inner" }, this.note, this.changeLegend, element("span", { class: "grow" }), this.threadChoice,
+      ...(meta.sides ? [this.widthChoice] : []), this.unzoom, this.flip);
     this.body = element("div", { class: "body" });
     this.panel = element("div", { class: "panel", id: "panel", role: "tabpanel" }, this.viewBar, this.body);
     this.aside = element("aside", { class: "side", "aria-label": "Functions" }, this.side.list.node);
-    const main = element("main", {}, bar, element("div", { class: "panels" }, this.panel, this.aside));
+    const main = element("main", {}, bar, element("div", { class: "panels" }, this.panel, this.aside, this.moment.node));
 
     // The function that is pointed out.
     this.named = element("div", { class: "named" });
@@ -179,7 +228,7 @@ export class Page {
     });
     addEventListener("hashchange", () => {
       const state = fromFragment(location.hash, meta);
-      if (toFragment(state) !== toFragment(this.state)) store.set(state);
+      if (toFragment(state) !== toFragment(this.state)) store.goTo(state);
     });
     addEventListener("beforeprint", () => { themes.printing = true; themes.choose(); this.drawAll(); });
     addEventListener("afterprint", () => { themes.printing = false; themes.choose(); });
@@ -204,7 +253,7 @@ export class Page {
   /** As high as the lanes need, or as the reader wants them. */
   fitLanes() {
     const wish = Number(preferences.get("lanes-height", "0"));
-    const most = innerHeight * (wish ? 0.7 : innerWidth < 700 ? 0.2 : 0.27);
+    const most = innerHeight * (wish ? 0.7 : innerWidth < 700 || innerHeight < 700 ? 0.2 : 0.27);
     const height = Math.round(Math.min(wish || Infinity, this.lanes?.wanted ?? 100, most));
     this.lanes?.scroller.style.setProperty("--height", `${Math.max(height, 70)}px`);
     this.splitter?.setAttribute("aria-valuenow", String(Math.max(height, 70)));
@@ -273,15 +322,43 @@ export class Page {
     const where = frame >= 0 ? [words.moduleOf(words.functionAt(frame)), words.kindName(frame)].filter(text => text).join(" · ") : "";
     if (where) lines.push(where);
     if (isOrder) {
-      lines.push(`${duration(boxes.width[box] * this.meta.unit * 1e3)} from ${words.time(boxes.x[box], boxes.total / 1000)}`);
+      lines.push(`${words.length(boxes.width[box])} from ${words.time(boxes.x[box], boxes.total / 1000)}`, counted(boxes.self[box], "sample", "samples"));
     } else {
+      if (this.meta.sides) {
+        this.showTip([...lines, ...this.factsOfChange(picture, box)], x, y);
+        return;
+      }
       const weight = this.weightOf(picture, box);
       lines.push(`${words.amount(weight, state.event)} · ${share(weight, totals?.weight ?? 0)} of the selection`);
       if (totals && totals.all !== totals.weight) lines.push(`${share(weight, totals.all)} of all`);
+      if (picture === this.main && state.zoom.length && boxes.depth[box] >= state.zoom.length) {
+        lines.push(`${share(boxes.width[box], boxes.width[0])} of the zoom into ${words.fitted(words.functionAt(state.zoom[state.zoom.length - 1]), 60)}`);
+      }
       if (boxes.self[box]) lines.push(`${words.amount(boxes.self[box], state.event)} in itself`);
     }
     this.showTip(lines, x, y);
     if (document.activeElement === picture.scroller && x) this.say(lines.join(", "));
+  }
+
+  /** What a box weighs on both sides of a comparison. @param {Picture} picture @param {number} box */
+  factsOfChange(picture, box) {
+    const { words, totals, state: { event } } = this, isRoot = picture === this.main && box === 0;
+    const own = totals?.weight ?? 0, other = totals?.other?.weight ?? 0, all = event ? [other, own] : [own, other];
+    const weights = isRoot ? all : picture.sides(box);
+    return [...SIDES.map((side, at) => `${side}: ${words.amount(weights[at], event)} · ${share(weights[at], all[at])}`),
+      `difference: ${words.signed(words.change(weights[0], weights[1]), event)} · ${words.factor(weights[0], weights[1])}`];
+  }
+
+  /** The colours of changes with their meanings. */
+  meaningsOfChange() {
+    const { sides } = this.meta;
+    if (!sides) return [];
+    const { same, grew, shrank } = sides.colours;
+    return /** @type {[string, number[]][]} */ ([["grew", grew[1]], ["as before, as far as samples tell", same], ["shrank", shrank[1]]]).map(([label, colour]) => {
+      const swatch = element("i", {});
+      swatch.style.background = rgb(colour);
+      return element("span", {}, swatch, label);
+    });
   }
 
   /** What a box weighs: those that lie below what was zoomed into are drawn narrower than they are. @param {Picture} picture @param {number} box */
@@ -336,6 +413,26 @@ export class Page {
     this.say(`Match ${this.match + 1} of ${matches.length}`);
   }
 
+  /** CPU, off-CPU and wall: labels, what they mean, and their events; none where the recording has no time off the CPU. @returns {[string, string, number][]} */
+  timeWeights() {
+    const { events } = this.meta, off = events.findIndex(({ of }) => of !== undefined);
+    if (off < 0) return [];
+    const sampled = events.findIndex(({ time }) => !time);
+    return [...(sampled >= 0 ? [/** @type {[string, string, number]} */ (["CPU", `What ran: samples of ${events[defaultEvent(this.meta)].name}`, defaultEvent(this.meta)])] : []),
+      ["Off-CPU", "What threads waited for: time runnable or blocked", off], ["Wall", "All time of threads, on the CPU and off it", events[off].of ?? off]];
+  }
+
+  /** Shows an event; not all say on which CPU. @param {number} event */
+  showEvent(event) {
+    this.store.set({ event, ...(this.meta.events[event].cpus ? {} : { cpus: null, ...(this.state.lanes === "cpus" ? { lanes: "threads" } : {}) }) });
+  }
+
+  /** Text as a regular expression, where it looks like one and is none yet; else empty. @param {string} text */
+  patternOf(text) {
+    if (/^\/.+\/$/.test(text)) return "";
+    return text.startsWith("/") && text.length > 1 ? `${text}/` : /[\\^$|?*+()[\]{}]|\.\*/.test(text) ? `/${text}/` : "";
+  }
+
   turn() {
     this.upward = !this.upward;
     preferences.set("roots", this.upward ? "bottom" : "top");
@@ -370,29 +467,41 @@ export class Page {
   /** @param {import("./state.js").State} state @param {import("./state.js").State} old */
   changed(state, old) {
     this.lanes?.changed(state, old);
-    if (state.lanes !== old.lanes || state.event !== old.event) this.fitLanes();
+    if (["lanes", "event", "sort", "find", "hidden"].some(part => /** @type {any} */ (state)[part] !== /** @type {any} */ (old)[part])) this.fitLanes();
+    if (["pin", "event", "steps"].some(part => /** @type {any} */ (state)[part] !== /** @type {any} */ (old)[part])) this.moment?.update();
+    else if (state.named !== old.named) this.moment?.draw();
     clearTimeout(this.saving);
     this.saving = setTimeout(() => this.save(), 250);
-    const key = (/** @type {import("./state.js").State} */ { event, time, threads, cpus, steps, search }) => JSON.stringify([event, time, threads, cpus, steps, search]);
+    const key = (/** @type {import("./state.js").State} */ { event, time, timeBefore, threads, cpus, steps, search }) => JSON.stringify([event, time, timeBefore, threads, cpus, steps, search]);
     if (key(state) !== key(old)) this.select();
     this.match = -1;
-    if (["view", "zoom", "thread", "event", "time", "threads", "cpus", "steps"].some(part => JSON.stringify(/** @type {any} */ (state)[part]) !== JSON.stringify(/** @type {any} */ (old)[part]))
-      || ["sandwich", "source", "assembly"].includes(state.view) && state.named !== old.named) this.askView();
+    if (["view", "zoom", "thread", "event", "time", "timeBefore", "threads", "cpus", "steps"].some(part => JSON.stringify(/** @type {any} */ (state)[part]) !== JSON.stringify(/** @type {any} */ (old)[part]))
+      || state.view === "order" && state.window !== old.window || ["sandwich", "source", "assembly"].includes(state.view) && state.named !== old.named) this.askView();
     this.update();
   }
 
+  /** Keeps the state in the address. What selects is a step that Back and Forward walk; what is looked at there is not. */
   save() {
-    const fragment = toFragment(this.state);
+    const fragment = toFragment(this.state), selects = toFragment({ ...this.state, named: -1, window: null, pin: -1 });
+    const isStep = this.saved !== undefined && this.saved !== selects && fragment !== location.hash.replace(/^#/, "");
+    this.saved = selects;
     try {
-      history.replaceState(null, "", `#${fragment}`);
+      if (isStep) history.pushState(null, "", `#${fragment}`);
+      else history.replaceState(null, "", `#${fragment}`);
     } catch {
       // Some frames and addresses allow no history; the page works without it.
     }
   }
 
   get selection() {
-    const { event, time, threads, cpus, steps, search } = this.state;
-    return { event, time, threads, cpus, steps, search };
+    const { meta, state: { event, time, timeBefore, threads, cpus, steps, search } } = this;
+    if (!meta.sides) return { event, time, threads, cpus, steps, search };
+    // Threads of one side say nothing of the other.
+    const of = (/** @type {number} */ side) => {
+      const own = threads?.filter(thread => meta.threads[thread].side === side) ?? [];
+      return { event: side, time: side ? time : timeBefore, threads: own.length ? own : null, cpus };
+    };
+    return { ...of(event), steps, search, other: of(1 - event) };
   }
 
   /** Weighs what is selected. */
@@ -413,14 +522,14 @@ export class Page {
     }, this.fail);
   }
 
-  /** The thread whose samples are shown in order. */
-  get orderThread() {
-    const { meta, state } = this;
-    const counts = new Float64Array(meta.threads.length);
-    for (const [event, thread, samples] of meta.segments) if (event === state.event) counts[thread] += samples;
-    const allowed = state.threads ?? [...counts.keys()];
-    const sorted = allowed.filter(thread => counts[thread]).sort((one, other) => counts[other] - counts[one]);
-    return { threads: sorted, thread: sorted.includes(state.thread) ? state.thread : sorted[0] ?? 0 };
+  /** Threads that can be shown in the order of time, the busiest first, and those that are. */
+  get orderThreads() {
+    const { meta, state } = this, source = meta.events[state.event].of ?? state.event;
+    const counts = new Float64Array(meta.threads.length), hidden = new Set(state.hidden);
+    for (const [event, thread, , samples] of meta.segments) if (meta.sides || event === source) counts[thread] += samples;
+    const allowed = (state.threads ?? [...counts.keys()]).filter(thread => counts[thread] && !hidden.has(thread));
+    const threads = allowed.sort((one, other) => meta.threads[one].side - meta.threads[other].side || counts[other] - counts[one]);
+    return { threads, bands: threads.includes(state.thread) ? [state.thread] : threads.slice(0, MOST_BANDS) };
   }
 
   /** Asks for what the view shows. */
@@ -430,9 +539,11 @@ export class Page {
     if (["flame", "icicle", "order", "sandwich"].includes(view)) {
       if (view === "sandwich" && state.named < 0) return;
       const picture = view === "sandwich" ? this.callees : this.main;
-      const request = { selection: { ...selection, search: "" }, view, zoom: state.zoom, named: state.named, pixels: picture?.pixels ?? 1000, thread: this.orderThread.thread };
+      if (this.main) this.main.time = view === "order" ? this.timeOfMain ?? null : null;
+      const request = { selection: { ...selection, search: "" }, view, zoom: state.zoom, named: state.named, pixels: Math.round(picture?.pixels ?? 1000), bands: this.orderThreads.bands, window: this.lanes?.window ?? [0, 1] };
       client.latest("view", "boxes", request, answer => {
         if (this.state.view !== view) return;
+        if (this.timeOfMain) this.timeOfMain.labels = request.bands.map(thread => this.words.threadName(thread));
         picture?.show(answer.boxes);
         if (view === "sandwich") this.callers?.show(answer.callers);
         this.answer = answer;
@@ -446,7 +557,8 @@ export class Page {
     } else if (view === "source") {
       const { named, event } = state;
       if (named < 0) this.source?.explain("Choose a function, in the table of functions or in a picture.");
-      else client.latest("view", "lines", { selection: { ...selection, search: "" }, named }, answer => this.source?.show(named, event, answer), this.fail);
+      else if (this.meta.lines) client.latest("view", "lines", { selection: { ...selection, search: "" }, named }, answer => this.source?.show(named, event, answer), this.fail);
+      else client.latest("view", "instructions", { selection: { ...selection, search: "" }, named }, answer => this.source?.showOfInstructions(named, event, answer), this.fail);
     } else if (view === "assembly") {
       const { named, event } = state;
       if (named < 0) this.assembly?.explain("Choose a function, in the table of functions or in a picture.");
@@ -472,6 +584,19 @@ export class Page {
     if (this.search && this.search.value !== state.search) this.search.value = state.search;
     if (this.zoomIn) this.zoomIn.disabled = !state.time;
     if (this.zoomOut) this.zoomOut.disabled = !state.window;
+    for (const made of [...this.weights ?? [], ...this.widths ?? []]) made.setAttribute("aria-pressed", String(Number(made.dataset.event) === state.event));
+    if (this.ofThreads) this.ofThreads.hidden = state.lanes !== "threads";
+    if (this.sort) this.sort.value = state.sort;
+    if (this.find && this.find.value !== state.find) this.find.value = state.find;
+    if (this.unhide) {
+      this.unhide.hidden = !state.hidden;
+      this.unhide.textContent = `${grouped(state.hidden?.length ?? 0)} hidden: show`;
+    }
+    if (this.asPattern) {
+      const pattern = this.patternOf(state.search);
+      this.asPattern.hidden = !pattern;
+      this.asPattern.textContent = `as ${pattern.length > 24 ? `${pattern.slice(0, 22)}…/` : pattern}`;
+    }
     this.showBody();
     showCrumbs(this);
     if (totals && this.matched && this.searchActions) {
@@ -483,6 +608,7 @@ export class Page {
     }
     for (const picture of [this.main, this.callers, this.callees]) {
       if (!picture) continue;
+      picture.side = state.event;
       if (picture.named !== state.named) {
         picture.named = state.named;
         soon(picture.redraw);
@@ -495,8 +621,8 @@ export class Page {
     this.tree?.list.refresh();
     this.invertedTree?.list.refresh();
     showNamed(this);
-    document.body.classList.toggle("narrow-side", !this.wide?.matches || state.view === "functions");
-    this.table?.setWide(this.panel ? this.panel.clientWidth > 760 : true);
+    document.body.classList.toggle("narrow-side", !this.wide?.matches || state.view === "functions" || state.view === "order");
+    this.table?.setWide(this.panel ? this.panel.clientWidth > (this.meta.sides ? WIDE_SIDES : 760) : true);
   }
 
   /** Puts the view into the panel. */
@@ -525,17 +651,19 @@ export class Page {
       const isOrder = state.view === "order";
       this.threadChoice.hidden = !isOrder;
       if (isOrder) {
-        const { threads, thread } = this.orderThread;
-        const key = threads.join();
+        const { threads } = this.orderThreads, key = threads.join();
         if (this.threadChoice.dataset.threads !== key) {
           this.threadChoice.dataset.threads = key;
-          this.threadChoice.replaceChildren(...threads.slice(0, 500).map(id => element("option", { value: String(id) }, `${this.meta.threads[id].name} ${this.meta.threads[id].tid}`)));
+          this.threadChoice.replaceChildren(...(threads.length > 1 ? [element("option", { value: "-1" }, `${threads.length > MOST_BANDS ? `the ${MOST_BANDS} busiest` : "all"} threads`)] : []),
+            ...threads.slice(0, 500).map(id => element("option", { value: String(id) }, this.words.threadName(id))));
         }
-        this.threadChoice.value = String(thread);
+        this.threadChoice.value = threads.length > 1 && !threads.includes(state.thread) ? "-1" : String(threads.includes(state.thread) ? state.thread : threads[0] ?? -1);
       }
     }
     const picture = ["flame", "icicle", "sandwich"].includes(state.view);
     if (this.flip) this.flip.hidden = !["flame", "icicle"].includes(state.view);
+    if (this.changeLegend) this.changeLegend.hidden = !picture || !this.meta.sides;
+    if (this.widthChoice) this.widthChoice.hidden = !picture;
     if (this.unzoom) {
       this.unzoom.hidden = !picture;
       this.unzoom.disabled = !state.zoom.length;
@@ -552,9 +680,9 @@ export class Page {
     /** @type {any} */
     const answer = this.answer;
     if (state.view === "order") {
-      const order = answer?.boxes;
-      const left = order && order.shown < order.all ? `${grouped(order.shown)} of ${counted(order.all, "sample", "samples")} drawn: select less time to see all` : "";
-      note.textContent = left || "Gaps: the thread has no samples.";
+      const { all = 0, most = 0 } = answer?.boxes ?? {};
+      const merged = most > 1 ? `: a pixel has up to ${grouped(most)}, and shows the stack that most of them share` : "";
+      note.textContent = `${counted(all, "sample", "samples")} on the axis of the lanes${merged}. Gaps: no samples.`;
     } else note.textContent = picture && hidden ? `${counted(hidden, "frame is", "frames are")} too narrow to draw, and with ${hidden === 1 ? "it" : "them"} all that ${hidden === 1 ? "it calls" : "they call"}` : "";
   }
 

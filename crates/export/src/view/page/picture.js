@@ -1,6 +1,6 @@
 // A picture of frames on a canvas: flame graphs of every direction, and stacks in the order of time.
 import { element, prepare, soon } from "./dom.js";
-import { KIND } from "./format.js";
+import { isOff, KIND } from "./format.js";
 import { themes } from "./colours.js";
 
 export const ROW = 19;
@@ -25,7 +25,7 @@ function offCpu(boxes, words) {
   const off = new Float64Array(count), hidden = new Float64Array(count), marks = new Uint8Array(count);
   // Boxes come before those that lie on them.
   for (let box = count - 1; box >= 0; box--) {
-    const isState = frame[box] >= 0 && words.kindOf(frame[box]) >= KIND.runnable;
+    const isState = frame[box] >= 0 && isOff(words.kindOf(frame[box]));
     if (isState) off[box] = width[box];
     if (frame[box] === -1) hidden[box] = width[box];
     marks[box] = !isState && frame[box] >= 0 && off[box] > 0 && off[box] >= OFF_CPU * (width[box] - hidden[box]) ? 1 : 0;
@@ -46,10 +46,16 @@ export class Picture {
     this.words = words;
     this.colours = colours;
     this.events = events;
+    /** Where time lies, and names of bands left of it: of a picture in the order of time. @type {{area: () => {left: number, width: number}, mark: () => number, labels: string[]}|null} */
+    this.time = null;
     /** @type {import("./layout.js").Boxes|null} */
     this.boxes = null;
     /** Boxes that are shown as off the CPU. */
     this.off = new Uint8Array();
+    /** The greatest change of a frame. */
+    this.greatest = 0;
+    /** The side of a comparison that widths are of. */
+    this.side = 1;
     this.rows = 1;
     /** Whether the root is at the bottom. */
     this.upward = false;
@@ -95,8 +101,12 @@ export class Picture {
     themes.listeners.push(() => soon(this.redraw));
   }
 
+  /** Where frames lie on the canvas, in pixels. */
+  get area() {
+    return this.time?.area() ?? { left: 0, width: Math.max(this.spacer.clientWidth, 50) };
+  }
   get pixels() {
-    return Math.max(this.spacer.clientWidth, 50);
+    return this.area.width;
   }
 
   /** @param {import("./layout.js").Boxes} boxes */
@@ -106,12 +116,29 @@ export class Picture {
     const isFirst = !this.boxes;
     this.boxes = boxes;
     this.off = offCpu(boxes, this.words);
+    this.greatest = 0;
+    for (let box = 1; box < boxes.count; box++) {
+      if (boxes.frame[box] >= 0) this.greatest = Math.max(this.greatest, Math.abs(this.words.change(...this.sides(box))));
+    }
     this.pointed = this.current = -1;
     this.rows = 1;
     for (let box = 0; box < boxes.count; box++) if (boxes.depth[box] >= this.rows) this.rows = boxes.depth[box] + 1;
     this.spacer.style.height = `${Math.max(this.rows * ROW + 4, 1)}px`;
     if (isFirst || atRoot) scroller.scrollTop = this.upward ? scroller.scrollHeight : 0;
     this.draw();
+  }
+
+  /** Weights of a box before and after a change. @param {number} box @returns {[number, number]} */
+  sides(box) {
+    const [own, other] = [this.boxes?.width[box] ?? 0, this.boxes?.other[box] ?? 0];
+    return this.side ? [other, own] : [own, other];
+  }
+
+  /** The colour of a box. @param {number} box */
+  colour(box) {
+    const frame = this.boxes?.frame[box] ?? -1, { colours, words } = this;
+    if (colours.sides && frame >= 0 && !this.time) return colours.ofChange(...this.sides(box), this.greatest);
+    return this.off[box] ? themes.current.off[words.kindOf(frame) === KIND.kernel ? 1 : 0] : colours.of(frame);
   }
 
   /** @param {boolean} upward */
@@ -138,8 +165,8 @@ export class Picture {
 
   draw() {
     const { boxes, canvas, words, colours, found, named } = this;
-    const width = this.pixels, { height, y: yOf } = this.geometry();
-    const context = prepare(canvas, width, height);
+    const { left: begin, width } = this.area, { height, y: yOf } = this.geometry();
+    const context = prepare(canvas, Math.max(this.spacer.clientWidth, 50), height);
     if (!context || !boxes) return;
     const theme = themes.current;
     context.font = `${FONT}px ${getComputedStyle(document.documentElement).getPropertyValue("--mono")}`;
@@ -149,12 +176,12 @@ export class Picture {
     const scale = width / boxes.total;
     for (let box = 0; box < boxes.count; box++) {
       const y = yOf(boxes.depth[box]);
-      if (y < -ROW || y > height) continue;
-      const left = (boxes.x[box] - boxes.origin) * scale, wide = boxes.width[box] * scale;
+      if (y < -ROW || y > height || boxes.frame[box] === -3) continue;
+      const left = begin + (boxes.x[box] - boxes.origin) * scale, wide = boxes.width[box] * scale;
       const frame = boxes.frame[box];
       const id = frame >= 0 ? words.functionAt(frame) : -1;
       const isFound = found && id >= 0 && found[id];
-      context.fillStyle = isFound ? theme.match : this.off[box] ? theme.off[words.kindOf(frame) === KIND.kernel ? 1 : 0] : colours.of(frame);
+      context.fillStyle = isFound ? theme.match : this.colour(box);
       const gap = wide > 3 ? 1 : wide > 1.5 ? 0.5 : 0;
       if (found && id >= 0 && !isFound) context.globalAlpha = theme.isDark ? 0.75 : 0.55;
       context.fillRect(left, y, Math.max(wide - gap, 0.4), ROW - 1);
@@ -178,20 +205,73 @@ export class Picture {
     if (marked >= 0 && marked < boxes.count) {
       context.strokeStyle = theme.text;
       context.lineWidth = 1;
-      const left = (boxes.x[marked] - boxes.origin) * scale;
+      const left = begin + (boxes.x[marked] - boxes.origin) * scale;
       context.strokeRect(left + 0.5, yOf(boxes.depth[marked]) + 0.5, Math.max(boxes.width[marked] * scale - 2, 1), ROW - 2);
     }
+    if (this.time) this.drawTime(context, this.time, begin, height);
+    this.drawMore(context, begin, scale, height);
+  }
+
+  /** Names bands, and marks the time that is pointed at. @param {CanvasRenderingContext2D} context @param {{mark: () => number, labels: string[]}} time @param {number} begin @param {number} height */
+  drawTime(context, { mark, labels }, begin, height) {
+    const theme = themes.current, { y } = this.geometry();
+    context.font = `${FONT}px ${getComputedStyle(document.documentElement).getPropertyValue("--sans")}`;
+    labels.forEach((label, band) => {
+      context.fillStyle = theme.text;
+      const row = this.boxes?.rows?.[band];
+      if (row !== undefined) context.fillText(label, 0, y(row) + ROW / 2, Math.max(begin - 8, 1));
+    });
+    const x = mark();
+    context.fillStyle = theme.text;
+    if (x >= 0) context.fillRect(Math.round(begin + x), 0, 1, height);
+  }
+
+  /** Says that stacks go on outside of the window, and marks which. @param {CanvasRenderingContext2D} context @param {number} begin @param {number} scale @param {number} height */
+  drawMore(context, begin, scale, height) {
+    const { boxes, rows, upward } = this, { y } = this.geometry(), theme = themes.current;
+    if (!boxes) return;
+    const isOut = (/** @type {number} */ depth) => upward ? y(depth) < -ROW / 2 : y(depth) > height - ROW / 2;
+    let first = 0;
+    while (first < rows && !isOut(first)) first++;
+    if (first >= rows || !first) return;
+    context.fillStyle = theme.text;
+    const edge = upward ? 1 : height - 1, tip = upward ? 5 : -5;
+    let counted = 0;
+    for (let box = 0; box < boxes.count; box++) {
+      if (boxes.depth[box] !== first || boxes.frame[box] === -1) continue;
+      const wide = boxes.width[box] * scale, middle = begin + (boxes.x[box] - boxes.origin) * scale + wide / 2;
+      counted++;
+      if (wide < 3 || this.time) continue;
+      context.beginPath();
+      context.moveTo(middle, edge);
+      context.lineTo(middle - 5, edge + tip);
+      context.lineTo(middle + 5, edge + tip);
+      context.fill();
+    }
+    if (!counted) return;
+    context.font = `11px ${getComputedStyle(document.documentElement).getPropertyValue("--sans")}`;
+    const text = `${upward ? "▲ goes on above" : "▼ goes on below"}: ${rows - first} more ${rows - first === 1 ? "row" : "rows"}`;
+    const wide = context.measureText(text).width + 14, top = upward ? 8 : height - 26, left = Math.min(begin + this.pixels, this.spacer.clientWidth) - wide - 6;
+    context.fillStyle = theme.surface;
+    context.strokeStyle = theme.muted;
+    context.lineWidth = 1;
+    context.beginPath();
+    context.roundRect(left, top, wide, 18, 4);
+    context.fill();
+    context.stroke();
+    context.fillStyle = theme.text;
+    context.fillText(text, left + 7, top + 10);
   }
 
   /** The box at a point of the canvas; -1: none. @param {number} x @param {number} y */
   at(x, y) {
     const { boxes } = this;
     if (!boxes) return -1;
-    const { y: yOf } = this.geometry(), scale = this.pixels / boxes.total;
+    const { y: yOf } = this.geometry(), { left: begin, width } = this.area, scale = width / boxes.total;
     const depth = this.upward ? Math.floor((yOf(0) + ROW - 1 - y) / ROW) : Math.floor((y - yOf(0)) / ROW);
     for (let box = 0; box < boxes.count; box++) {
-      if (boxes.depth[box] !== depth) continue;
-      const left = (boxes.x[box] - boxes.origin) * scale;
+      if (boxes.depth[box] !== depth || boxes.frame[box] === -3) continue;
+      const left = begin + (boxes.x[box] - boxes.origin) * scale;
       if (x >= left && x < left + Math.max(boxes.width[box] * scale, 1)) return box;
     }
     return -1;
@@ -225,8 +305,8 @@ export class Picture {
     const { y } = this.geometry(), top = y(boxes.depth[box]);
     if (top < 0) scroller.scrollTop += top - ROW;
     else if (top > scroller.clientHeight - ROW) scroller.scrollTop += top - scroller.clientHeight + 2 * ROW;
-    const scale = this.pixels / boxes.total, area = this.canvas.getBoundingClientRect();
-    const x = area.left + Math.min((boxes.x[box] - boxes.origin) * scale + 12, this.pixels - 12);
+    const { left: begin, width } = this.area, scale = width / boxes.total, area = this.canvas.getBoundingClientRect();
+    const x = area.left + begin + Math.min((boxes.x[box] - boxes.origin) * scale + 12, this.pixels - 12);
     this.events.point(this, box, x, area.top + y(boxes.depth[box]) + ROW / 2);
     soon(this.redraw);
   }

@@ -3,7 +3,8 @@
 /**
  * @typedef {object} State
  * @property {number} event
- * @property {[number, number]|null} time What is selected: from, to (not included), in units.
+ * @property {[number, number]|null} time What is selected: from, to (not included), in units. In a comparison: after the change.
+ * @property {[number, number]|null} timeBefore In a comparison: what is selected before the change.
  * @property {number[]|null} threads
  * @property {number[]|null} cpus
  * @property {import("./tree.js").Step[]} steps
@@ -13,15 +14,19 @@
  * @property {number[]} zoom Frames from the root on.
  * @property {string} lanes "threads", "cpus" or "heat".
  * @property {[number, number]|null} window The time that lanes show; `null` for all.
- * @property {number} thread Whose samples are shown in order; -1 for the busiest.
+ * @property {number} thread Whose samples are shown in order; -1 for all, one below the other.
+ * @property {"time"|"name"|"start"} sort The order of lanes.
+ * @property {string} find What the names of lanes have.
+ * @property {number[]|null} hidden Threads without a lane.
+ * @property {number} pin The sample whose stack is shown, by its number in the columns; -1 for none.
  */
 
 export const VIEWS = ["flame", "icicle", "order", "tree", "inverted", "sandwich", "functions", "source", "assembly"];
 
 /** @returns {State} */
 export const initial = () => ({
-  event: 0, time: null, threads: null, cpus: null, steps: [], search: "", named: -1,
-  view: "flame", zoom: [], lanes: "threads", window: null, thread: -1,
+  event: 0, time: null, timeBefore: null, threads: null, cpus: null, steps: [], search: "", named: -1,
+  view: "flame", zoom: [], lanes: "threads", window: null, thread: -1, sort: "time", find: "", hidden: null, pin: -1,
 });
 
 /** @param {State} state */
@@ -56,6 +61,7 @@ export function fromFragment(text, meta) {
   const functions = meta.functions.name.length + meta.modules.length;
   state.event = number("event", meta.events.length, defaultEvent(meta));
   state.time = range("time");
+  if (meta.sides) state.timeBefore = range("timeBefore");
   state.window = range("window");
   state.threads = numbers("threads", meta.threads.length);
   state.cpus = numbers("cpus", meta.cpus);
@@ -64,8 +70,12 @@ export function fromFragment(text, meta) {
   state.zoom = numbers("zoom", meta.frames.kind.length + meta.modules.length) ?? [];
   state.search = parts.get("search") ?? "";
   const view = parts.get("view") ?? "";
-  const has = view === "source" ? meta.sources : view === "assembly" ? meta.code : view === "order" ? meta.timed : true;
-  if (VIEWS.includes(view) && has) state.view = view;
+  if (VIEWS.includes(view) && (view !== "order" || meta.timed)) state.view = view;
+  const sort = parts.get("sort") ?? "";
+  if (sort === "name" || sort === "start") state.sort = sort;
+  state.find = parts.get("find") ?? "";
+  state.hidden = numbers("hidden", meta.threads.length);
+  state.pin = meta.timed ? number("pin", meta.segments.reduce((sum, [, , samples]) => sum + samples, 0), -1) : -1;
   const lanes = parts.get("lanes") ?? "";
   if (lanes === "cpus" && meta.cpus || lanes === "heat") state.lanes = lanes;
   try {
@@ -75,9 +85,12 @@ export function fromFragment(text, meta) {
   return state;
 }
 
-/** The event with most samples. @param {import("./format.js").Meta} meta */
-export function defaultEvent(meta) {
-  return meta.events.reduce((best, event, at) => event.samples > meta.events[best].samples ? at : best, 0);
+/** The event with most samples; pieces of time come after what was sampled. @param {import("./format.js").Meta} meta */
+export function defaultEvent({ events, sides }) {
+  // Widths are those after a change.
+  if (sides) return 1;
+  const compare = (/** @type {number} */ one, /** @type {number} */ other) => Number(events[one].time) - Number(events[other].time) || events[other].samples - events[one].samples;
+  return [...events.keys()].sort((one, other) => compare(one, other) || one - other)[0];
 }
 
 /** @param {any} step @param {number} functions @param {number} modules */
@@ -120,6 +133,11 @@ export class Store {
     this.after = [];
     this.last = kind;
     this.become(next);
+  }
+  /** Puts another state in its place, as a step of its own. @param {State} next */
+  goTo(next) {
+    this.last = "";
+    this.set(next);
   }
   /** @param {State} next */
   become(next) {

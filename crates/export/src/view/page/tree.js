@@ -174,7 +174,7 @@ function rootedAt({ parent, frame }, frames, meant) {
 }
 
 /** The frames that a step leaves out, whose samples their callers get. @param {Frames} frames @param {Step} step */
-function leftOut(frames, step) {
+export function leftOut(frames, step) {
   const { meta, kind, functionOf, moduleOf } = frames;
   if (step.o === "merge") return frames.framesOf(frames.meant(step));
   const left = new Uint8Array(functionOf.length);
@@ -182,18 +182,24 @@ function leftOut(frames, step) {
     if (step.o === "threads") left[frame] = kind[frame] === KIND.root ? 1 : 0;
     else if (step.o === "mine") {
       const named = functionOf[frame], module = moduleOf[named];
-      const isMine = module >= 0 && meta.mine[module] && kind[frame] !== KIND.kernel && !isStandard(meta, frames, named);
+      const isMine = module >= 0 && meta.mine[module] && kind[frame] !== KIND.kernel && !standard(meta, frames, named);
       left[frame] = isMine || [KIND.root, KIND.truncated].includes(kind[frame]) || kind[frame] >= KIND.unsampled ? 0 : 1;
     }
   }
   return left;
 }
 
-/** Functions of languages' own libraries, which are compiled into everybody's programs. */
-const STANDARD = /^(<?(core|std|alloc|hashbrown|__gnu_cxx)::|__rust|rust_|runtime\.|_Z(N|K)?S)/;
-/** @param {import("./format.js").Meta} meta @param {Frames} frames @param {number} named */
-function isStandard(meta, frames, named) {
-  return named < frames.functions && STANDARD.test(meta.names[meta.functions.name[named]]);
+/** Functions of others in everybody's programs, by their names: of languages' own libraries, and of packages in the folders of package managers. @type {[RegExp, string][]} */
+const OTHERS = [
+  [/^(<?(core|std|alloc|hashbrown|__gnu_cxx)::|__rust|rust_|runtime\.|_Z(N|K)?S)/, "the language's own library"],
+  [/^py::.*:(<frozen |\/usr\/(local\/)?lib\/python3\/(?!dist-packages\/)|.*\/lib\/python[0-9.]+\/(?!site-packages\/|dist-packages\/))|^(JS|LazyCompile|Function|Script):.* node:/, "the language's own library"],
+  [/\/(site|dist)-packages\/|\/node_modules\//, "packages"],
+];
+/** What a function belongs to that is compiled into, or interpreted by, everybody's programs; empty for others. @param {import("./format.js").Meta} meta @param {Frames} frames @param {number} named */
+export function standard(meta, frames, named) {
+  if (named >= frames.functions) return "";
+  const name = meta.names[meta.functions.name[named]];
+  return OTHERS.find(([expression]) => expression.test(name))?.[1] ?? "";
 }
 
 /** Makes a tree of callers and frames, each pair once. */

@@ -10,10 +10,11 @@ import { KIND } from "./format.js";
  */
 /** The samples as columns, with what is asked of them. */
 export class Samples {
-  /** @param {import("./format.js").Columns} columns @param {import("./format.js").Meta} meta */
-  constructor(columns, meta) {
+  /** @param {import("./format.js").Columns} columns @param {import("./format.js").Meta} meta @param {Uint8Array} off Which stacks end off the CPU. */
+  constructor(columns, meta, off) {
     this.columns = columns;
     this.meta = meta;
+    this.off = off;
     /** @type {{event: number, thread: number, start: number, end: number}[]} */
     this.segments = [];
     let start = 0;
@@ -36,9 +37,9 @@ export class Samples {
   /** Ranges of samples that were chosen; CPUs apart. @param {Choice} choice */
   ranges(choice) {
     const threads = choice.threads && new Set(choice.threads);
-    const ranges = [];
+    const ranges = [], source = this.meta.events[choice.event].of ?? choice.event;
     for (const { event, thread, start, end } of this.segments) {
-      if (event !== choice.event || threads && !threads.has(thread)) continue;
+      if (event !== source || threads && !threads.has(thread)) continue;
       const timed = choice.time && this.meta.timed;
       const first = timed ? this.firstAt(start, end, /** @type {any} */ (choice.time)[0]) : start;
       const last = timed ? this.firstAt(first, end, /** @type {any} */ (choice.time)[1]) : end;
@@ -47,9 +48,15 @@ export class Samples {
     return ranges;
   }
 
+  /** What a sample weighs in lanes. @param {number} event @returns {(at: number) => number} */
+  amounts(event) {
+    const { weight, count } = this.columns;
+    return this.meta.events[event].weighted ? at => weight[at] : count.length ? at => count[at] : () => 1;
+  }
+
   /** Which CPUs are chosen, by number; `null` for all. @param {Choice} choice */
   cpuMask(choice) {
-    if (!choice.cpus || !this.meta.cpus) return null;
+    if (!choice.cpus || !this.meta.events[choice.event].cpus) return null;
     const mask = new Uint8Array(this.meta.cpus);
     for (const cpu of choice.cpus) mask[cpu] = 1;
     return mask;
@@ -57,7 +64,7 @@ export class Samples {
 
   /** Samples and weight of each stack. @param {Choice} choice */
   ofStacks(choice) {
-    const { stack, cpu, weight, stacks } = this.columns;
+    const { stack, cpu, weight, count, stacks } = this.columns, isMerged = count.length > 0;
     const weighted = this.meta.events[choice.event].weighted;
     const samples = new Float64Array(stacks.length);
     const weights = weighted ? new Float64Array(stacks.length) : samples;
@@ -66,15 +73,19 @@ export class Samples {
       if (mask) {
         for (let at = first; at < last; at++) {
           if (!mask[cpu[at]]) continue;
-          samples[stack[at]]++;
+          samples[stack[at]] += isMerged ? count[at] : 1;
           if (weighted) weights[stack[at]] += weight[at];
         }
       } else if (weighted) {
         for (let at = first; at < last; at++) {
-          samples[stack[at]]++;
+          samples[stack[at]] += isMerged ? count[at] : 1;
           weights[stack[at]] += weight[at];
         }
-      } else for (let at = first; at < last; at++) samples[stack[at]]++;
+      } else if (isMerged) for (let at = first; at < last; at++) samples[stack[at]] += count[at];
+      else for (let at = first; at < last; at++) samples[stack[at]]++;
+    }
+    if (this.meta.events[choice.event].of !== undefined) {
+      for (let at = 0; at < samples.length; at++) if (!this.off[at]) samples[at] = weights[at] = 0;
     }
     return { samples, weights };
   }

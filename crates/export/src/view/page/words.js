@@ -17,6 +17,9 @@ export function share(part, all) {
   return `${percent.toFixed(percent !== 0 && percent < 1 ? 2 : 1)} %`;
 }
 
+/** The sides of a comparison. */
+export const SIDES = ["before", "after"];
+
 /** A length of time. @param {number} nanoseconds */
 export function duration(nanoseconds) {
   const absolute = Math.abs(nanoseconds);
@@ -72,10 +75,31 @@ export class Words {
     const digits = Math.max(0, Math.min(6, Math.ceil(-Math.log10(fine) - 1e-9)));
     return `${seconds.toFixed(digits)} s`;
   }
-  /** The same time as `--time` takes it, on the recorder's clock. @param {[number, number]} time */
-  timeFlag([from, to]) {
+  /** What changed, beyond what changed everywhere: after, less before. @param {number} before @param {number} after */
+  change(before, after) {
+    return after - before * (this.meta.sides?.factor ?? 1);
+  }
+  /** A change with its sign. @param {number} change @param {number} event */
+  signed(change, event) {
+    return `${change < 0 ? "−" : "+"}${this.amount(Math.abs(change), event)}`;
+  }
+  /** By what something changed, as a factor. @param {number} before @param {number} after */
+  factor(before, after) {
+    return before ? after ? `× ${(after / before).toFixed(2)}` : "gone" : after ? "new" : "–";
+  }
+  /** A length of time in words. @param {number} units */
+  length(units) {
+    return duration(units * this.meta.unit * 1e3);
+  }
+  /** A thread with its number, and in a comparison its side. @param {number} thread */
+  threadName(thread) {
+    const { name, tid, side } = this.meta.threads[thread];
+    return `${this.meta.sides ? `${SIDES[side]}: ` : ""}${name}${tid < 0 ? "" : ` ${tid}`}`;
+  }
+  /** The same time as `--time` takes it, on the recorder's clock. @param {[number, number]} time @param {number} [side] Of a comparison. */
+  timeFlag([from, to], side = 0) {
     // Both ends of --time are included; ours is not. Microseconds and above are kept apart: numbers are not that exact.
-    const { origin, unit } = this.meta;
+    const { unit, sides } = this.meta, origin = sides?.names[side].origin ?? this.meta.origin;
     /** @param {number} micro */
     const seconds = micro => `${Math.floor(micro / 1e6)}.${String(micro % 1e6).padStart(6, "0")}`;
     return `--time @${seconds(origin + from * unit)},@${seconds(origin + to * unit - 1)}999`;
@@ -108,7 +132,7 @@ export class Words {
   /** Where a frame ran, in words. @param {number} frame */
   kindName(frame) {
     if (frame < 0) return "";
-    return ["", "kernel", "inlined", "generated code", "no name", "stack cut", "", "not sampled", "runnable", "blocked", "waiting for events"][this.kindOf(frame)];
+    return ["", "kernel", "inlined", "generated code", "no name", "stack cut", "", "not sampled", "runnable", "blocked", "waiting for events", "switches not recorded"][this.kindOf(frame)];
   }
 
   /** The parts of a function's name, of which a narrow frame shows the last. @param {number} named */

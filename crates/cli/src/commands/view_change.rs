@@ -1,0 +1,134 @@
+//! `prof view --diff BEFORE AFTER`: a page of two profiles and what changed between them.
+
+use std::path::Path;
+
+use analysis::input::Input;
+use analysis::user_modules::UserModules;
+use analysis::{Analysis, Request};
+use anyhow::{Context, bail};
+use export::summary::Summary;
+use export::view::{Page, PageSides};
+use profile::comparison::{AFTER, BEFORE, Comparison, Experiment, Side};
+use profile::{Columns, Detail, Show, Weight};
+
+use super::diff::facts::Facts;
+use super::view_parts::{gaps, page_event};
+use crate::arguments::QueryArguments;
+use crate::console::Console;
+use crate::input;
+use crate::output::Output;
+
+/// The choice of what is compared.
+pub struct ChangeArguments<'a> {
+    pub before: &'a Path,
+    /// The title of the page, if one is given.
+    pub title: Option<&'a str>,
+    pub query: &'a QueryArguments,
+}
+
+/// Reads both profiles and writes the page.
+///
+/// # Errors
+/// One of them cannot be read or has no samples, they count different things, or the output cannot be written.
+pub fn write(
+    arguments: &ChangeArguments<'_>,
+    after: Input,
+    output: &mut Output,
+    console: &Console,
+) -> anyhow::Result<()> {
+    let inputs = [input::open(Some(arguments.before), console)?, after];
+    let names = inputs.each_ref().map(|input| input.name.clone());
+    // Other tools do not say in which module a function is: one without is not the same as one with.
+    let has_modules = inputs.iter().all(|input| input.foreign.is_none());
+    let [before, after] = inputs.map(|input| read(arguments, input, console));
+    let analyses = [before?, after?];
+    let stacks = &arguments.query.stacks;
+    let show = Show { modules: has_modules, ..stacks.show() };
+    let (shape, mut events) = (stacks.shape(), Vec::new());
+    for (analysis, name) in analyses.iter().zip(&names) {
+        let event = analysis.events.first().with_context(|| format!("cannot compare {name}"))?;
+        // Periods compare even if the rates differ.
+        let weight = if stacks.names_weight() { stacks.weight(&event.event.attr) } else { Weight::Period };
+        events.push(analysis.event_view(event, show, weight, &shape, console));
+    }
+    let [one, other] = events.as_slice() else { bail!("two recordings are compared") };
+    if one.unit() != other.unit() {
+        bail!(
+            "{} counts {} and {} counts {}, which cannot be compared; try: --weight samples, or recording both alike",
+            names[BEFORE],
+            one.unit(),
+            names[AFTER],
+            other.unit()
+        );
+    }
+    let (mut sides, mut facts) = ([Side::new(), Side::new()], [Facts::default(), Facts::default()]);
+    for (index, (shown, analysis)) in events.iter().zip(&analyses).enumerate() {
+        sides[index].add_run(&shown.view);
+        facts[index].add(analysis, shown.event);
+    }
+    let [before, after] = sides;
+    let comparison = Comparison::new(before, after, |module| facts[BEFORE].is_rebuilt(&facts[AFTER], module));
+    let assessment = comparison.assess(&Experiment::default());
+    let mut caveats: Vec<String> = Vec::new();
+    for (side, (shown, analysis)) in ["before", "after"].into_iter().zip(events.iter().zip(&analyses)) {
+        let summary = Summary { remedies: &[], estimates: &[], ..shown.summary() };
+        caveats.push(format!("{side}: {}", analysis.subtitle(shown.event, &summary)));
+        caveats.extend(shown.remarks().map(|hint| format!("{side}: {hint}")));
+    }
+    caveats.extend(facts[BEFORE].notes(&facts[AFTER]));
+    caveats.push("two recordings cannot tell a change from noise: intervals count samples only".to_owned());
+    let titles = [BEFORE, AFTER].map(|side| {
+        let parts = analyses[side].title_parts(events[side].event, &arguments.query.description());
+        (names[side].clone(), parts.join(" · "))
+    });
+    let mean = |side: usize| {
+        let total = events[side].view.profile().total();
+        let all = if events[side].view.weight() == Weight::Period { total.period } else { total.samples };
+        all as f64 / total.samples.max(1) as f64
+    };
+    let page_sides = PageSides {
+        comparison: &comparison,
+        assessment: &assessment,
+        gaps: analyses.each_ref().map(gaps),
+        mean_weights: [mean(BEFORE), mean(AFTER)],
+        names: titles.clone(),
+    };
+    let own = analyses.each_ref().map(|analysis| UserModules::with_programs(&analysis.spaces));
+    let title = arguments.title.map(str::to_owned);
+    let title = title.unwrap_or_else(|| format!("{} → {}", names[BEFORE], names[AFTER]));
+    let page = Page {
+        title,
+        facts: titles
+            .iter()
+            .zip(["before", "after"])
+            .map(|((_, title), side)| format!("{side}: {title}"))
+            .collect(),
+        caveats,
+        events: vec![page_event(one), page_event(other)],
+        gaps: Vec::new(),
+        waits: Vec::new(),
+        switch_gaps: Vec::new(),
+        is_own_code: &|module| own.iter().any(|own| own.contains(module)),
+        source: None,
+        has_lines: false,
+        recording: names[AFTER].clone(),
+        sides: Some(&page_sides),
+        code: &[],
+    };
+    export::view::write(&page, output)?;
+    Ok(())
+}
+
+fn read(arguments: &ChangeArguments<'_>, input: Input, console: &Console) -> anyhow::Result<Analysis> {
+    let query = arguments.query;
+    let settings = query.settings(&input, false);
+    let detail = Detail {
+        threads: true,
+        pools: true,
+        processes: true,
+        samples: Some(Columns { times: true, cpus: false }),
+        ..Detail::default()
+    };
+    let request = Request { detail, several_events: false, ..query.request(&settings) };
+    input::analyse(input, &request, "compare", console)
+}

@@ -1,0 +1,15 @@
+//! Parts of an analysis as pages take them.
+
+use analysis::{Analysis, EventView};
+use export::view::PageEvent;
+
+/// Returns an event as a page takes it.
+pub(super) fn page_event<'a>(shown: &'a EventView<'_>) -> PageEvent<'a> {
+    let EventView { event, name, view, .. } = shown;
+    PageEvent { name: name.clone(), view, is_clock: event.is_clock(), is_time: event.is_time }
+}
+
+/// Returns the intervals in which samples are missing, as a page takes them.
+pub(super) fn gaps(analysis: &Analysis) -> Vec<(u64, u64, u64)> {
+    analysis.gaps.iter().map(|gap| (gap.start.0, gap.end.0, gap.lost)).collect()
+}
