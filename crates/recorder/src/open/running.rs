@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use decoder::SampleFormat;
 use decoder::attr::SIZE_VER7;
@@ -17,13 +18,21 @@ use crate::mapped_files::MappedFiles;
 use crate::unwind::Arrival;
 
 impl Opened {
-    /// Starts sampling of the events that the command's exec does not enable.
-    pub(crate) fn enable(&mut self) -> Result<(), Error> {
+    /// Starts sampling of the events that the command's exec does not enable: at once, or one instance after the other within `staggered`.
+    pub(crate) fn enable(&mut self, staggered: Option<Duration>) -> Result<(), Error> {
         self.enabled = true;
         let clocks = self.task_clocks.as_ref();
+        let instances =
+            self.events.iter().filter(|event| event.is_whole()).map(|event| event.instances.len()).max();
+        let pause =
+            staggered.map(|within| within / u32::try_from(instances.unwrap_or(1).max(1)).unwrap_or(u32::MAX));
+        let enable = |instance: &PerfEvent| {
+            pause.into_iter().for_each(std::thread::sleep);
+            instance.enable()
+        };
         clocks
             .map_or(Ok(()), TaskClocks::enable)
-            .and_then(|()| self.each_leader(PerfEvent::enable))
+            .and_then(|()| self.each_leader(enable))
             .map_err(|errno| Error::System { what: "cannot enable the events", errno })
     }
 

@@ -200,6 +200,9 @@ pub struct Options {
     pub slow_calls: Vec<SlowCall>,
     /// The moments at which Java virtual machines are asked for the names of their code; `None` for never.
     pub jvm_maps: Option<JvmMapTiming>,
+    /// The time within which sampling begins on all CPUs, one after the other, so that their samples do not come at the same moments; `None`
+    /// for at once.
+    pub staggered: Option<Duration>,
     /// The command as advice names it (`prof record` in `sudo prof record -a`).
     pub invocation: &'static str,
 }
@@ -261,6 +264,7 @@ impl Options {
             dump_conditions: Vec::new(),
             slow_calls: Vec::new(),
             jvm_maps: None,
+            staggered: None,
             invocation: "prof record",
         }
     }

@@ -250,7 +250,7 @@ impl Prepared {
                 if session.run_until(&mut self.opened, options, begin, Pause::Delay) {
                     return Ok(());
                 }
-                self.enable()?;
+                self.enable(options.staggered)?;
                 self.watched = session.begin_watching(crate::waits::start_watching(options));
             }
             session.run_until(&mut self.opened, options, Instant::now(), Pause::None);
@@ -290,7 +290,7 @@ impl Prepared {
         self.opened.enabled |= by_exec && options.delay.is_none();
         if !by_exec
             && options.delay.is_none()
-            && let Err(error) = self.enable()
+            && let Err(error) = self.enable(options.staggered)
         {
             waiting.into_iter().for_each(WaitingChild::cancel);
             return Err(error);
@@ -299,10 +299,10 @@ impl Prepared {
     }
 
     /// Enables all events. This has to be quick: the first events sample while the last ones are not enabled yet, and the rings are
-    /// not drained meanwhile.
-    fn enable(&mut self) -> Result<(), Error> {
+    /// not drained meanwhile. `staggered` is the time of a few samples.
+    fn enable(&mut self, staggered: Option<Duration>) -> Result<(), Error> {
         let _realtime = RealtimeGuard::acquire();
-        self.opened.enable()
+        self.opened.enable(staggered)
     }
 
     /// Disables all events. This has to be quick: the last events sample while the first ones are disabled already, and the rings are
