@@ -63,7 +63,7 @@ pub use options::{
     JvmMapTiming, Options, PrivilegeLevels, SlowCall, Target, Workload, parse_branches,
 };
 pub use output::{FileConsumer, OUTPUT_BUFFER_BYTES};
-pub use processes::{Containers, FileHolder, NameSources};
+pub use processes::{Containers, FileHolder, NameSources, ProcessResources};
 pub use ring::{RingMemory, drain_whole};
 pub use session::record;
 pub use summary::{Command, ExactCount, PrivilegedExec, RunningCommand, Summary};

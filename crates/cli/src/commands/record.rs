@@ -75,6 +75,10 @@ pub struct RecordArguments {
     pub(super) no_names: bool,
     /// Exit with 1 if samples were lost or their number is unknown
     #[arg(long)]
+    /// Do not note how processes name their services (OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES of their environments, and what
+    /// OpenTelemetry's libraries publish)
+    #[arg(long)]
+    no_service: bool,
     pub(super) strict: bool,
     /// Output file, or - for standard output; an existing FILE becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
@@ -350,6 +354,7 @@ pub fn print_notice(notice: &Notice, console: &Console) {
 /// Returns the exit code of the command: waits for a command that still runs, unless a signal ends the wait. 0 without a command.
 pub fn exit_code(command: Option<&Command>, control: &Control) -> u8 {
     let status = match command {
+    options.services = !arguments.no_service;
         None => return 0,
         Some(Command::Ended(status)) => *status,
         Some(Command::Running(command)) => match command.wait(control) {

@@ -4,6 +4,7 @@ mod life;
 mod lineage;
 mod maps;
 mod path;
+mod resource;
 mod status;
 mod syscall_state;
 
@@ -22,6 +23,7 @@ pub use life::{TaskState, busy_time, context_switches, cpu_time, life, task_stat
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
 pub(crate) use path::{path, read_shared, shared_path};
+pub use resource::{ServiceEnvironment, executable, process_context, service_environment};
 pub use status::{Capability, Status, allowed_cpus, own_status, status};
 pub use syscall_state::{SyscallState, descriptor_target, syscall_state};
 

@@ -20,6 +20,7 @@ pub mod containers;
 pub mod mapped_files;
 pub mod missing_samples;
 pub mod processes;
+pub mod resources;
 mod switch_sampling;
 mod watched_time;
 
@@ -48,6 +49,8 @@ pub mod id {
     /// The build ids, sizes and times of mapped files, by what MMAP2 records say of a file. A recording may have more than one
     /// such section: each adds to those before it.
     pub const MAPPED_FILES: u32 = 9;
+    /// The programs and cgroups of processes, and how they name their service.
+    pub const RESOURCES: u32 = 10;
     /// The number of counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
     /// The samples of each event that are missing for want of whole periods, and why: present where that is a large share.
@@ -60,7 +63,7 @@ const MAX_RATIO: u64 = 32;
 
 /// The sections that are read, and the bytes of memory that each may take whatever its size: packed sections may unpack to a thousand
 /// times their bytes, and a table of small ones is larger than it was. The others have entries of a fixed size.
-const FREE_BYTES: [(u32, u64); 11] = [
+const FREE_BYTES: [(u32, u64); 12] = [
     (id::STACK_TOTALS, 0),
     (id::PROCESSES, 0),
     (id::NAMES, 40 << 20),
@@ -70,6 +73,7 @@ const FREE_BYTES: [(u32, u64); 11] = [
     (id::SWITCH_SAMPLING, 0),
     (id::GENERATED_CODE, 8 << 20),
     (id::MAPPED_FILES, 0),
+    (id::RESOURCES, 0),
     (id::UNREAD_LOST_COUNTS, 0),
     (id::MISSING_SAMPLES, 0),
 ];
@@ -296,6 +300,12 @@ mod tests {
                 let section = with_head(1);
                 let read = mapped_files::from_section(&section, Endian::NATIVE);
                 assert_eq!(read.len(), BYTES / 72);
+                (section, size_of_val(&read[..]))
+            }
+            id::RESOURCES => {
+                let section = with_head(1);
+                let read = resources::from_section(&section, Endian::NATIVE);
+                assert_eq!(read.len(), (BYTES - 4) / 32);
                 (section, size_of_val(&read[..]))
             }
             id::MISSING_SAMPLES => {

@@ -7,6 +7,7 @@ use host::machine::KernelObjects;
 use model::CpuId;
 
 use crate::mapped_files::MappedFiles;
+use crate::processes::ProcessResources;
 use crate::unwind::{CopySizes, PerArrival};
 
 /// An event as it was opened.
@@ -41,6 +42,8 @@ pub struct Recording {
     pub kernel: Arc<KernelObjects>,
     /// The build ids, sizes and times of mapped files, which are read while it runs.
     pub files: MappedFiles,
+    /// What processes are parts of, which is read while it runs.
+    pub resources: ProcessResources,
 }
 
 impl Recording {

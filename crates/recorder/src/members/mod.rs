@@ -326,6 +326,7 @@ mod tests {
             copy_sizes: Default::default(),
             files: Default::default(),
             kernel: Default::default(),
+            resources: Default::default(),
         };
         let mut notes = SampledPids::default();
         let members = MemberFilter::new(&mut notes, &[Pid(7)], None, Vec::new(), (true, false));

@@ -15,6 +15,7 @@ use crate::consumer::{RecordedEvent, Recording};
 use crate::counting::{self, Reading, Uncounted};
 use crate::error::Error;
 use crate::mapped_files::MappedFiles;
+use crate::processes::ProcessResources;
 use crate::unwind::Arrival;
 
 impl Opened {
@@ -210,6 +211,7 @@ impl Opened {
             copy_sizes,
             kernel,
             files: MappedFiles::default(),
+            resources: ProcessResources::default(),
         })
     }
 }

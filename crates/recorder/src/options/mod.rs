@@ -200,6 +200,9 @@ pub struct Options {
     pub slow_calls: Vec<SlowCall>,
     /// The moments at which Java virtual machines are asked for the names of their code; `None` for never.
     pub jvm_maps: Option<JvmMapTiming>,
+    /// True to note what processes say of their services: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` of their environments, and the
+    /// contexts that they publish.
+    pub services: bool,
     /// The time within which sampling begins on all CPUs, one after the other, so that their samples do not come at the same moments; `None`
     /// for at once.
     pub staggered: Option<Duration>,
@@ -264,6 +267,7 @@ impl Options {
             dump_conditions: Vec::new(),
             slow_calls: Vec::new(),
             jvm_maps: None,
+            services: true,
             staggered: None,
             invocation: "prof record",
         }

@@ -200,6 +200,7 @@ impl RecordingSink for FileConsumer {
             PendingOutput::Stream(stream) => description.create_stream(stream)?,
         }));
         self.build_ids = description.build_ids.clone();
+        self.processes = ProcessTable::new(&recording.resources);
         self.description = Some(description);
         self.are_sideband = recording.events.iter().map(|event| event.sideband).collect();
         Ok(())
@@ -230,6 +231,7 @@ impl RecordingSink for FileConsumer {
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         self.build_ids.finish();
+        self.processes.finish();
         let mut records = self.build_ids.take_new_records();
         let Some(description) = &self.description else { return Err(io::ErrorKind::NotFound.into()) };
         if let Some(layout) = &description.layout {

@@ -1,11 +1,12 @@
 //! What `/proc` tells of recorded processes: records of those that existed before, when those with generated code began and whose
-//! they are, their containers, files that will not be found later, Java virtual machines, and which processes are dead.
+//! they are, their containers, programs and services, files that will not be found later, Java virtual machines, and which processes are dead.
 
 mod container_table;
 mod dead_process_sweep;
 mod held_files;
 mod jvm_maps;
 mod process_table;
+mod resources;
 mod synthesis;
 
 pub use container_table::Containers;
@@ -13,4 +14,5 @@ pub(crate) use dead_process_sweep::DeadProcessSweep;
 pub use held_files::{FileHolder, NameSources};
 pub(crate) use jvm_maps::JvmMapRequester;
 pub(crate) use process_table::ProcessTable;
+pub use resources::ProcessResources;
 pub(crate) use synthesis::{Synthesis, mappings};

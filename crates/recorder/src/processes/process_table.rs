@@ -10,8 +10,9 @@ use model::{Pid, ProcessLifetime};
 use perfdata::sections::{id, processes};
 
 use super::container_table::ContainerTable;
+use super::resources::ProcessResources;
 
-/// The processes with generated code, as `/proc` described them while recording, and the containers of all processes.
+/// The processes with generated code, as `/proc` described them while recording, and the containers and services of all processes.
 #[derive(Default, Debug)]
 pub(crate) struct ProcessTable {
     entries: Vec<(Pid, ProcessLifetime)>,
@@ -20,9 +21,21 @@ pub(crate) struct ProcessTable {
     /// The index in `entries` of each process's newest entry.
     numbers: HashMap<Pid, usize>,
     containers: ContainerTable,
+    resources: ProcessResources,
 }
 
 impl ProcessTable {
+    /// Makes an empty table, which keeps what `resources` reads of processes.
+    pub(crate) fn new(resources: &ProcessResources) -> Self {
+        resources.keep_changes();
+        Self { resources: resources.clone(), ..Self::default() }
+    }
+
+    /// Waits, for half a second at most, for what is being read of processes.
+    pub(crate) fn finish(&self) {
+        self.resources.finish();
+    }
+
     /// Applies a record of a sideband ring. Reads `/proc` when a process first maps memory for generated code.
     pub(crate) fn apply(&mut self, raw: &RawRecord<'_>, layout: &RecordLayout) {
         if !matches!(raw.kind, kind::MMAP2 | kind::COMM | kind::FORK | kind::EXIT) {
@@ -31,6 +44,7 @@ impl ProcessTable {
         let record = layout.decode(raw);
         if let Ok(record) = &record {
             self.containers.apply(record);
+            self.resources.apply(record);
         }
         match record {
             Ok(Record::Mmap(map)) if tracker::is_generated_code(&map) => self.read_life(map.pid),
@@ -66,6 +80,7 @@ impl ProcessTable {
         self.entries.retain(|(pid, _)| keep(*pid));
         self.seen.retain(|pid| keep(*pid));
         self.containers.retain(&mut keep);
+        self.resources.retain(&mut keep);
         self.numbers = self.entries.iter().enumerate().map(|(number, (pid, _))| (*pid, number)).collect();
     }
 
@@ -73,7 +88,8 @@ impl ProcessTable {
     pub(crate) fn sections(&self) -> Vec<(u32, Vec<u8>)> {
         let processes = self.to_section().map(|section| (id::PROCESSES, section));
         let containers = self.containers.to_section().map(|section| (id::CONTAINERS, section));
-        processes.into_iter().chain(containers).collect()
+        let resources = self.resources.to_section().map(|section| (id::RESOURCES, section));
+        [processes, containers, resources].into_iter().flatten().collect()
     }
 
     /// Encodes the section [`perfdata::sections::id::PROCESSES`]; `None` if it would be empty.

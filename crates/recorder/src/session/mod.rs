@@ -37,7 +37,7 @@ use crate::open::{
     whole_cpu_rate,
 };
 use crate::options::{Options, Target};
-use crate::processes::{JvmMapRequester, Synthesis};
+use crate::processes::{JvmMapRequester, ProcessResources, Synthesis};
 use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Summary, Tally, Throttling};
 use crate::unwind::Mechanisms;
@@ -146,6 +146,7 @@ fn prepare(
     let sideband = &opened.sideband.attr;
     let has_clock = sideband.flags.contains(AttrFlags::USE_CLOCKID);
     recording.files = MappedFiles::start(has_clock.then_some(sideband.clockid))?;
+    recording.resources = ProcessResources::new(options.services);
     let layout = recording
         .layout(recording.events.len() - 1)
         .ok_or(Error::NoPerfEvents("the layout of this kernel's records is not known"))?;

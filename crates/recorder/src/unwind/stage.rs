@@ -489,8 +489,8 @@ mod tests {
             tracepoint: None,
         };
         let (events, cpus, copy_sizes) = (vec![event], Vec::new(), PerArrival::default());
-        let (kernel, files) = (std::sync::Arc::default(), crate::MappedFiles::default());
-        Recording { events, cpus, ring_size: 1 << 20, copy_sizes, kernel, files }
+        let (kernel, files, resources) = Default::default();
+        Recording { events, cpus, ring_size: 1 << 20, copy_sizes, kernel, files, resources }
     }
 
     fn sample(recording: &Recording, stack: &[u8]) -> Vec<u8> {

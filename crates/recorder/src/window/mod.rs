@@ -235,7 +235,7 @@ impl RecordingSink for WindowConsumer {
         self.running = Some(Running {
             state: SidebandState::new(layout),
             blocks: Blocks::new(self.window),
-            processes: ProcessTable::default(),
+            processes: ProcessTable::new(&recording.resources),
             processes_before: 0,
             has_stacks: false,
             dumps: DumpThread::start(series, description.clone(), completion).map_err(io::Error::other)?,

@@ -329,7 +329,7 @@ impl RecordingSink for SeriesConsumer {
             description,
             writer: Writer::Direct(output),
             state: SidebandState::new(layout),
-            processes: ProcessTable::default(),
+            processes: ProcessTable::new(&recording.resources),
             processes_before: 0,
             before: None,
             stacks: None,
