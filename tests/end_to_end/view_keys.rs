@@ -340,7 +340,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
         let comm = Name::from(&**name);
         let thread = profile.thread(&comm, Pid(number as i32 + 1), Tid(number as i32 + 1), || comm.clone());
         let (time, cpu) = (Some(Timestamp(number * 1_000_000)), Some(CpuId(0)));
-        profile.count(Counted { thread, stack, period: 1, time, cpu });
+        profile.count(Counted { thread, stack, period: 1, time, cpu, is_continued: false });
     }
     let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
     let show = Show { modules: true, ..Show::default() };

@@ -197,7 +197,7 @@ impl Counting {
         for &ChainSample { chain, thread, period, time, cpu } in &batch.samples {
             let stack = chain.checked_sub(*first).and_then(|index| stacks.get(index as usize));
             let stack = stack.copied().unwrap_or(StackId::EMPTY);
-            profile.count(Sample { thread, stack, period, time, cpu });
+            profile.count(Sample { thread, stack, period, time, cpu, is_continued: false });
             if let Some(time) = time.filter(|_| keeps_samples) {
                 self.gaps.sample(cpu, time);
             }

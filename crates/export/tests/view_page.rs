@@ -46,7 +46,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         let stack = profile.stacks.intern(&entries);
         let thread = profile.thread(&Name::from(comm), Pid(1), Tid(*thread), || Name::from(comm));
         let (time, cpu) = (Some(Timestamp(*time)), Some(CpuId(*cpu)));
-        profile.count(Counted { thread, stack, period: *period, time, cpu });
+        profile.count(Counted { thread, stack, period: *period, time, cpu, is_continued: false });
     }
     let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
     let view = View::new(&profile, &spaces, resolve, Show { modules: true, ..Show::default() }, weight);

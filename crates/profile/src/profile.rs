@@ -60,14 +60,14 @@ impl Profile {
     /// Counts a sample that does not say when and where it was taken.
     pub fn add(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, period: u64) {
         let thread = self.thread(comm, pid, tid, || comm.clone());
-        self.count(Sample { thread, stack, period, time: None, cpu: None });
+        self.count(Sample { thread, stack, period, time: None, cpu: None, is_continued: false });
     }
 
     /// Counts a sample of a thread that [`Self::thread`] knows. Samples must come in the order of time where single ones are
     /// kept.
     #[inline]
     pub fn count(&mut self, sample: Sample) {
-        let period = self.add_count(sample.thread, sample.stack, Count { samples: 1, period: sample.period });
+        let period = self.add_count(sample.thread, sample.stack, sample.count());
         if self.detail.samples.is_some() {
             self.samples.push(Sample { period, ..sample });
         }

@@ -17,12 +17,19 @@ pub struct Sample {
     pub time: Option<Timestamp>,
     /// The CPU, if the sample states one and the column is kept.
     pub cpu: Option<CpuId>,
+    /// True if it is a further piece of a long wait, which an earlier sample of this thread and stack counts as one sample.
+    pub is_continued: bool,
 }
 
 impl Sample {
     /// The sample's weight.
     pub fn weight(&self, weight: Weight) -> u64 {
-        Count { samples: 1, period: self.period }.weight(weight)
+        self.count().weight(weight)
+    }
+
+    /// The sample as a count.
+    pub fn count(&self) -> Count {
+        Count { samples: u64::from(!self.is_continued), period: self.period }
     }
 }
 
@@ -34,8 +41,10 @@ const OTHER_PERIOD: u64 = 2;
 const OTHER_CPU: u64 = 4;
 /// Set where its time is not known.
 const NO_TIME: u64 = 8;
-/// The bits that say which columns follow.
-const FLAG_BITS: u32 = 4;
+/// Set where it is a further piece of a wait.
+const CONTINUED: u64 = 16;
+/// The bits that say which columns follow, and whether it is a sample of its own.
+const FLAG_BITS: u32 = 5;
 
 /// Bytes of a block: large enough that the list of blocks is short, small enough that growing copies little.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -77,7 +86,8 @@ impl Samples {
         let flags = if sample.thread == last.thread { 0 } else { OTHER_THREAD }
             | if sample.period == last.period { 0 } else { OTHER_PERIOD }
             | if cpu == last.cpu { 0 } else { OTHER_CPU }
-            | if time.is_some() { 0 } else { NO_TIME };
+            | if time.is_some() { 0 } else { NO_TIME }
+            | if sample.is_continued { CONTINUED } else { 0 };
         if self.blocks.last().is_none_or(|block| block.len() + MOST_BYTES > BLOCK_BYTES) {
             self.blocks.push(Vec::new());
         }
@@ -156,7 +166,8 @@ impl Iterator for Unpacked<'_> {
         });
         self.left -= 1;
         let stack = StackId::from_index((first >> FLAG_BITS) as usize);
-        Some(Sample { thread: last.thread, stack, period: last.period, time, cpu: last.cpu })
+        let is_continued = first & CONTINUED != 0;
+        Some(Sample { thread: last.thread, stack, period: last.period, time, cpu: last.cpu, is_continued })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -203,6 +214,7 @@ mod tests {
             period: 7,
             time: time.map(Timestamp),
             cpu: cpu.map(CpuId),
+            is_continued: false,
         }
     }
 
@@ -228,6 +240,7 @@ mod tests {
                 period: 1_001_001,
                 time: Some(Timestamp((1 << 60) + number * 500_000)),
                 cpu: Some(CpuId((number % 2) as u32)),
+                is_continued: false,
             });
         }
         let bytes: usize = samples.blocks.iter().map(Vec::len).sum();
@@ -242,9 +255,10 @@ mod tests {
             period in prop_oneof![Just(7), any::<u64>()],
             time in any::<Option<u64>>(),
             cpu in any::<Option<u32>>(),
+            is_continued in any::<bool>(),
         ) -> Sample {
             let (thread, stack) = (ThreadId::from_index(thread as usize), StackId::from_index(stack as usize));
-            Sample { thread, stack, period, time: time.map(Timestamp), cpu: cpu.map(CpuId) }
+            Sample { thread, stack, period, time: time.map(Timestamp), cpu: cpu.map(CpuId), is_continued }
         }
     }
 

@@ -85,6 +85,7 @@ mod tests {
                 period: 10,
                 time,
                 cpu,
+                is_continued: false,
             });
         }
         samples

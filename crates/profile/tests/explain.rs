@@ -144,7 +144,14 @@ fn phases(first: &str, second: &str) -> Explanation {
         for millisecond in 0..1_000 {
             let time =
                 Some(Timestamp(5_000_000_000 + index as u64 * 1_000_000_000 + millisecond * 1_000_000));
-            world.profile.count(Sample { thread, stack, period: 1, time, cpu: Some(CpuId(0)) });
+            world.profile.count(Sample {
+                thread,
+                stack,
+                period: 1,
+                time,
+                cpu: Some(CpuId(0)),
+                is_continued: false,
+            });
         }
     }
     explain(&world.view(Show::default(), Weight::Samples), &|_| true)

@@ -136,7 +136,14 @@ fn numbered_threads_are_one_and_processes_are_told_apart() {
         for (comm, pid, tid) in [("cc1", 1, 1), ("w-1", 1, 2), ("w-2", 1, 3), ("w-1", 4, 4), ("w-1", 4, 5)] {
             let process = if pid == 1 { "cc1" } else { "w-1" };
             let thread = world.profile.thread(&Name::from(comm), Pid(pid), Tid(tid), || Name::from(process));
-            world.profile.count(Sample { thread, stack, period: 1, time: None, cpu: None });
+            world.profile.count(Sample {
+                thread,
+                stack,
+                period: 1,
+                time: None,
+                cpu: None,
+                is_continued: false,
+            });
         }
         world.rows(Show::default(), Weight::Samples)
     };

@@ -173,7 +173,7 @@ fn add(profile: &mut Profile, thread: ThreadId, stack: StackId, count: Count, ke
     let (share, rest) = (count.period / single, count.period % single);
     for number in 0..single {
         let period = share + u64::from(number < rest);
-        profile.count(Sample { thread, stack, period, time: None, cpu: None });
+        profile.count(Sample { thread, stack, period, time: None, cpu: None, is_continued: false });
     }
 }
 

@@ -193,8 +193,9 @@ impl ThreadTimes {
             let RunningSample { thread, stack, time, period, cpu, .. } = sample;
             match &mut self.pieces {
                 Some(pieces) => {
-                    let content = Content::Ran(stack);
-                    pieces.push(Piece { thread, content, start: time, end: time, weight: period, cpu });
+                    let (content, start, end) = (Content::Ran(stack), time, time);
+                    let is_continued = false;
+                    pieces.push(Piece { thread, content, start, end, weight: period, cpu, is_continued });
                 }
                 None => self.profile.add_counts(thread, stack, Count { samples: 1, period }),
             }
@@ -309,7 +310,9 @@ impl ThreadTimes {
         match &mut self.pieces {
             Some(pieces) => {
                 states.sort_unstable_by_key(|(key, _)| *key);
+                let before = pieces.len();
                 intervals.place_states(&states, &readings, whole, pieces);
+                Piece::mark_continued(pieces.get_mut(before..).unwrap_or_default(), &states);
             }
             None => {
                 states.into_iter().for_each(|(key, count)| add(self.states.entry(key).or_default(), count))

@@ -31,6 +31,8 @@ pub(super) struct Piece {
     pub(super) weight: u64,
     /// The CPU that the thread ran on, where it did.
     pub(super) cpu: Option<CpuId>,
+    /// True if an earlier piece of the thread in this state counts as the sample.
+    pub(super) is_continued: bool,
 }
 
 /// The activity of a thread in a piece of its time.
@@ -86,6 +88,7 @@ impl Intervals {
             end: sample.time,
             weight: parts.next(sample.period),
             cpu: sample.cpu,
+            is_continued: false,
         }));
         if all == 0 {
             // The kernel counts time in which switches were not recorded, too.
@@ -93,7 +96,7 @@ impl Intervals {
             let off = || self.off.first().map(|&(_, start, end)| (start, end));
             let (start, end) = own.or_else(off).unwrap_or(whole);
             let content = Content::In(Activity::Running, Wait::default());
-            pieces.push(Piece { thread, content, start, end, weight: ran, cpu: None });
+            pieces.push(Piece { thread, content, start, end, weight: ran, cpu: None, is_continued: false });
         }
     }
 
@@ -147,7 +150,29 @@ impl Intervals {
 impl Piece {
     fn of(state: State, (start, end): (u64, u64), weight: u64) -> Self {
         let State { thread, activity, wait } = state;
-        Self { thread, content: Content::In(activity, wait), start, end, weight, cpu: None }
+        Self {
+            thread,
+            content: Content::In(activity, wait),
+            start,
+            end,
+            weight,
+            cpu: None,
+            is_continued: false,
+        }
+    }
+
+    /// Marks pieces of states so that as many count as samples as the sums of the states say, the first in time. A sum may be placed in more
+    /// pieces than it has waits, as it is put onto all intervals in which nothing else is known.
+    pub(super) fn mark_continued(pieces: &mut [Self], sums: &[(State, Count)]) {
+        let mut left: HashMap<State, u64, FxBuildHasher> =
+            sums.iter().map(|&(state, count)| (state, count.samples.max(1))).collect();
+        pieces.sort_by_key(|piece| piece.start);
+        for piece in pieces {
+            let Content::In(activity, wait) = piece.content else { continue };
+            let left = left.entry(State { thread: piece.thread, activity, wait }).or_default();
+            piece.is_continued = *left == 0;
+            *left = left.saturating_sub(1);
+        }
     }
 
     /// Returns the wait that it is a part of, with its thread.

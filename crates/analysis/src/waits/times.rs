@@ -82,12 +82,13 @@ impl Times {
                 Content::Ran(stack) => stack,
                 Content::In(activity, wait) => leaf_of(&mut profile, activity, wait),
             };
-            samples.extend(piece.split(longest).map(|(time, period)| Sample {
+            samples.extend(piece.split(longest).enumerate().map(|(part, (time, period))| Sample {
                 thread: piece.thread,
                 stack,
                 period,
                 time: Some(Timestamp(time)),
                 cpu: piece.cpu,
+                is_continued: part > 0 || piece.is_continued,
             }));
         }
         // A profile has the samples in the order of time.

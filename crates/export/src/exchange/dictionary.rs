@@ -143,7 +143,7 @@ impl Dictionary {
                     stack: *numbers.stacks.get(&(sample.thread, sample.stack))?,
                     time: sample.time.map(|time| time.0),
                     cpu: sample.cpu.map(|cpu| cpu.0),
-                    count: Count { samples: 1, period: sample.period },
+                    count: sample.count(),
                 })
             })
         })
