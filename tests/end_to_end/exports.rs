@@ -192,9 +192,9 @@ import sys
 from opentelemetry.proto.profiles.v1development import profiles_pb2
 data = profiles_pb2.ProfilesData.FromString(open(sys.argv[1], 'rb').read())
 all = data.dictionary
-[profile] = data.resource_profiles[0].scope_profiles[0].profiles
-assert len(profile.profile_id) == 16 and all.string_table[0] == ''
-for sample in profile.samples:
+profiles = [profile for resource in data.resource_profiles for profile in resource.scope_profiles[0].profiles]
+assert len({profile.profile_id for profile in profiles}) == len(profiles) and all.string_table[0] == ''
+for sample in (sample for profile in profiles for sample in profile.samples):
     location = all.location_table[all.stack_table[sample.stack_index].location_indices[0]]
     function = all.function_table[location.lines[0].function_index]
     print(sample.values[0], all.string_table[function.name_strindex])

@@ -17,6 +17,7 @@
 //! | `symbols` | names for addresses: objects, kernel, perf maps, jitdumps, debuginfod |
 //! | `embedded` | names, code and jitdump placements that prof writes into a recording, and reads back |
 //! | `annotate` | instructions and source lines of sampled functions |
+//! | `resources`, `object_ids` | services, programs and containers of processes, and identities of objects, as exports state them |
 //! | `report` | captions, hints and advice that accompany a profile |
 //!
 //! The library prints nothing: it reports progress and warnings through [`Notices`]. `examples/hottest.rs` is a whole program
@@ -34,11 +35,13 @@ mod generated_code;
 pub mod input;
 pub mod load;
 pub mod notices;
+pub mod object_ids;
 mod ordered;
 pub mod program_samples;
 pub mod replay;
 mod report;
 pub mod request;
+pub mod resources;
 pub mod runs;
 mod samples;
 pub mod symbols;

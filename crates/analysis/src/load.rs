@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use decoder::{AttrFlags, SampleFormat};
+use export::exchange::Resource;
 use export::summary::{Summary, subtitle, subtitle_of_time};
 use host::debuginfod;
 use host::objects::{RecordedFiles, RetainedFiles};
-use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
+use model::{
+    EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid, Timestamp,
+};
 use perfdata::features::Features;
 use perfdata::{Description, Event, sections};
-use profile::{Detail, Profile, SampleFilter, Shape, Show, View, Weight};
+use profile::{Detail, Profile, SampleFilter, Shape, Show, TimeRange, View, Weight};
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
 use crate::foreign::ForeignFacts;
@@ -19,6 +22,7 @@ use crate::input::{Input, is_of_this_host};
 use crate::replay::{Replayed, replay};
 use crate::report::{caption, missing};
 use crate::request::{Measure, Request, Servers};
+use crate::resources::Resources;
 use crate::samples::TeeSink;
 use crate::samples::events::is_named;
 use crate::samples::explained_filter::{ExplainedFilter, start_of};
@@ -90,6 +94,10 @@ pub struct Analysis {
     pub(crate) recording_author: u32,
     /// The facts about the profile, if another tool made it.
     pub(crate) foreign: Option<ForeignFacts>,
+    /// The programs and services of processes.
+    pub(crate) resources: Resources,
+    /// The bounds of the filter on the recording's clock.
+    pub(crate) bounds: TimeRange,
 }
 
 impl Analysis {
@@ -136,6 +144,8 @@ impl Analysis {
         for event in &mut events {
             event.profile.loss = loss;
         }
+        let resources = Resources::from_recording(recording.features(), recording.endian());
+        let bounds = on_clock(&request.filter, recording.features()).time;
         let target = caption::target(recording.features(), |pid| {
             let comm = tracker.comm(pid, Tid(pid.0)).clone();
             (!comm.as_bytes().starts_with(b":")).then_some(comm)
@@ -185,6 +195,8 @@ impl Analysis {
             files,
             recording_author,
             foreign: None,
+            resources,
+            bounds,
         })
     }
 
@@ -211,14 +223,25 @@ impl Analysis {
         }
     }
 
+    /// Returns the resource of a process with this name: its service, host, container and program.
+    pub fn resource(&self, pid: Pid, name: &Name) -> Resource {
+        self.resources.resource(pid, name)
+    }
+
     /// Returns when the first sample of any event was taken, in nanoseconds since 1970 where the recording says so, and how many
-    /// nanoseconds after it the last one.
+    /// nanoseconds after it the last one. Bounds that were asked for are the time instead, as far as the recording goes.
     pub fn time(&self) -> (Option<u64>, u64) {
         if let Some(facts) = &self.foreign {
             return facts.time();
         }
         let spans = || self.events.iter().filter_map(|event| event.profile.span);
         let (first, last) = (spans().map(|(first, _)| first).min(), spans().map(|(_, last)| last).max());
+        let recorded =
+            self.recording.features().sample_time.map(|(first, last)| (Timestamp(first), Timestamp(last)));
+        let bounds = Some(self.bounds).filter(|bounds| !bounds.from_start);
+        let (start, end) = (bounds.and_then(|bounds| bounds.start), bounds.and_then(|bounds| bounds.end));
+        let first = start.map(|start| recorded.map_or(start, |(first, _)| start.max(first))).or(first);
+        let last = end.map(|end| recorded.map_or(end, |(_, last)| end.min(last))).or(last);
         let started = first.and_then(|first| caption::wall_clock(self.recording.features(), first));
         (started, first.zip(last).map_or(0, |(first, last)| last.0.saturating_sub(first.0)))
     }

@@ -65,10 +65,57 @@ fn kind_of_folder(parent: &str) -> &'static str {
     }
 }
 
-/// The beginning of an id: 64 hexadecimal digits.
+/// The beginning of an id.
 fn short_id(id: &str) -> Option<&str> {
-    let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    id.get(..ID_DIGITS).filter(|_| is_id)
+    id.get(..ID_DIGITS).filter(|_| is_id(id))
+}
+
+/// Returns true if a text is the id of a container: 64 hexadecimal digits.
+fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// What the path of a cgroup says of the processes in it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct CgroupFacts {
+    /// The whole id of the container.
+    pub container_id: Option<String>,
+    /// The name of the container, where it has one: those of LXC and systemd do.
+    pub container_name: Option<String>,
+    /// The whole uid of the pod of Kubernetes.
+    pub pod_uid: Option<String>,
+    /// The service of systemd, without `.service`. That of a user's session manager is none, but those below it are.
+    pub unit: Option<String>,
+}
+
+/// Returns what the path of a cgroup says of the processes in it. Of containers in containers it is the innermost.
+pub fn cgroup_facts(path: &[u8]) -> CgroupFacts {
+    let mut facts = CgroupFacts::default();
+    let Ok(path) = core::str::from_utf8(path) else { return facts };
+    let mut parent = "";
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        let name = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".service")).unwrap_or(part);
+        let id = PREFIXES.iter().find_map(|(prefix, _)| name.strip_prefix(prefix)).unwrap_or(name);
+        if is_id(id) {
+            facts.container_id = Some(id.into());
+        }
+        if let Some((kind, name)) =
+            container(parent, part, None).as_deref().and_then(|name| name.split_once(':'))
+            && matches!(kind, "lxc" | "nspawn" | "machine")
+        {
+            facts.container_name = Some(name.into());
+        }
+        if pod_of(part).is_some() {
+            let uid = part.strip_suffix(".slice").unwrap_or(part).rsplit_once("pod").map(|(_, uid)| uid);
+            facts.pod_uid = uid.map(|uid| uid.replace('_', "-"));
+        }
+        let unit = part.strip_suffix(".service").filter(|unit| !unit.starts_with("user@"));
+        // The instances of a template are one service.
+        let unit = unit.map(|unit| unit.split_once('@').map_or(unit, |(template, _)| template));
+        facts.unit = unit.filter(|unit| !unit.is_empty()).map(unescaped).or(facts.unit);
+        parent = part;
+    }
+    facts
 }
 
 /// The beginning of a pod's uid: `pod<uid>`, `kubepods-besteffort-pod<uid, with underscores>.slice`.
@@ -101,6 +148,27 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
+
+    #[test]
+    fn paths_tell_services_containers_and_pods() {
+        let id = "0123456789abcdef".repeat(4);
+        let of = |path: &str| cgroup_facts(path.as_bytes());
+        let text = |text: &str| Some(text.to_string());
+        assert_eq!(of("/system.slice/nginx.service").unit, text("nginx"));
+        assert_eq!(of("/system.slice/system-getty.slice/getty@tty1.service").unit, text("getty"));
+        let user = "/user.slice/user-1000.slice/user@1000.service";
+        assert_eq!(of(user), CgroupFacts::default());
+        assert_eq!(of(&format!("{user}/app.slice/shop.service")).unit, text("shop"));
+        assert_eq!(of("/user.slice/user-1000.slice/session-2.scope"), CgroupFacts::default());
+        let docker = of(&format!("/system.slice/docker-{id}.scope"));
+        assert_eq!((docker.container_id, docker.unit), (Some(id.clone()), None));
+        assert_eq!(of("/lxc.payload.web/init.scope").container_name, text("web"));
+        let pod = "1b2c3d4e-0000-1111-2222-333344445555";
+        let slice = format!("kubepods-burstable-pod{}.slice", pod.replace('-', "_"));
+        let in_pod = of(&format!("/kubepods.slice/{slice}/cri-containerd-{id}.scope"));
+        assert_eq!((in_pod.pod_uid.as_deref(), in_pod.container_id), (Some(pod), Some(id)));
+        assert_eq!(cgroup_facts(b"/\xff"), CgroupFacts::default());
+    }
 
     #[test]
     fn groups_are_called_as_their_makers_call_containers() {

@@ -23,7 +23,7 @@ mod tracker;
 pub mod waits;
 
 pub use callchain::{AddressSpace, ChainItem, chain_items};
-pub use container::container_of;
+pub use container::{CgroupFacts, cgroup_facts, container_of};
 pub use deferred::Deferred;
 pub use mapping::{FileContents, Mapping, MappingKind, is_generated_code, mapped_object};
 pub use samples::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use decoder::{Attr, AttrFlags};
 use model::{EventIndex, Loss, Name, Pid, Tid};
 use perfdata::Event;
-use profile::{Count, Detail, Profile, Sample, SampleFacts, StackId, ThreadId};
+use profile::{Count, Detail, Profile, Sample, SampleFacts, StackId, ThreadId, TimeRange};
 
 use super::facts::ForeignFacts;
 use super::{ForeignProfile, Format, Quantity, Samples, Thread};
@@ -13,6 +13,7 @@ use crate::aggregate::SeenIn;
 use crate::input::Input;
 use crate::load::{Analysis, EventProfile};
 use crate::request::{Measure, Request};
+use crate::resources::Resources;
 use crate::samples::explained_filter::ExplainedFilter;
 use crate::symbols::{Symbolizing, Symbols};
 use crate::waits::{Estimate, TimeWeight};
@@ -260,6 +261,8 @@ impl Analysis {
             files: Arc::clone(&input.files),
             recording_author: input.author,
             foreign: Some(facts),
+            resources: Resources::default(),
+            bounds: TimeRange::default(),
         })
     }
 

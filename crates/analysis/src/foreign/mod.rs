@@ -9,7 +9,7 @@ mod gzip;
 mod pprof;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 use std::fmt;
 

@@ -4,7 +4,7 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value<'b> {
+pub(crate) enum Value<'b> {
     /// The number of a varint field.
     Number(u64),
     /// A string, message, or packed list.
@@ -15,7 +15,7 @@ pub(super) enum Value<'b> {
 
 impl<'b> Value<'b> {
     /// Returns the number; 0 for other values, as for a missing field.
-    pub(super) fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
             Self::Bytes(_) | Self::Other => 0,
@@ -23,7 +23,7 @@ impl<'b> Value<'b> {
     }
 
     /// Returns the bytes; none for other values.
-    pub(super) fn bytes(self) -> &'b [u8] {
+    pub(crate) fn bytes(self) -> &'b [u8] {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Number(_) | Self::Other => &[],
@@ -31,7 +31,7 @@ impl<'b> Value<'b> {
     }
 
     /// Calls `each` with the numbers of a repeated field, which may be packed. Returns `None` if the list is damaged.
-    pub(super) fn numbers(self, mut each: impl FnMut(u64)) -> Option<()> {
+    pub(crate) fn numbers(self, mut each: impl FnMut(u64)) -> Option<()> {
         match self {
             Self::Number(number) => each(number),
             Self::Bytes(mut bytes) => {
@@ -47,19 +47,19 @@ impl<'b> Value<'b> {
 
 /// The fields of a message.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'b> {
+pub(crate) struct Fields<'b> {
     whole: &'b [u8],
     rest: &'b [u8],
 }
 
 impl<'b> Fields<'b> {
     /// Reads a message from its first field on.
-    pub(super) fn of(message: &'b [u8]) -> Self {
+    pub(crate) fn of(message: &'b [u8]) -> Self {
         Self { whole: message, rest: message }
     }
 
     /// The offset of the next field in the message.
-    pub(super) fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.whole.len() - self.rest.len()
     }
 
@@ -87,7 +87,7 @@ impl<'b> Fields<'b> {
 
 /// The message ends within a field, or has one of a kind that profiles do not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct BadField;
+pub(crate) struct BadField;
 
 impl<'b> Iterator for Fields<'b> {
     type Item = Result<(u32, Value<'b>), BadField>;

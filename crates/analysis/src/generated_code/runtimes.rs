@@ -150,6 +150,20 @@ impl Runtime {
         }
     }
 
+    /// Returns the kind of its frames as `profile.frame.type` of OpenTelemetry's conventions names it; `None` if these have no name for it.
+    pub fn frame_type(self) -> Option<&'static str> {
+        match self {
+            Self::Java => Some("jvm"),
+            Self::Node | Self::Chromium => Some("v8js"),
+            Self::Python => Some("cpython"),
+            Self::DotNet | Self::Mono => Some("dotnet"),
+            Self::Ruby => Some("ruby"),
+            Self::Php => Some("php"),
+            Self::Erlang => Some("beam"),
+            Self::LuaJit | Self::Qemu => None,
+        }
+    }
+
     /// Returns the setting that makes its code keep frame pointers, without which nobody can follow stacks through
     /// it.
     pub fn frame_pointer_setting(self) -> Option<&'static str> {

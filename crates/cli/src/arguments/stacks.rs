@@ -112,6 +112,12 @@ impl StackArguments {
             || weight.is_some()
     }
 
+    /// Returns true if any of these arguments compares functions by their names.
+    pub fn compares_names(&self) -> bool {
+        let Self { hide, keep, collapse, root_at, fold_async, .. } = self;
+        !(hide.is_empty() && keep.is_empty() && collapse.is_empty()) || root_at.is_some() || *fold_async
+    }
+
     /// Returns which frames are shown.
     pub fn show(&self) -> Show {
         Show {

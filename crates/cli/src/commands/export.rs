@@ -6,17 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use analysis::input::Input;
-use analysis::{Notices, Request, TimeWeight};
 use anyhow::bail;
 use clap::Args;
 use export::exchange::compilers::CompilerFormat;
-use export::exchange::{self, ExportedEvent, ExportedRecording, Format, SampleGap, ThreadTime};
-use profile::{Columns, Detail, Show};
+use export::exchange::{self, Format};
 
 use super::export_for_compiler::{self, CompilerExport};
+use super::exported::{self, ExportOptions};
 use crate::arguments::{QueryArguments, RecordingArguments, exit_with_usage_error};
 use crate::console::Console;
-use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
@@ -34,7 +32,7 @@ Formats:
   perfetto    https://ui.perfetto.dev and trace_processor, version 58 or newer; one packet per sample (protobuf)
   parquet     table for DuckDB, ClickHouse and Spark; one row per time interval, thread and stack
   json        complete profile; schema: docs/schemas/profile.json
-  otlp        OpenTelemetry's ProfilesData (protobuf; proto 1.10.0, profiles v1development)
+  otlp        OpenTelemetry's ProfilesData (protobuf; proto 1.11.0, profiles v1development)
 Formats for compilers, of one program, from one or several recordings:
   go-pgo      go build -pgo=FILE
   autofdo     llvm-profdata merge --sample, then clang -fprofile-sample-use=FILE
@@ -64,6 +62,9 @@ pub struct ExportArguments {
     /// Merge threads of the same name
     #[arg(long)]
     merge_threads: bool,
+    /// With --format otlp: keep threads of the same name apart, by their ids
+    #[arg(long, conflicts_with = "merge_threads")]
+    thread_ids: bool,
     /// Omit source lines, which take time to look up
     #[arg(long)]
     no_lines: bool,
@@ -122,6 +123,11 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
             "--bucket needs --format parquet: other formats have single samples, or totals of the whole time"
         );
     }
+    if arguments.thread_ids && format != Format::Otlp {
+        bail!(
+            "--thread-ids needs --format otlp: other formats have the ids of threads unless --merge-threads is given"
+        );
+    }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let source = RecordingSource::File(arguments.recording.path());
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
@@ -135,6 +141,7 @@ impl ExportArguments {
         let given = [
             ("--bucket", self.bucket.is_some()),
             ("--merge-threads", self.merge_threads),
+            ("--thread-ids", self.thread_ids),
             ("--no-lines", self.no_lines),
         ];
         if let Some((flag, _)) = given.into_iter().find(|&(_, is_given)| is_given) {
@@ -149,15 +156,6 @@ impl ExportArguments {
     }
 }
 
-fn thread_time(weight: TimeWeight) -> ThreadTime {
-    match weight {
-        TimeWeight::Cpu => ThreadTime::Cpu,
-        TimeWeight::Wall => ThreadTime::Wall,
-        TimeWeight::OffCpu => ThreadTime::OffCpu,
-        TimeWeight::Latency => ThreadTime::Latency,
-    }
-}
-
 fn write(
     arguments: &ExportArguments,
     format: Format,
@@ -165,63 +163,14 @@ fn write(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let query = &arguments.query;
-    // Folded stacks have neither lines nor modules.
-    let is_folded = format == Format::Folded;
-    let lines = !arguments.no_lines && !is_folded;
-    let settings = query.settings(&input, lines);
-    let request = Request {
-        detail: Detail {
-            threads: !arguments.merge_threads && !is_folded,
-            processes: format.is_timed(),
-            samples: format.is_timed().then_some(Columns { times: true, cpus: true }),
-            ..Detail::default()
-        },
-        several_events: !is_folded,
-        unmapped_addresses: !is_folded,
-        ..query.request(&settings)
-    };
-    let name = input.name.clone();
-    let analysis = input::analyse(input, &request, "export", console)?;
-    if let (Some(other), true) = (analysis.foreign_format(), format.is_timed()) {
-        bail!(
-            "{name} is {other}: samples have no times, which --format {} needs; try: --format speedscope, or pprof",
-            arguments.format
-        );
-    }
-    let show = Show { modules: !is_folded, lines, ..query.stacks.show() };
-    let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
-    if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {
-        bail!("cannot export {name}: no sample has a frame that matches --keep or --root-at");
-    }
-    let caveats = shown.iter().map(|shown| analysis.subtitle(shown.event, &shown.summary()));
-    shown.iter().flat_map(|shown| shown.remarks()).for_each(|hint| console.say(&hint));
-    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));
-    let (started_unix_ns, duration_ns) = analysis.time();
-    let events = shown.iter().map(|shown| {
-        let attr = &shown.event.event.attr;
-        let is_sampled = !shown.event.is_time && analysis.foreign_format().is_none();
-        ExportedEvent {
-            name: shown.name.clone(),
-            view: &shown.view,
-            is_clock: shown.event.is_clock(),
-            time: query.stacks.time().filter(|_| shown.event.is_time).map(thread_time),
-            period: (is_sampled && !attr.is_frequency()).then_some(attr.sample_period),
-            frequency: (is_sampled && attr.is_frequency()).then_some(attr.sample_period),
-        }
-    });
-    let gaps = analysis.gaps.iter();
-    let gaps = gaps.map(|gap| SampleGap { start: gap.start.0, end: gap.end.0, lost: gap.lost });
-    let recording = ExportedRecording {
-        events: events.collect(),
-        spaces: &analysis.spaces,
-        title: &title,
-        caveats: caveats.collect(),
-        started_unix_ns,
-        duration_ns,
-        gaps: gaps.collect(),
+    let options = ExportOptions {
+        format,
+        merge_threads: arguments.merge_threads,
+        thread_ids: arguments.thread_ids,
+        lines: !arguments.no_lines,
         bucket: Duration::from_millis(arguments.bucket.unwrap_or(DEFAULT_BUCKET_MS).into()),
     };
-    exchange::write(&recording, format, output)?;
-    Ok(())
+    exported::with_recording(&options, &arguments.query, input, "export", console, |recording| {
+        Ok(exchange::write(recording, format, output)?)
+    })
 }

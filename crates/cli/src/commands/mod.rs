@@ -11,6 +11,7 @@ pub mod dump_names;
 pub mod explain;
 pub mod export;
 mod export_for_compiler;
+mod exported;
 pub mod file_helper;
 pub mod flame;
 mod flame_change;

@@ -6,7 +6,7 @@ use model::{Name, Space, SpaceId};
 use profile::{Count, FrameId, FrameKind, Label, PlaceId, StackId, ThreadId, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
-use super::ExportedRecording;
+use super::{ExportedRecording, ObjectIds};
 use crate::frame_name;
 use crate::interner::Interner;
 
@@ -20,10 +20,14 @@ pub(super) struct Mapping {
     pub(super) name: String,
     /// The build id in hexadecimal; empty if unknown.
     pub(super) build_id: String,
+    /// Identities beside the build id.
+    pub(super) ids: ObjectIds,
     /// The range of its addresses that occur, widened to pages. Addresses of objects are offsets in their files.
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) in_kernel: bool,
+    /// The kind of generated code; `None` for other code, and if unknown.
+    pub(super) generated_kind: Option<&'static str>,
 }
 
 /// A function of the dictionary.
@@ -62,6 +66,8 @@ pub(super) struct Location {
 pub(super) struct Thread {
     pub(super) comm: String,
     pub(super) ids: Option<(i32, i32)>,
+    /// The process; `None` if the profile keeps neither threads nor processes apart.
+    pub(super) pid: Option<i32>,
     /// The name of the process, if the profile keeps processes apart.
     pub(super) process: Option<String>,
 }
@@ -95,6 +101,7 @@ struct EventIds {
 }
 
 /// The tables of a recording. Ids are indices.
+#[derive(Default)]
 pub(super) struct Dictionary {
     pub(super) mappings: Vec<Mapping>,
     pub(super) functions: Interner<Function>,
@@ -111,16 +118,7 @@ pub(super) struct Dictionary {
 
 impl Dictionary {
     pub(super) fn new(recording: &ExportedRecording<'_>) -> Self {
-        let mut all = Self {
-            mappings: Vec::new(),
-            functions: Interner::default(),
-            locations: Interner::default(),
-            stacks: Interner::default(),
-            threads: Interner::default(),
-            samples: Vec::new(),
-            mapping_of_space: HashMap::new(),
-            event_ids: Vec::new(),
-        };
+        let mut all = Self::default();
         for (event, samples) in recording.events.iter().enumerate() {
             all.add(recording, event, samples);
         }
@@ -161,6 +159,24 @@ impl Dictionary {
         locations.flat_map(|location| location.lines.iter().rev().map(move |line| (location, line)))
     }
 
+    /// Returns the kind of code at a location, as `profile.frame.type` of OpenTelemetry's conventions names it; `None` if it is no code.
+    /// Languages that compilers make machine code of are known by their source files.
+    pub(super) fn frame_type(&self, location: &Location) -> Option<&'static str> {
+        let mapping = self.mappings.get(location.mapping? as usize)?;
+        if mapping.in_kernel {
+            return Some("kernel");
+        }
+        let function =
+            location.lines.last().and_then(|line| self.functions.values.get(line.function as usize));
+        let extension =
+            function.and_then(|function| function.file.rsplit_once('.')).map(|(_, extension)| extension);
+        Some(mapping.generated_kind.unwrap_or(match extension {
+            Some("go") => "go",
+            Some("rs") => "rust",
+            _ => "native",
+        }))
+    }
+
     /// Returns the number of samples of each thread, by its id.
     pub(super) fn samples_by_thread(&self) -> Vec<u64> {
         let mut sums = vec![0_u64; self.threads.values.len()];
@@ -181,7 +197,8 @@ impl Dictionary {
             .map(|thread| {
                 let ids = thread.ids.map(|(pid, tid)| (pid.0, tid.0));
                 let process = thread.process.as_ref().map(|(_, name)| name.to_string());
-                self.threads.intern(Thread { comm: thread.comm.to_string(), ids, process })
+                let pid = thread.process.as_ref().map(|(pid, _)| pid.0).or(ids.map(|(pid, _)| pid));
+                self.threads.intern(Thread { comm: thread.comm.to_string(), ids, pid, process })
             })
             .collect();
         let mut stacks = HashMap::default();
@@ -227,7 +244,9 @@ impl Dictionary {
             frames.first().and_then(|(_, (place, _))| view.profile().stacks.places().get(place.index()));
         let mapping = entry.and_then(|entry| {
             let space = recording.spaces.find(entry.space)?;
-            self.mapping(entry.space, space, entry.offset, entry.in_kernel)
+            let ids = || recording.object_ids.get(&entry.space).cloned().unwrap_or_default();
+            let facts = || (ids(), recording.generated_code_kinds.get(&entry.space).copied());
+            self.mapping(entry.space, space, (entry.offset, entry.in_kernel), facts)
         });
         let address = entry.map_or(0, |entry| entry.offset);
         let kind = entry.filter(|_| mapping.is_some()).map(|entry| {
@@ -267,8 +286,14 @@ impl Dictionary {
         self.locations.intern(Location { mapping: None, address: 0, lines, kind: None })
     }
 
-    /// Interns the mapping of a space, and widens it to cover the address.
-    fn mapping(&mut self, id: SpaceId, space: &Space, address: u64, in_kernel: bool) -> Option<u32> {
+    /// Interns the mapping of a space, and widens it to cover the address. Asks for `facts` of a new one.
+    fn mapping(
+        &mut self,
+        id: SpaceId,
+        space: &Space,
+        (address, in_kernel): (u64, bool),
+        facts: impl FnOnce() -> (ObjectIds, Option<&'static str>),
+    ) -> Option<u32> {
         const PAGE: u64 = 4096;
         let name = match space {
             Space::Object(object) => object.path.to_string(),
@@ -290,7 +315,8 @@ impl Dictionary {
         let number = *self.mapping_of_space.entry(id).or_insert(next);
         if number == next {
             let build_id = build_id.map_or_else(String::new, ToString::to_string);
-            self.mappings.push(Mapping { name, build_id, start, end, in_kernel });
+            let (ids, generated_kind) = facts();
+            self.mappings.push(Mapping { name, build_id, ids, start, end, in_kernel, generated_kind });
         }
         let mapping = self.mappings.get_mut(number as usize)?;
         (mapping.start, mapping.end) = (mapping.start.min(start), mapping.end.max(end));

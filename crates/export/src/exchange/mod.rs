@@ -3,9 +3,11 @@
 //! Each format has a file or folder. All of them write a `Dictionary`: the stacks, functions, mappings and threads of all
 //! events with ids; formats with a time axis also use the `timeline`.
 
+mod batch;
 pub mod compilers;
 mod dictionary;
 mod firefox;
+mod gzip;
 mod json;
 mod otlp;
 #[cfg(feature = "parquet")]
@@ -15,19 +17,28 @@ mod parquet;
 mod parquet;
 mod perfetto;
 mod pprof;
+mod resource;
 mod speedscope;
 mod string_table;
 mod timeline;
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
-use model::SpaceTable;
+use model::{SpaceId, SpaceTable};
 use profile::{View, Weight};
 use thiserror::Error;
 
+use batch::Batch;
+pub use batch::{ProfileKind, StatedValue};
 use dictionary::Dictionary;
+pub use otlp::RequestLimits;
+pub use resource::{Resource, ResourceValue};
+
+/// The unit of time in profiles.
+const NANOSECONDS: &str = "nanoseconds";
 
 /// An export format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +51,7 @@ pub enum Format {
     Speedscope,
     /// Our own JSON; `docs/schemas/profile.json` describes it.
     Json,
-    /// `ProfilesData` of OpenTelemetry, as protobuf: proto 1.10.0, profiles v1development.
+    /// `ProfilesData` of OpenTelemetry, as protobuf: proto 1.11.0, profiles v1development.
     Otlp,
     /// The processed profile of the Firefox Profiler, with symbols.
     Firefox,
@@ -103,14 +114,31 @@ pub struct ExportedRecording<'a> {
     pub title: &'a str,
     /// Statements on how far the profile can be trusted, a line for each event.
     pub caveats: Vec<String>,
-    /// The time of the first sample, in nanoseconds since 1970; `None` if unknown.
+    /// The start of the time that is exported, in nanoseconds since 1970; `None` if unknown.
     pub started_unix_ns: Option<u64>,
-    /// The time from the first sample to the last, in nanoseconds.
+    /// The length of the time that is exported, in nanoseconds.
     pub duration_ns: u64,
+    /// The resources of processes, by process id.
+    pub resources: HashMap<i32, Resource>,
+    /// The kinds of generated code by spaces, as `profile.frame.type` of OpenTelemetry's conventions names them.
+    pub generated_code_kinds: HashMap<SpaceId, &'static str>,
+    /// Identities of objects that are not build ids of GNU.
+    pub object_ids: HashMap<SpaceId, ObjectIds>,
+    /// Makes the name to show of a function's name, where frames have names as the linker knows them.
+    pub display_name: &'a dyn Fn(&str) -> String,
     /// The intervals in which samples are missing. Only timed formats need them.
     pub gaps: Vec<SampleGap>,
     /// The length of the intervals that a row of [`Format::Parquet`] sums up.
     pub bucket: Duration,
+}
+
+/// Identities of an object beside its build id of GNU; empty texts for unknown ones.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ObjectIds {
+    /// The build id of Go's linker.
+    pub go: String,
+    /// The hash of head, tail and length of the file (`process.executable.build_id.htlhash` of OpenTelemetry's conventions), in hexadecimal.
+    pub content_hash: String,
 }
 
 /// An interval in which samples are missing.
@@ -157,11 +185,11 @@ impl ExportedEvent<'_> {
     /// Returns the type and unit of sums of its periods. Readers keep profiles of each type apart.
     fn period_type(&self) -> (&str, &'static str) {
         match self.time {
-            Some(ThreadTime::OffCpu) => ("off_cpu", "nanoseconds"),
-            Some(ThreadTime::Wall) => ("wall", "nanoseconds"),
-            Some(ThreadTime::Latency) => ("latency", "nanoseconds"),
-            Some(ThreadTime::Cpu) => ("cpu", "nanoseconds"),
-            None if self.is_clock => ("cpu", "nanoseconds"),
+            Some(ThreadTime::OffCpu) => ("off_cpu", NANOSECONDS),
+            Some(ThreadTime::Wall) => ("wall", NANOSECONDS),
+            Some(ThreadTime::Latency) => ("latency", NANOSECONDS),
+            Some(ThreadTime::Cpu) => ("cpu", NANOSECONDS),
+            None if self.is_clock => ("cpu", NANOSECONDS),
             None => (&self.name, "count"),
         }
     }
@@ -184,6 +212,21 @@ impl ExportedEvent<'_> {
             Weight::Period => self.period_type(),
         }
     }
+
+    /// Returns the type of its profiles, with what was lost.
+    fn profile_kind(&self) -> ProfileKind {
+        let (name, unit) = self.period_type();
+        let loss = &self.view.profile().loss;
+        let lost = (loss.samples > 0).then_some(("prof.lost_samples", StatedValue::Number(loss.samples)));
+        ProfileKind {
+            event: self.name.clone(),
+            name: name.to_owned(),
+            unit,
+            period: self.sample_period(),
+            weight: self.view.weight(),
+            stated: lost.into_iter().collect(),
+        }
+    }
 }
 
 /// Writes a recording. [`Format::Folded`] gets the first event only.
@@ -200,14 +243,22 @@ pub fn write(recording: &ExportedRecording<'_>, format: Format, output: &mut dyn
     let dictionary = Dictionary::new(recording);
     match format {
         Format::Folded => Ok(()),
-        Format::Pprof => pprof::write(recording, &dictionary, output),
+        Format::Pprof => pprof::write(recording, &Batch::of(recording, &dictionary), output),
         Format::Speedscope => speedscope::write(recording, &dictionary, output),
         Format::Json => json::write(recording, &dictionary, output),
-        Format::Otlp => otlp::write(recording, &dictionary, output),
+        Format::Otlp => otlp::write(&Batch::of(recording, &dictionary), output),
         Format::Firefox => firefox::write(recording, &dictionary, output),
         Format::Perfetto => perfetto::write(recording, &dictionary, output),
         Format::Parquet => parquet::write(recording, &dictionary, recording.bucket, output),
     }
+}
+
+/// Returns a recording as OTLP export requests, each within limits and with whole processes as far as these allow, compressed by gzip.
+///
+/// # Errors
+/// A request cannot be compressed, for want of memory.
+pub fn requests(recording: &ExportedRecording<'_>, limits: RequestLimits) -> io::Result<Vec<Vec<u8>>> {
+    otlp::requests(&Batch::of(recording, &Dictionary::new(recording)), limits)
 }
 
 /// Converts a count, saturating at the largest number.

@@ -1,14 +1,20 @@
-//! OpenTelemetry's `ProfilesData` (proto 1.10.0, `opentelemetry.proto.profiles.v1development`), which is also the body
-//! of an export request.
+//! OpenTelemetry's `ProfilesData` (proto 1.11.0, `opentelemetry.proto.profiles.v1development`), which is also the body
+//! of an export request: a resource for each process, with a profile for each event.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use prost::Message;
 
-use super::dictionary::Dictionary;
+use super::batch::{Batch, ProfileKind, StatedValue, in_order};
+use super::dictionary::{Dictionary, StackCount};
+use super::gzip::gzip;
+use super::resource::{Resource as ProcessResource, ResourceValue};
+use super::signed;
 use super::string_table::{StringTable, position};
-use super::{ExportedRecording, ThreadTime, signed};
+
+/// The version of the semantic conventions that attributes follow.
+const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.38.0";
 
 #[derive(Clone, PartialEq, Message)]
 struct ProfilesData {
@@ -42,10 +48,25 @@ struct ResourceProfiles {
     resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
     scope_profiles: Vec<ScopeProfiles>,
+    #[prost(string, tag = "3")]
+    schema_url: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Resource {}
+struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    attributes: Vec<KeyValue>,
+    #[prost(uint32, tag = "2")]
+    dropped_attributes_count: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct KeyValue {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<AnyValue>,
+}
 
 #[derive(Clone, PartialEq, Message)]
 struct ScopeProfiles {
@@ -53,12 +74,16 @@ struct ScopeProfiles {
     scope: Option<Scope>,
     #[prost(message, repeated, tag = "2")]
     profiles: Vec<Profile>,
+    #[prost(string, tag = "3")]
+    schema_url: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct Scope {
     #[prost(string, tag = "1")]
     name: String,
+    #[prost(string, tag = "2")]
+    version: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -77,6 +102,8 @@ struct Profile {
     period: i64,
     #[prost(bytes = "vec", tag = "7")]
     profile_id: Vec<u8>,
+    #[prost(int32, repeated, tag = "11")]
+    attribute_indices: Vec<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -176,20 +203,66 @@ enum Scalar {
     Number(i64),
 }
 
-/// The strings and attributes of a profile. Index 0 of every table means "not set".
-struct Tables {
+/// The tables of a message, which get what its samples refer to. Index 0 of each means "not set".
+struct Tables<'d> {
+    dictionary: &'d Dictionary,
+    /// Makes the name to show of a name as the linker knows it.
+    display_name: &'d dyn Fn(&str) -> String,
     strings: StringTable,
     attributes: Vec<KeyValueAndUnit>,
     attribute_numbers: HashMap<(i32, Scalar), i32>,
+    mappings: Numbered<Mapping>,
+    locations: Numbered<Location>,
+    functions: Numbered<Function>,
+    stacks: Numbered<Stack>,
 }
 
-impl Tables {
-    fn text(&mut self, text: &str) -> i32 {
-        self.strings.intern(text)
+/// A table of a message, with the index of each entry of the dictionary that it has.
+struct Numbered<T> {
+    list: Vec<T>,
+    numbers: HashMap<u32, i32>,
+}
+
+impl<T: Default> Default for Numbered<T> {
+    fn default() -> Self {
+        Self { list: vec![T::default()], numbers: HashMap::new() }
+    }
+}
+
+impl<T> Numbered<T> {
+    fn known(&self, number: u32) -> Option<i32> {
+        self.numbers.get(&number).copied()
+    }
+
+    fn add(&mut self, number: u32, entry: T) -> i32 {
+        let index = position(self.list.len());
+        self.list.push(entry);
+        self.numbers.insert(number, index);
+        index
+    }
+}
+
+impl<'d> Tables<'d> {
+    fn new(dictionary: &'d Dictionary, display_name: &'d dyn Fn(&str) -> String) -> Self {
+        Self {
+            dictionary,
+            display_name,
+            strings: StringTable::new(),
+            attributes: vec![KeyValueAndUnit::default()],
+            attribute_numbers: HashMap::new(),
+            mappings: Numbered::default(),
+            locations: Numbered::default(),
+            functions: Numbered::default(),
+            stacks: Numbered::default(),
+        }
+    }
+
+    fn value_type(&mut self, (kind, unit): (&str, &str)) -> ValueType {
+        ValueType { kind: self.strings.intern(kind), unit: self.strings.intern(unit) }
     }
 
     fn attribute(&mut self, key: &str, value: Scalar) -> i32 {
-        let key = self.text(key);
+        let key = self.strings.intern(key);
         let next = position(self.attributes.len());
         let number = *self.attribute_numbers.entry((key, value.clone())).or_insert(next);
         if number == next {
@@ -197,134 +270,230 @@ impl Tables {
         }
         number
     }
-}
 
-fn after_zero(number: u32) -> i32 {
-    position(number as usize + 1)
-}
+    fn text(&mut self, key: &str, text: &str) -> i32 {
+        self.attribute(key, Scalar::Text(text.to_owned()))
+    }
 
-pub(super) fn write(
-    recording: &ExportedRecording<'_>,
-    dictionary: &Dictionary,
-    output: &mut dyn Write,
-) -> io::Result<()> {
-    output.write_all(&data(recording, dictionary).encode_to_vec())
-}
-
-fn data(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> ProfilesData {
-    let mut tables = Tables {
-        strings: StringTable::new(),
-        attributes: vec![KeyValueAndUnit::default()],
-        attribute_numbers: HashMap::new(),
-    };
-    let threads: Vec<Vec<i32>> = dictionary
-        .threads
-        .values
-        .iter()
-        .map(|thread| {
-            let mut attributes = vec![tables.attribute("thread.name", Scalar::Text(thread.comm.clone()))];
-            if let Some((pid, tid)) = thread.ids {
-                attributes.push(tables.attribute("process.pid", Scalar::Number(pid.into())));
-                attributes.push(tables.attribute("thread.id", Scalar::Number(tid.into())));
-            }
-            attributes
-        })
-        .collect();
-    let profiles = recording.events.iter().enumerate().map(|(number, event)| {
-        let (kind, unit) = event.weight_type();
-        let sample_type = Some(ValueType { kind: tables.text(kind), unit: tables.text(unit) });
-        let (kind, unit) = event.period_type();
-        // As OpenTelemetry's profiler writes time off the CPU: with an empty type of periods.
-        let period_type = Some(match event.time {
-            Some(ThreadTime::OffCpu) => ValueType::default(),
-            _ => ValueType { kind: tables.text(kind), unit: tables.text(unit) },
-        });
-        let samples: Vec<Sample> = dictionary
-            .samples_of(number)
-            .map(|samples| Sample {
-                stack_index: after_zero(samples.stack),
-                attribute_indices: threads[samples.thread as usize].clone(),
-                values: vec![signed(samples.count.weight(event.view.weight()))],
-            })
-            .collect();
-        let mut profile = Profile {
-            sample_type,
-            samples,
-            time_unix_nano: recording.started_unix_ns.unwrap_or(0),
-            duration_nano: recording.duration_ns,
-            period_type,
-            period: signed(event.sample_period()),
-            profile_id: Vec::new(),
-        };
-        profile.profile_id = identity(&profile);
-        profile
-    });
-    let profiles: Vec<Profile> = profiles.collect();
-    let mappings = dictionary.mappings.iter().map(|mapping| {
-        let build_id = (!mapping.build_id.is_empty()).then(|| {
-            tables.attribute("process.executable.build_id.gnu", Scalar::Text(mapping.build_id.clone()))
-        });
-        Mapping {
+    fn mapping(&mut self, number: u32) -> i32 {
+        let Some(mapping) = self.dictionary.mappings.get(number as usize) else { return 0 };
+        if let Some(known) = self.mappings.known(number) {
+            return known;
+        }
+        let ids = [
+            ("process.executable.build_id.gnu", &mapping.build_id),
+            ("process.executable.build_id.go", &mapping.ids.go),
+            ("process.executable.build_id.htlhash", &mapping.ids.content_hash),
+        ];
+        let known = ids.into_iter().filter(|(_, id)| !id.is_empty());
+        let entry = Mapping {
             memory_start: mapping.start,
             memory_limit: mapping.end,
             file_offset: mapping.start,
-            filename: tables.text(&mapping.name),
-            attribute_indices: build_id.into_iter().collect(),
+            filename: self.strings.intern(&mapping.name),
+            attribute_indices: known.map(|(key, id)| self.text(key, id)).collect(),
+        };
+        self.mappings.add(number, entry)
+    }
+
+    fn function(&mut self, number: u32) -> i32 {
+        let Some(function) = self.dictionary.functions.values.get(number as usize) else { return 0 };
+        if let Some(known) = self.functions.known(number) {
+            return known;
         }
-    });
-    let mapping_table = std::iter::once(Mapping::default()).chain(mappings).collect();
-    let locations = dictionary.locations.values.iter().map(|location| {
-        let mapping = location.mapping.and_then(|mapping| dictionary.mappings.get(mapping as usize));
-        let kind = mapping.map(|mapping| if mapping.in_kernel { "kernel" } else { "native" });
-        let kind = kind.map(|kind| tables.attribute("profile.frame.type", Scalar::Text(kind.to_owned())));
-        let line = |line: &super::dictionary::Line| Line {
-            function_index: after_zero(line.function),
+        let entry = Function {
+            name: self.strings.intern(&(self.display_name)(&function.name)),
+            system_name: self.strings.intern(&function.name),
+            filename: self.strings.intern(&function.file),
+            start_line: function.start_line.into(),
+        };
+        self.functions.add(number, entry)
+    }
+
+    fn location(&mut self, number: u32) -> i32 {
+        let Some(location) = self.dictionary.locations.values.get(number as usize) else { return 0 };
+        if let Some(known) = self.locations.known(number) {
+            return known;
+        }
+        let lines = location.lines.iter().map(|line| Line {
+            function_index: self.function(line.function),
             line: line.line.into(),
             column: line.column.into(),
-        };
-        Location {
-            mapping_index: location.mapping.map_or(0, after_zero),
+        });
+        let lines = lines.collect();
+        let kind = self.dictionary.frame_type(location);
+        let entry = Location {
+            mapping_index: location.mapping.map_or(0, |mapping| self.mapping(mapping)),
             address: location.address,
-            lines: location.lines.iter().map(line).collect(),
-            attribute_indices: kind.into_iter().collect(),
+            lines,
+            attribute_indices: kind.map(|kind| self.text("profile.frame.type", kind)).into_iter().collect(),
+        };
+        self.locations.add(number, entry)
+    }
+
+    fn stack(&mut self, number: u32) -> i32 {
+        let Some(locations) = self.dictionary.stacks.values.get(number as usize) else { return 0 };
+        if let Some(known) = self.stacks.known(number) {
+            return known;
         }
-    });
-    let location_table = std::iter::once(Location::default()).chain(locations).collect();
-    let functions = dictionary.functions.values.iter().map(|function| {
-        let name = tables.text(&function.name);
-        let (filename, start_line) = (tables.text(&function.file), function.start_line.into());
-        Function { name, system_name: name, filename, start_line }
-    });
-    let function_table = std::iter::once(Function::default()).chain(functions).collect();
-    let stacks = dictionary.stacks.values.iter().map(|stack| Stack {
-        location_indices: stack.iter().map(|&location| after_zero(location)).collect(),
-    });
-    let stack_table = std::iter::once(Stack::default()).chain(stacks).collect();
-    let scope = Some(Scope { name: "prof".to_owned() });
-    ProfilesData {
-        resource_profiles: vec![ResourceProfiles {
-            resource: Some(Resource {}),
-            scope_profiles: vec![ScopeProfiles { scope, profiles }],
-        }],
-        dictionary: Some(ProfilesDictionary {
-            mapping_table,
-            location_table,
-            function_table,
+        let location_indices = locations.iter().map(|&location| self.location(location)).collect();
+        self.stacks.add(number, Stack { location_indices })
+    }
+
+    fn sample(&mut self, sample: &StackCount, kind: &ProfileKind) -> Sample {
+        let thread = self.dictionary.threads.values.get(sample.thread as usize);
+        let mut attribute_indices = Vec::new();
+        if let Some(thread) = thread {
+            attribute_indices.push(self.text("thread.name", &thread.comm));
+            let tid = thread.ids.map(|(_, tid)| self.attribute("thread.id", Scalar::Number(tid.into())));
+            attribute_indices.extend(tid);
+        }
+        Sample {
+            stack_index: self.stack(sample.stack),
+            attribute_indices,
+            values: vec![signed(sample.count.weight(kind.weight))],
+        }
+    }
+
+    fn into_message(self) -> ProfilesDictionary {
+        ProfilesDictionary {
+            mapping_table: self.mappings.list,
+            location_table: self.locations.list,
+            function_table: self.functions.list,
             link_table: vec![Link {}],
-            string_table: tables.strings.texts,
-            attribute_table: tables.attributes,
-            stack_table,
-        }),
+            string_table: self.strings.texts,
+            attribute_table: self.attributes,
+            stack_table: self.stacks.list,
+        }
     }
 }
 
+/// Limits on a request, which engines state for what they receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestLimits {
+    /// Maximum number of samples.
+    pub samples: usize,
+    /// Maximum size of the message, in bytes before compression.
+    pub bytes: usize,
+}
+
+/// Writes all samples as one message.
+pub(super) fn write(batch: &Batch<'_>, output: &mut dyn Write) -> io::Result<()> {
+    output.write_all(&message(batch, &in_order(batch)).encode_to_vec())
+}
+
+/// Returns all samples as messages within limits, compressed. A message has whole processes, unless one alone exceeds the limits; a single sample that
+/// does is a message of its own.
+pub(super) fn requests(batch: &Batch<'_>, limits: RequestLimits) -> io::Result<Vec<Vec<u8>>> {
+    let mut requests = Vec::new();
+    split(batch, &in_order(batch), limits, &mut requests)?;
+    Ok(requests)
+}
+
+fn split(
+    batch: &Batch<'_>,
+    samples: &[&StackCount],
+    limits: RequestLimits,
+    requests: &mut Vec<Vec<u8>>,
+) -> io::Result<()> {
+    if samples.is_empty() {
+        return Ok(());
+    }
+    if samples.len() <= limits.samples.max(1) {
+        let bytes = message(batch, samples).encode_to_vec();
+        if bytes.len() <= limits.bytes || samples.len() == 1 {
+            requests.push(gzip(&bytes)?);
+            return Ok(());
+        }
+    }
+    let middle = samples.len() / 2;
+    let process = |index: usize| samples.get(index).map(|sample| batch.process_of(sample));
+    let is_boundary = |index: &usize| *index > 0 && process(*index - 1) != process(*index);
+    let before = (1..=middle).rev().find(is_boundary);
+    let after = (middle..samples.len()).find(is_boundary);
+    let nearest = before.into_iter().chain(after).min_by_key(|index| index.abs_diff(middle));
+    let (first, rest) = samples.split_at(nearest.unwrap_or(middle));
+    split(batch, first, limits, requests)?;
+    split(batch, rest, limits, requests)
+}
+
+fn message(batch: &Batch<'_>, samples: &[&StackCount]) -> ProfilesData {
+    let mut tables = Tables::new(batch.dictionary, batch.display_name);
+    let of_processes = samples.chunk_by(|one, other| batch.process_of(one) == batch.process_of(other));
+    let resource_profiles = of_processes.map(|samples| {
+        let process = samples.first().and_then(|sample| batch.process_of(sample));
+        let resource = batch.resource_of(process);
+        let of_events = samples.chunk_by(|one, other| one.event == other.event);
+        let profiles = of_events.filter_map(|samples| {
+            let kind = batch.kinds.get(samples.first()?.event)?;
+            Some(profile(batch, kind, samples, &resource, &mut tables))
+        });
+        let scope = Scope { name: "prof".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        ResourceProfiles {
+            scope_profiles: vec![ScopeProfiles {
+                scope: Some(scope),
+                profiles: profiles.collect(),
+                schema_url: SCHEMA_URL.to_owned(),
+            }],
+            resource: Some(resource_message(&resource)),
+            schema_url: SCHEMA_URL.to_owned(),
+        }
+    });
+    let resource_profiles = resource_profiles.collect();
+    ProfilesData { resource_profiles, dictionary: Some(tables.into_message()) }
+}
+
+fn profile(
+    batch: &Batch<'_>,
+    kind: &ProfileKind,
+    samples: &[&StackCount],
+    resource: &ProcessResource,
+    tables: &mut Tables<'_>,
+) -> Profile {
+    let period: u64 = samples.iter().map(|sample| sample.count.period).fold(0, u64::saturating_add);
+    let recorded = kind.is_sampled_time().then_some(("prof.cpu_time_ns", StatedValue::Number(period)));
+    let event = ("prof.event", StatedValue::Text(kind.event.clone()));
+    let stated = kind.stated.iter().map(|(key, value)| (*key, value.clone())).chain(recorded).chain([event]);
+    let stated: Vec<(&str, StatedValue)> = stated.collect();
+    let mut profile = Profile {
+        sample_type: Some(tables.value_type(kind.sample_type())),
+        samples: samples.iter().map(|sample| tables.sample(sample, kind)).collect(),
+        time_unix_nano: batch.started_unix_ns,
+        duration_nano: batch.duration_ns,
+        // Time off the CPU is not sampled: its type of periods is there, and empty, as OpenTelemetry's profiler writes it.
+        period_type: Some(kind.period_type().map_or_else(ValueType::default, |of| tables.value_type(of))),
+        period: signed(kind.period),
+        profile_id: Vec::new(),
+        attribute_indices: stated
+            .into_iter()
+            .map(|(key, value)| match value {
+                StatedValue::Number(number) => tables.attribute(key, Scalar::Number(signed(number))),
+                StatedValue::Text(text) => tables.attribute(key, Scalar::Text(text)),
+            })
+            .collect(),
+    };
+    profile.profile_id =
+        identity(&[resource_message(resource).encode_to_vec(), profile.encode_to_vec()].concat());
+    profile
+}
+
+fn resource_message(resource: &ProcessResource) -> Resource {
+    let attributes = resource.attributes.iter().map(|(key, value)| {
+        let value = match value {
+            ResourceValue::Text(text) => Scalar::Text(text.clone()),
+            ResourceValue::Number(number) => Scalar::Number(*number),
+        };
+        KeyValue { key: key.clone(), value: Some(AnyValue { value: Some(value) }) }
+    });
+    Resource { attributes: attributes.collect(), dropped_attributes_count: resource.dropped }
+}
+
 /// Returns a hash of 16 bytes as the identity of a profile, so that each export of a recording has the same.
-fn identity(profile: &Profile) -> Vec<u8> {
-    let bytes = profile.encode_to_vec();
+fn identity(bytes: &[u8]) -> Vec<u8> {
     // FNV-1a with 128 bits.
     let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
     for byte in bytes {
-        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        hash = (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
     }
     hash.to_be_bytes().to_vec()
 }

@@ -4,7 +4,9 @@ use std::io::{self, Write};
 
 use prost::Message;
 
+use super::batch::Batch;
 use super::dictionary::Dictionary;
+use super::gzip::gzip;
 use super::string_table::StringTable;
 use super::{ExportedRecording, signed};
 
@@ -126,10 +128,11 @@ pub(super) struct Function {
 
 pub(super) fn write(
     recording: &ExportedRecording<'_>,
-    dictionary: &Dictionary,
+    batch: &Batch<'_>,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    output.write_all(&compress(&profile(recording, dictionary))?)
+    let comments = std::iter::once(recording.title).chain(recording.caveats.iter().map(String::as_str));
+    output.write_all(&compress(&profile(batch, comments))?)
 }
 
 /// Returns the bytes of a file with this profile.
@@ -137,29 +140,28 @@ pub(super) fn compress(profile: &Profile) -> io::Result<Vec<u8>> {
     gzip(&profile.encode_to_vec())
 }
 
-fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profile {
+/// Returns all samples of a batch as a profile with these comments.
+pub(super) fn profile<'c>(batch: &Batch<'_>, comments: impl Iterator<Item = &'c str>) -> Profile {
+    let dictionary = batch.dictionary;
     let mut strings = StringTable::new();
-    let several = recording.events.len() > 1;
     // Each event has two values: its samples, and the sum of their periods.
     let mut sample_type = Vec::new();
-    for event in &recording.events {
-        let (kind, unit) = event.period_type();
-        let names = match several {
-            true => [format!("{} samples", event.name), event.name.clone()],
-            false => ["samples".to_owned(), kind.to_owned()],
-        };
-        for (name, unit) in names.iter().zip(["count", unit]) {
+    for (index, kind) in batch.kinds.iter().enumerate() {
+        let is_only = batch.kinds.iter().filter(|other| other.name == kind.name).count() == 1;
+        let name = if is_only { &kind.name } else { &kind.event };
+        let names = [if index == 0 { "samples".to_owned() } else { format!("{name} samples") }, name.clone()];
+        for (name, unit) in names.iter().zip(["count", kind.unit]) {
             sample_type
                 .push(ValueType { kind: strings.intern(name).into(), unit: strings.intern(unit).into() });
         }
     }
-    let first = recording.events.first();
-    let weighs_samples = first.is_some_and(|event| event.view.weight() == profile::Weight::Samples);
+    let first = batch.kinds.first();
+    let weighs_samples = first.is_some_and(|kind| kind.weight == profile::Weight::Samples);
     let default = sample_type.get(if weighs_samples { 0 } else { 1 });
     let default_sample_type = default.map_or(0, |kind| kind.kind);
-    let period_type = first.map(|event| {
-        let (kind, unit) = event.period_type();
-        ValueType { kind: strings.intern(kind).into(), unit: strings.intern(unit).into() }
+    let period_type = first.map(|kind| ValueType {
+        kind: strings.intern(&kind.name).into(),
+        unit: strings.intern(kind.unit).into(),
     });
     let keys = ["comm", "pid", "tid"].map(|key| strings.intern(key).into());
     let sample = dictionary.samples.iter().map(|samples| {
@@ -216,12 +218,12 @@ fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profil
     });
     let location = location.collect();
     let function = dictionary.functions.values.iter().zip(1..).map(|(function, id)| {
-        let name = strings.intern(&function.name).into();
+        let name = strings.intern(&(batch.display_name)(&function.name)).into();
+        let system_name = strings.intern(&function.name).into();
         let filename = strings.intern(&function.file).into();
-        Function { id, name, system_name: name, filename, start_line: function.start_line.into() }
+        Function { id, name, system_name, filename, start_line: function.start_line.into() }
     });
     let function = function.collect();
-    let comments = std::iter::once(recording.title).chain(recording.caveats.iter().map(String::as_str));
     let comment = comments.map(|comment| strings.intern(comment).into()).collect();
     Profile {
         sample_type,
@@ -230,10 +232,10 @@ fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profil
         location,
         function,
         string_table: strings.texts,
-        time_nanos: recording.started_unix_ns.map_or(0, signed),
-        duration_nanos: signed(recording.duration_ns),
+        time_nanos: signed(batch.started_unix_ns),
+        duration_nanos: signed(batch.duration_ns),
         period_type,
-        period: first.map_or(0, |event| signed(event.sample_period())),
+        period: first.map_or(0, |kind| signed(kind.period)),
         comment,
         default_sample_type,
     }
@@ -249,19 +251,4 @@ fn program(dictionary: &Dictionary) -> Option<usize> {
         .mappings
         .iter()
         .position(|mapping| mapping.name.rsplit('/').next().is_some_and(|name| name.starts_with(comm)))
-}
-
-fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    /// The largest window, and 16 for a gzip header and checksum (zlib's `deflateInit2`).
-    const GZIP_WINDOW_BITS: i32 = 15 + 16;
-    const HEADER_BYTES: usize = 18;
-    let config = zlib_rs::DeflateConfig { level: 6, window_bits: GZIP_WINDOW_BITS, ..Default::default() };
-    let mut packed = vec![0; zlib_rs::compress_bound(bytes.len()) + HEADER_BYTES];
-    let (written, code) = zlib_rs::compress_slice(&mut packed, bytes, config);
-    if code != zlib_rs::ReturnCode::Ok {
-        return Err(io::Error::other(format!("cannot compress the profile ({code:?})")));
-    }
-    let length = written.len();
-    packed.truncate(length);
-    Ok(packed)
 }

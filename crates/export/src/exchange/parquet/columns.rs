@@ -6,7 +6,7 @@ use parquet::file::writer::SerializedRowGroupWriter;
 use profile::FrameKind;
 
 use super::super::dictionary::Dictionary;
-use super::super::{ExportedRecording, signed};
+use super::super::{ExportedRecording, Resource, signed};
 use super::Row;
 
 /// Names as reference-counted byte arrays, which columns share.
@@ -14,16 +14,29 @@ pub(super) struct Names {
     events: Vec<ByteArray>,
     comms: Vec<ByteArray>,
     processes: Vec<Option<ByteArray>>,
+    services: Vec<Option<ByteArray>>,
+    hosts: Vec<Option<ByteArray>>,
+    containers: Vec<Option<ByteArray>>,
     functions: Vec<ByteArray>,
     modules: Vec<Option<ByteArray>>,
     files: Vec<Option<ByteArray>>,
+    /// The build id of each mapping.
+    build_ids: Vec<Option<ByteArray>>,
 }
 
 impl Names {
     pub(super) fn new(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Self {
         let known = |text: &str| (!text.is_empty()).then(|| ByteArray::from(text));
         let (threads, functions) = (&dictionary.threads.values, &dictionary.functions.values);
+        let stated = |key: &str| -> Vec<Option<ByteArray>> {
+            let resource = |pid: Option<i32>| recording.resources.get(&pid?);
+            threads.iter().map(|thread| resource(thread.pid)?.text(key).map(ByteArray::from)).collect()
+        };
         Self {
+            services: stated(Resource::SERVICE_NAME),
+            hosts: stated("host.name"),
+            containers: stated("container.id"),
+            build_ids: dictionary.mappings.iter().map(|mapping| known(&mapping.build_id)).collect(),
             events: recording.events.iter().map(|event| ByteArray::from(&*event.name)).collect(),
             comms: threads.iter().map(|thread| ByteArray::from(&*thread.comm)).collect(),
             processes: threads.iter().map(|thread| thread.process.as_deref().map(ByteArray::from)).collect(),
@@ -66,10 +79,15 @@ pub(super) struct Columns {
     processes: Optional<ByteArray>,
     pids: Optional<i32>,
     tids: Optional<i32>,
+    services: Optional<ByteArray>,
+    hosts: Optional<ByteArray>,
+    containers: Optional<ByteArray>,
     functions: Vec<ByteArray>,
     modules: Optional<ByteArray>,
     files: Optional<ByteArray>,
     lines: Optional<i32>,
+    build_ids: Optional<ByteArray>,
+    addresses: Optional<i64>,
     in_kernel: Vec<bool>,
     stacks: Vec<ByteArray>,
     /// The repetition level of each frame: 0 for the first of a row's stack, 1 for the others.
@@ -110,10 +128,16 @@ impl Columns {
         self.processes.push(names.processes[row.thread as usize].clone());
         self.pids.push(thread.ids.map(|(pid, _)| pid));
         self.tids.push(thread.ids.map(|(_, tid)| tid));
+        self.services.push(names.services[row.thread as usize].clone());
+        self.hosts.push(names.hosts[row.thread as usize].clone());
+        self.containers.push(names.containers[row.thread as usize].clone());
         self.functions.push(names.functions[function].clone());
         self.modules.push(names.modules[function].clone());
         self.files.push(names.files[function].clone());
         self.lines.push(i32::try_from(line.line).ok().filter(|&line| line > 0));
+        let mapping = location.mapping.map(|mapping| mapping as usize);
+        self.build_ids.push(mapping.and_then(|mapping| names.build_ids.get(mapping)?.clone()));
+        self.addresses.push(mapping.map(|_| location.address.cast_signed()));
         self.in_kernel.push(location.kind == Some(FrameKind::Kernel));
         self.samples.push(signed(row.samples));
         self.periods.push(signed(row.period));
@@ -129,10 +153,15 @@ impl Columns {
         optional::<ByteArrayType>(group, &self.processes)?;
         optional::<Int32Type>(group, &self.pids)?;
         optional::<Int32Type>(group, &self.tids)?;
+        optional::<ByteArrayType>(group, &self.services)?;
+        optional::<ByteArrayType>(group, &self.hosts)?;
+        optional::<ByteArrayType>(group, &self.containers)?;
         column::<ByteArrayType>(group, &self.functions, None, None)?;
         optional::<ByteArrayType>(group, &self.modules)?;
         optional::<ByteArrayType>(group, &self.files)?;
         optional::<Int32Type>(group, &self.lines)?;
+        optional::<ByteArrayType>(group, &self.build_ids)?;
+        optional::<Int64Type>(group, &self.addresses)?;
         column::<BoolType>(group, &self.in_kernel, None, None)?;
         column::<ByteArrayType>(group, &self.stacks, Some(&defined), Some(&self.stack_levels))?;
         column::<Int64Type>(group, &self.samples, None, None)?;

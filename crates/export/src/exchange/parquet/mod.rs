@@ -20,8 +20,9 @@ use super::dictionary::{Dictionary, TimedSample};
 use super::timeline::Timeline;
 use columns::{Columns, Names};
 
-/// The columns. `stack` has the outermost function first; `function`, `module`, `file` and `line` are those of the
-/// innermost.
+/// The columns. `stack` has the outermost function first; `function`, `module`, `file`, `line`, `build_id` and `address` are those of the
+/// innermost. An address is an offset in the file of the module. `samples` of time off the CPU are waits: a long one has rows in several
+/// intervals, and counts in the first.
 const SCHEMA: &str = "message samples {
     optional int64 time (TIMESTAMP(NANOS,true));
     optional int64 since_start_ns;
@@ -30,10 +31,15 @@ const SCHEMA: &str = "message samples {
     optional binary process (STRING);
     optional int32 pid;
     optional int32 tid;
+    optional binary service (STRING);
+    optional binary host (STRING);
+    optional binary container (STRING);
     required binary function (STRING);
     optional binary module (STRING);
     optional binary file (STRING);
     optional int32 line;
+    optional binary build_id (STRING);
+    optional int64 address (INTEGER(64,false));
     required boolean in_kernel;
     required group stack (LIST) { repeated group list { required binary element (STRING); } }
     required int64 samples;
