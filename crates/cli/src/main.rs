@@ -62,6 +62,9 @@ enum Command {
     Archive(Deferred<commands::archive::ArchiveArguments>),
     /// Convert a recording to the format of another tool
     Export(Deferred<commands::export::ExportArguments>),
+    /// Send a recording to an engine for profiles
+    #[cfg(feature = "push")]
+    Push(Deferred<commands::push::PushArguments>),
     /// Write an interactive HTML page of a recording or a command
     View(Deferred<commands::view::ViewArguments>),
     /// Print the samples of a recording, as `perf script` does
@@ -98,8 +101,11 @@ fn version() -> String {
     let (debuginfod, zstd) = (sign(host::debuginfod::HAS_CLIENT), sign(perfdata::HAS_ZSTD));
     let (disassembly, parquet) =
         (sign(analysis::annotate::HAS_DISASSEMBLY), sign(export::exchange::HAS_PARQUET));
+    let push = sign(cfg!(feature = "push"));
     let version = env!("PROF_VERSION");
-    format!("{version} {debuginfod}debuginfod {disassembly}disassembly {parquet}parquet {zstd}zstd")
+    format!(
+        "{version} {debuginfod}debuginfod {disassembly}disassembly {parquet}parquet {push}push {zstd}zstd"
+    )
 }
 
 #[global_allocator]
@@ -130,6 +136,8 @@ fn main() -> ExitCode {
         Command::Annotate(Deferred(annotate)) => commands::annotate::run(&annotate, &console),
         Command::Archive(Deferred(archive)) => commands::archive::run(&archive, &console),
         Command::Export(Deferred(export)) => commands::export::run(&export, &console),
+        #[cfg(feature = "push")]
+        Command::Push(Deferred(push)) => commands::push::run(&push, &console),
         Command::View(Deferred(view)) => commands::view::run(&view, &console),
         Command::Script(Deferred(script)) => commands::script::run(&script, &console),
         Command::Stat(Deferred(stat)) => commands::stat::run(&stat, &console),

@@ -9,6 +9,8 @@ pub mod defined_probe;
 pub mod dump_files;
 pub mod files;
 mod helper_process;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod in_root;
 pub mod jvm;
 pub mod kallsyms;

@@ -17,6 +17,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("symbolizer", &["model", "elf"]),
     ("profile", &["model"]),
     ("export", &["model", "decoder", "perfdata", "profile"]),
+    ("push", &["model", "host"]),
     ("stacks", &["model", "decoder", "tracker", "generated", "elf", "unwinder"]),
     ("host", &["model", "generated", "elf"]),
     (

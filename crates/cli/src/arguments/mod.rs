@@ -1,6 +1,8 @@
 //! Groups of arguments shared by several commands, and their parsers.
 
 pub mod call_graph;
+#[cfg(feature = "push")]
+mod connection;
 mod debuginfod;
 mod deferred;
 pub mod drawing;
@@ -17,6 +19,8 @@ mod symbols;
 mod target;
 pub mod window;
 
+#[cfg(feature = "push")]
+pub use connection::ConnectionArguments;
 pub use debuginfod::DebuginfodArguments;
 pub use deferred::Deferred;
 pub use lists::NumberList;

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{DebuginfodArguments, SampleArguments, StackArguments, SymbolArguments};
 
 /// Arguments that select samples and frames, and say where names come from.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct QueryArguments {
     #[command(flatten)]
     pub samples: SampleArguments,

@@ -18,6 +18,8 @@ mod flame_change;
 pub mod list;
 mod missing_samples;
 pub mod name_lookup;
+#[cfg(feature = "push")]
+pub mod push;
 pub mod record;
 mod record_runs;
 mod record_series;

@@ -26,6 +26,8 @@ use super::record_runs::{self, RunsArguments};
 use super::record_series;
 use super::recording_output::RecordingOutput;
 use super::summary;
+#[cfg(feature = "push")]
+use crate::arguments::ConnectionArguments;
 use crate::arguments::numbers::within;
 use crate::arguments::window::WindowArguments;
 use crate::arguments::{RuntimeArguments, SamplingArguments, TargetArguments, exit_with_usage_error};
@@ -73,16 +75,23 @@ pub struct RecordArguments {
     /// Do not add the names that may be gone when the file is read (generated code, programs in /tmp or in containers)
     #[arg(long, conflicts_with = "archive")]
     pub(super) no_names: bool,
-    /// Exit with 1 if samples were lost or their number is unknown
-    #[arg(long)]
     /// Do not note how processes name their services (OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES of their environments, and what
     /// OpenTelemetry's libraries publish)
     #[arg(long)]
     no_service: bool,
+    /// Exit with 1 if samples were lost or their number is unknown
+    #[arg(long)]
     pub(super) strict: bool,
     /// Output file, or - for standard output; an existing FILE becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     pub(super) output: PathBuf,
+    /// Send the finished recording to this engine, too (see prof push)
+    #[cfg(feature = "push")]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["overwrite", "switch_output", "runs"])]
+    push: Option<String>,
+    #[cfg(feature = "push")]
+    #[command(flatten)]
+    connection: ConnectionArguments,
     #[command(flatten)]
     pub(super) runs: RunsArguments,
     #[command(flatten)]
@@ -132,6 +141,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     if arguments.archive && !is_file {
         exit_with_usage_error("--archive needs an output file, not a stream; try: -o prof.data");
     }
+    #[cfg(feature = "push")]
+    let client = arguments.push.as_deref().map(|url| arguments.connection.client(Some(url))).transpose()?;
+    #[cfg(feature = "push")]
+    if client.is_some() && !is_file {
+        exit_with_usage_error("--push needs an output file, not a stream; try: -o prof.data");
+    }
     let mut consumer = FileConsumer::new(destination, own_command_line());
     if let Some(level) = arguments.compress {
         consumer = consumer.compressed(level);
@@ -147,10 +162,31 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
             } else if appends_names {
                 append_vanishing_names(output, &sources, console);
             }
+            #[cfg(feature = "push")]
+            if let Some(client) = client {
+                return Ok(push_recorded(output, &client, code, strict, console));
+            }
             Ok(code)
         }
         Outcome::NotStarted(code) => Ok(code),
     }
+}
+
+/// Sends a finished recording, and returns the exit code: that of the recording, or 1 with `strict` if it is 0 and the engine has not taken all.
+#[cfg(feature = "push")]
+fn push_recorded(
+    recording: &Path,
+    client: &push::Client,
+    code: ExitCode,
+    strict: bool,
+    console: &Console,
+) -> ExitCode {
+    let pushed = super::push::send_whole(recording, client, console);
+    let is_complete = matches!(&pushed, Ok(pushed) if *pushed == ExitCode::SUCCESS);
+    if let Err(error) = pushed {
+        if strict { console.error(&error) } else { console.warn(&format!("{error:#}")) }
+    }
+    if strict && !is_complete && code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
 }
 
 /// Appends the names that will soon be unavailable to a recording. A failure is a warning: the recording is complete without
@@ -318,6 +354,7 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
     let jvms = arguments.runtimes.jvms(has_command, target.is_some());
     let mut options = Options::new(target.unwrap_or(Target::Command));
     options.jvm_maps = jvms;
+    options.services = !arguments.no_service;
     options.workload = (!arguments.command.is_empty()).then(|| Workload {
         words: arguments.command.clone(),
         environment: arguments.runtimes.environment(&arguments.command, console),
@@ -354,7 +391,6 @@ pub fn print_notice(notice: &Notice, console: &Console) {
 /// Returns the exit code of the command: waits for a command that still runs, unless a signal ends the wait. 0 without a command.
 pub fn exit_code(command: Option<&Command>, control: &Control) -> u8 {
     let status = match command {
-    options.services = !arguments.no_service;
         None => return 0,
         Some(Command::Ended(status)) => *status,
         Some(Command::Running(command)) => match command.wait(control) {

@@ -121,7 +121,7 @@ fn rate_and_name(event: &recorder::RecordedEvent) -> String {
 }
 
 /// Formats a size: `1.2 MB`.
-fn bytes(size: u64) -> String {
+pub(super) fn bytes(size: u64) -> String {
     let size = size as f64;
     match size {
         _ if size >= 1e9 => format!("{:.1} GB", size / 1e9),

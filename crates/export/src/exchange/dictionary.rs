@@ -188,6 +188,41 @@ impl Dictionary {
         sums
     }
 
+    /// Returns the samples, as those of one event, with what they refer to.
+    pub(super) fn of_samples(&self, samples: &[&StackCount]) -> Self {
+        let mut some = Self::default();
+        let mut mappings: HashMap<u32, u32> = HashMap::new();
+        let mut stacks: HashMap<u32, u32> = HashMap::new();
+        for sample in samples {
+            let Some(thread) = self.threads.values.get(sample.thread as usize) else { continue };
+            let thread = some.threads.intern(thread.clone());
+            let stack = *stacks.entry(sample.stack).or_insert_with(|| {
+                let locations = self.stacks.values.get(sample.stack as usize).into_iter().flatten();
+                let locations =
+                    locations.filter_map(|&location| self.locations.values.get(location as usize));
+                let locations = locations.map(|location| {
+                    let lines = location.lines.iter().filter_map(|line| {
+                        let function = self.functions.values.get(line.function as usize)?;
+                        Some(Line { function: some.functions.intern(function.clone()), ..*line })
+                    });
+                    let lines = lines.collect();
+                    let mapping = location.mapping.and_then(|number| {
+                        let mapping = self.mappings.get(number as usize)?;
+                        Some(*mappings.entry(number).or_insert_with(|| {
+                            some.mappings.push(mapping.clone());
+                            (some.mappings.len() - 1) as u32
+                        }))
+                    });
+                    some.locations.intern(Location { mapping, lines, ..location.clone() })
+                });
+                let locations = locations.collect();
+                some.stacks.intern(locations)
+            });
+            some.samples.push(StackCount { event: 0, thread, stack, count: sample.count });
+        }
+        some
+    }
+
     fn add(&mut self, recording: &ExportedRecording<'_>, event: usize, of_event: &super::ExportedEvent<'_>) {
         let view = of_event.view;
         let profile = view.profile();
@@ -287,7 +322,7 @@ impl Dictionary {
     }
 
     /// Interns the mapping of a space, and widens it to cover the address. Asks for `facts` of a new one.
-    fn mapping(
+    pub(super) fn mapping(
         &mut self,
         id: SpaceId,
         space: &Space,

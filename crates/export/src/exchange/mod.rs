@@ -8,6 +8,7 @@ pub mod compilers;
 mod dictionary;
 mod firefox;
 mod gzip;
+mod ingest;
 mod json;
 mod otlp;
 #[cfg(feature = "parquet")]
@@ -34,6 +35,7 @@ use thiserror::Error;
 use batch::Batch;
 pub use batch::{ProfileKind, StatedValue};
 use dictionary::Dictionary;
+pub use ingest::IngestedProfile;
 pub use otlp::RequestLimits;
 pub use resource::{Resource, ResourceValue};
 
@@ -259,6 +261,17 @@ pub fn write(recording: &ExportedRecording<'_>, format: Format, output: &mut dyn
 /// A request cannot be compressed, for want of memory.
 pub fn requests(recording: &ExportedRecording<'_>, limits: RequestLimits) -> io::Result<Vec<Vec<u8>>> {
     otlp::requests(&Batch::of(recording, &Dictionary::new(recording)), limits)
+}
+
+/// Returns a recording as profiles for Pyroscope's `/ingest`, one or several for each process and event.
+///
+/// # Errors
+/// As [`requests`].
+pub fn ingested_profiles(
+    recording: &ExportedRecording<'_>,
+    limits: RequestLimits,
+) -> io::Result<Vec<IngestedProfile>> {
+    ingest::profiles(&Batch::of(recording, &Dictionary::new(recording)), limits)
 }
 
 /// Converts a count, saturating at the largest number.

@@ -1,14 +1,15 @@
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use model::{BuildId, Reason};
 use ureq::Agent;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::TlsConfig;
 
 use super::cache::{self, CacheEntry};
 use super::{Artifact, FetchError, Settings};
+use crate::http::{is_local, root_certificates};
 use crate::objects::open_opened;
 
 /// Downloads files from debuginfod servers.
@@ -166,24 +167,4 @@ fn check(file: &File, wanted: &BuildId) -> Result<(), Reason> {
         Some(found) if found.same_object(wanted) => Ok(()),
         found => Err(Reason::BuildIdDiffers { recorded: *wanted, found }),
     }
-}
-
-fn is_local(server: &str) -> bool {
-    let host = server.split_once("://").map_or(server, |(_, host)| host);
-    ["localhost", "127.", "[::1]"].iter().any(|loopback| host.starts_with(loopback))
-}
-
-/// Returns the certificates of the system, which may include those of a company's own servers, or else the built-in ones of Mozilla.
-fn root_certificates() -> RootCerts {
-    let bundles =
-        ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
-    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let text = named.into_iter().chain(bundles.map(PathBuf::from)).find_map(|path| fs::read(path).ok());
-    let certificates: Vec<_> = parse_pem(&text.unwrap_or_default())
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if certificates.is_empty() { RootCerts::WebPki } else { RootCerts::from(certificates) }
 }

@@ -56,7 +56,7 @@ pub(super) fn open_folder(
 ///
 /// # Errors
 /// As [`open_folder`], and those of `mkdirat(2)`.
-pub(crate) fn make_folders(path: &Path) -> Result<(), DestinationError> {
+pub fn make_folders(path: &Path) -> Result<(), DestinationError> {
     let trusted = Trusted::for_this_process();
     let mut walk = PathWalk::new(path, &trusted)?;
     while let Some(component) = walk.remaining.pop() {

@@ -20,4 +20,4 @@ pub use new_folder::make_new_folder;
 pub use series::FileSeries;
 pub use socket::{CommandSocket, ConnectError, RecordingConnection};
 
-pub(crate) use folder::make_folders;
+pub use folder::make_folders;
