@@ -42,6 +42,7 @@ mod perf_versions;
 mod privileged_execs;
 mod prof;
 mod programs;
+mod push;
 mod refusals;
 mod report;
 mod runs;

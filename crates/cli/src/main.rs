@@ -73,6 +73,9 @@ enum Command {
     Stat(Deferred<commands::stat::StatArguments>),
     /// Show functions, processes and stacks live
     Top(Deferred<commands::top::TopArguments>),
+    /// Sample all the time, and send profiles to an engine
+    #[cfg(feature = "push")]
+    Watch(Deferred<commands::watch::WatchArguments>),
     /// List the events that this machine offers
     List(Deferred<commands::list::ListArguments>),
     /// Make a running recording with --overwrite write its window
@@ -142,6 +145,8 @@ fn main() -> ExitCode {
         Command::Script(Deferred(script)) => commands::script::run(&script, &console),
         Command::Stat(Deferred(stat)) => commands::stat::run(&stat, &console),
         Command::Top(Deferred(top)) => commands::top::run(&top, &console),
+        #[cfg(feature = "push")]
+        Command::Watch(Deferred(watch)) => commands::watch::run(&watch, &console),
         Command::List(Deferred(list)) => commands::list::run(&list, &console),
         Command::Dump(Deferred(dump)) => commands::dump::run(&dump, &console),
         Command::DumpNames(Deferred(names)) => commands::dump_names::run(&names, &console),

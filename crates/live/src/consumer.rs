@@ -36,14 +36,16 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
             return Ok(());
         };
         self.advance_to(time);
-        let Self { samples, dumps, events, window, time: threads, seen_in, recording, .. } = self;
+        let Self { samples, dumps, events, window, time: threads, seen_in, recording, resources, .. } = self;
         if record.raw.kind == kind::MMAP2
             && let (Some(recording), Some(layout)) = (recording, events.layout(Some(event)))
             && let Ok(mapping) = layout.decode(&record.raw)
         {
             recording.files.add_to(&mut samples.tracker, &mapping);
         }
-        let mut counter = SampleCounter { window, time: threads.as_mut(), seen_in, mapped_dump: None };
+        let resources = resources.as_ref();
+        let mut counter =
+            SampleCounter { window, time: threads.as_mut(), seen_in, resources, mapped_dump: None };
         let Ok(()) =
             samples.read(&*events, OrderedRecord { event: Some(event), ..record }, None, &mut counter);
         if let Some((pid, path)) = counter.mapped_dump {
@@ -57,8 +59,10 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
 
     fn sample(&mut self, time: Timestamp, event: EventIndex, sample: Sample<'_>) -> io::Result<()> {
         self.advance_to(time);
-        let Self { samples, events, window, time, seen_in, .. } = self;
-        let mut counter = SampleCounter { window, time: time.as_mut(), seen_in, mapped_dump: None };
+        let Self { samples, events, window, time, seen_in, resources, .. } = self;
+        let resources = resources.as_ref();
+        let mut counter =
+            SampleCounter { window, time: time.as_mut(), seen_in, resources, mapped_dump: None };
         let Ok(()) = samples.read_decoded(&*events, event, sample, &mut counter);
         Ok(())
     }
@@ -88,6 +92,7 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.cpus = recording.cpus.len() as u32;
         self.recording = Some(recording.clone().into());
+        self.resources = self.settings.reads_resources.then(|| recording.resources.clone());
         for (path, build_id) in recording.kernel.build_ids() {
             self.samples.tracker.add_build_id(path.as_bytes(), build_id);
         }

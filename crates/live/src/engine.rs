@@ -14,8 +14,8 @@ use analysis::jit_dumps::{DumpPlayer, JitDumps};
 use crossbeam_channel::Receiver;
 use host::sys::clock;
 use model::{Loss, Name, SpaceId, StackEntry};
-use recorder::Recording;
 use recorder::unwind::RefusedTables;
+use recorder::{ProcessResources, Recording};
 use rustc_hash::FxBuildHasher;
 use tracker::SampleReader;
 
@@ -56,6 +56,10 @@ pub struct EngineSettings {
     pub interval: Duration,
     /// True if each snapshot covers its interval alone, and is sent when all of its functions are known. Scripts ask for that.
     pub intervals_apart: bool,
+    /// The longest time that an interval waits for functions which are still being looked up.
+    pub max_symbol_wait: Duration,
+    /// True to read what processes with samples are parts of ([`recorder::ProcessResources`]).
+    pub reads_resources: bool,
     /// True if user stacks are unwound, so that the engine knows which ones are complete. The kernel's frame-pointer walk ends at
     /// code without frame pointers and does not report it.
     pub stacks_unwound: bool,
@@ -66,8 +70,8 @@ pub struct EngineSettings {
     pub time: Option<TimeWeight>,
 }
 
-/// The longest time that a snapshot waits for functions which are still being looked up.
-const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(15);
+/// The longest time that a snapshot usually waits for functions which are still being looked up.
+pub const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(15);
 /// The time between the first ten snapshots, so that the first rows and their names appear soon.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
 /// The symbol worker is asked for the functions of new addresses this long before a snapshot, so that the snapshot already has them.
@@ -86,6 +90,8 @@ pub struct Engine<F: FnMut(EngineEvent)> {
     pub(crate) commands: Receiver<EngineCommand>,
     pub(crate) send: F,
     pub(crate) recording: Option<Arc<Recording>>,
+    /// What processes with samples are parts of, where that is read.
+    pub(crate) resources: Option<ProcessResources>,
     pub(crate) events: LiveEvents,
     pub(crate) cpus: u32,
     pub(crate) samples: SampleReader,
@@ -173,6 +179,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             commands,
             send,
             recording: None,
+            resources: None,
             events: LiveEvents::default(),
             cpus: 0,
             samples: SampleReader::default(),
@@ -260,7 +267,9 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             self.window.clear_counts();
         }
         if let Some(interval) = self.unsent.take() {
-            if self.symbols.pending() == 0 || now.duration_since(interval.ended_at) > MAX_SYMBOL_WAIT {
+            if self.symbols.pending() == 0
+                || now.duration_since(interval.ended_at) > self.settings.max_symbol_wait
+            {
                 self.send_snapshot(&interval.counted, interval.loss);
             } else {
                 self.unsent = Some(interval);
@@ -281,7 +290,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         (self.send)(EngineEvent::Snapshot(Arc::new(snapshot)));
     }
 
-    /// Waits for all functions of a snapshot, at most [`MAX_SYMBOL_WAIT`], and sends it. Blocks: only for the end of a recording.
+    /// Waits for all functions of a snapshot, at most [`EngineSettings::max_symbol_wait`], and sends it. Blocks: only for the end of a recording.
     pub(crate) fn send_named_snapshot(&mut self, counted: &Counted, loss: Loss) {
         let begin = Instant::now();
         let mut snapshot = self.snapshot(counted, loss);
@@ -292,7 +301,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             &HashMap::default(),
             true,
         );
-        while self.symbols.pending() > 0 && begin.elapsed() < MAX_SYMBOL_WAIT {
+        while self.symbols.pending() > 0 && begin.elapsed() < self.settings.max_symbol_wait {
             std::thread::sleep(SYMBOL_POLL_INTERVAL);
             let mut has_answers = false;
             for answer in self.symbol_worker.answers() {

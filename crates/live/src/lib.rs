@@ -45,6 +45,6 @@ mod thread_time;
 pub mod views;
 mod window;
 
-pub use engine::{Engine, EngineCommand, EngineEvent, EngineSettings};
+pub use engine::{Engine, EngineCommand, EngineEvent, EngineSettings, MAX_SYMBOL_WAIT};
 pub use record::record;
 pub use shared_list::SharedList;

@@ -7,6 +7,7 @@ use analysis::jit_dumps::is_dump;
 use decoder::Record;
 use model::{Pid, Tid, Timestamp};
 use profile::RawChain;
+use recorder::ProcessResources;
 use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
 
 use super::thread_time::ThreadTime;
@@ -18,6 +19,8 @@ pub(crate) struct SampleCounter<'e> {
     /// Counts the time of threads instead of samples, where it is set.
     pub(crate) time: Option<&'e mut ThreadTime>,
     pub(crate) seen_in: &'e mut SeenIn,
+    /// Reads what processes with samples are parts of, where it is set.
+    pub(crate) resources: Option<&'e ProcessResources>,
     /// The process and the path, where the last record has mapped a jitdump.
     pub(crate) mapped_dump: Option<(Pid, Vec<u8>)>,
 }
@@ -27,6 +30,9 @@ impl SampleSink for SampleCounter<'_> {
 
     fn record(&mut self, record: &Record<'_>) {
         self.window.containers.apply(record);
+        if let Some(resources) = self.resources {
+            resources.forget_by(record);
+        }
         if let Record::Mmap(mmap) = record
             && is_dump(mmap.path)
         {
@@ -84,9 +90,12 @@ impl SampleSink for SampleCounter<'_> {
                 self.window.stacks.intern(&entries)
             }
         };
-        let time = sample.time.unwrap_or(Timestamp(0)).0;
+        let time = sample.time.unwrap_or(Timestamp(0));
+        if let Some(resources) = self.resources {
+            resources.request(pid, time);
+        }
         let thread = self.window.thread_of(pid, tid, comm);
-        self.window.add(event.0, thread, stack, period, time);
+        self.window.add(event.0, thread, stack, period, time.0);
         Ok(())
     }
 }

@@ -78,6 +78,7 @@ impl Script {
             copy_sizes: recorder::unwind::PerArrival::default(),
             kernel: std::sync::Arc::default(),
             files: recorder::MappedFiles::default(),
+            resources: recorder::ProcessResources::default(),
         };
         let mut script = Self { recording, layouts, chunks: Vec::new(), time: 1_000_000 };
         for pid in [100, 200] {
@@ -177,6 +178,8 @@ impl Script {
             target: String::new(),
             window: Duration::from_secs(1000),
             interval: Duration::from_secs(1000),
+            max_symbol_wait: prof_live::MAX_SYMBOL_WAIT,
+            reads_resources: false,
             intervals_apart: true,
             stacks_unwound: false,
             modules_only: false,

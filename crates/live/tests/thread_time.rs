@@ -82,6 +82,7 @@ impl Live {
             copy_sizes: recorder::unwind::PerArrival::default(),
             kernel: std::sync::Arc::default(),
             files: recorder::MappedFiles::default(),
+            resources: recorder::ProcessResources::default(),
         };
         let (orders, ordered) = unbounded();
         let (news, snapshots) = unbounded();
@@ -94,6 +95,8 @@ impl Live {
             target: String::new(),
             window: Duration::from_secs(10),
             interval: Duration::from_secs(1),
+            max_symbol_wait: prof_live::MAX_SYMBOL_WAIT,
+            reads_resources: false,
             intervals_apart: true,
             stacks_unwound: false,
             modules_only: false,

@@ -18,6 +18,23 @@ where
     }
 }
 
+/// Parses a size with the unit `K`, `M` or `G`, in capitals because `m` means minutes, below 1 TiB.
+///
+/// # Errors
+/// The text is no such size.
+pub fn bytes_with_unit(text: &str) -> Result<u64, String> {
+    let wrong = || "a size such as 512K, 64M or 1G".to_owned();
+    let factor = match text.chars().last() {
+        Some('K') => 1 << 10,
+        Some('M') => 1 << 20,
+        Some('G') => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let number = text.get(..text.len() - 1).and_then(|number| number.parse::<u64>().ok());
+    let size = number.and_then(|number| number.checked_mul(factor));
+    size.filter(|size| (1..1 << 40).contains(size)).ok_or_else(wrong)
+}
+
 /// Parses a percentage.
 ///
 /// # Errors

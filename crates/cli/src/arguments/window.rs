@@ -11,7 +11,7 @@ use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_read_wr
 use recorder::event::select;
 use recorder::{CommandSources, DumpCondition, ExitCondition, NextFileWhen, SlowCall, Window};
 
-use super::numbers::within;
+use super::numbers::{bytes_with_unit, within};
 use crate::console::Console;
 
 /// Default size of a window.
@@ -280,17 +280,9 @@ fn short_time(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * factor).ok().filter(|time| !time.is_zero())
 }
 
-/// Parses a size with the unit `K`, `M` or `G`, in capitals because `m` means minutes. At least [`MIN_WINDOW_BYTES`].
+/// Parses a size of at least [`MIN_WINDOW_BYTES`].
 fn size(text: &str) -> Option<u64> {
-    let unit = text.chars().last()?;
-    let factor = match unit {
-        'K' => 1 << 10,
-        'M' => 1 << 20,
-        'G' => 1 << 30,
-        _ => return None,
-    };
-    let size = text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor)?;
-    (MIN_WINDOW_BYTES..1 << 40).contains(&size).then_some(size)
+    bytes_with_unit(text).ok().filter(|size| *size >= MIN_WINDOW_BYTES)
 }
 
 #[cfg(test)]

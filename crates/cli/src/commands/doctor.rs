@@ -9,15 +9,17 @@ use recorder::event::{Catalogue, Event, select};
 use recorder::{EventSupport, ThisMachine, event_support, event_support_on_cpu, this_machine};
 
 use crate::console::Console;
-use crate::doctor::{Facts, Offers, can_record, findings, report, unit};
+use crate::doctor::{Facts, Offers, UnitKind, can_record, findings, report, unit};
 use crate::output::Output;
 
 /// The arguments of `prof doctor`.
 #[derive(Args)]
 pub struct DoctorArguments {
-    /// Print a systemd unit for a continuous recording (record -a --overwrite) with the least privileges that it needs here
-    #[arg(long)]
-    unit: bool,
+    /// Print a systemd unit with the least privileges that it needs here: for profiles that are sent to an engine (watch), or for a flight
+    /// recorder (record -a --overwrite)
+    #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, value_parser = UnitKind::NAMES,
+          default_missing_value = UnitKind::NAMES[0])]
+    unit: Option<String>,
 }
 
 /// Surveys the machine and prints the findings. The exit code is 1 if nothing can be recorded.
@@ -25,9 +27,9 @@ pub struct DoctorArguments {
 /// # Errors
 /// The report cannot be written.
 pub fn run(arguments: &DoctorArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    if arguments.unit {
+    if let Some(kind) = &arguments.unit {
         let mut output = Output::stdout()?;
-        output.write_all(unit(&survey()).as_bytes())?;
+        output.write_all(unit(&survey(), UnitKind::by_name(kind)).as_bytes())?;
         output.finish()?;
         return Ok(ExitCode::SUCCESS);
     }

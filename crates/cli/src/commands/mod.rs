@@ -34,3 +34,5 @@ pub mod top;
 pub mod view;
 mod view_change;
 mod view_parts;
+#[cfg(feature = "push")]
+pub mod watch;

@@ -132,7 +132,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         );
     }
     memory::map_large_blocks_separately();
-    let (target, words) = choose_target(arguments)?;
+    let (target, words) = choose_target(&arguments.target, &arguments.command)?;
     let mut options = Options::new(target);
     options.workload = (!arguments.command.is_empty()).then(|| {
         let words = arguments.command.clone();
@@ -158,6 +158,8 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         window: arguments.window.max(arguments.delay_secs),
         interval: arguments.delay_secs,
         intervals_apart: printing,
+        max_symbol_wait: live::MAX_SYMBOL_WAIT,
+        reads_resources: false,
         stacks_unwound: options.copies_stacks(),
         modules_only: arguments.nameless.modules_only,
         time,
@@ -182,8 +184,11 @@ impl TopArguments {
 }
 
 /// Whom to watch, and how the header says it.
-fn choose_target(arguments: &TopArguments) -> anyhow::Result<(Target, String)> {
-    Ok(match arguments.target.target(!arguments.command.is_empty())? {
+pub(super) fn choose_target(
+    target: &TargetArguments,
+    command: &[OsString],
+) -> anyhow::Result<(Target, String)> {
+    Ok(match target.target(!command.is_empty())? {
         Some(Target::Processes(pids)) => {
             let list: Vec<String> = pids.iter().map(ToString::to_string).collect();
             (Target::Processes(pids), format!("pid {}", list.join(",")))
@@ -198,7 +203,7 @@ fn choose_target(arguments: &TopArguments) -> anyhow::Result<(Target, String)> {
             (Target::Cgroup(path), words)
         }
         Some(Target::System) => (Target::System, "whole system".to_owned()),
-        Some(Target::Command) | None => match arguments.command.first() {
+        Some(Target::Command) | None => match command.first() {
             Some(program) => (Target::Command, format!("command {}", harmless(program))),
             None if may_watch_all() => (Target::System, "whole system".to_owned()),
             None => {

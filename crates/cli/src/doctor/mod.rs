@@ -10,7 +10,7 @@ use recorder::EventSupport;
 
 pub use checks::findings;
 pub use text::report;
-pub use unit::unit;
+pub use unit::{UnitKind, unit};
 
 /// The facts that the checks judge: the survey of the machine, and what the kernel offers.
 #[derive(Clone, Debug)]

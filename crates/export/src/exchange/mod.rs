@@ -10,6 +10,7 @@ mod firefox;
 mod gzip;
 mod ingest;
 mod json;
+mod live;
 mod otlp;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -36,6 +37,7 @@ use batch::Batch;
 pub use batch::{ProfileKind, StatedValue};
 use dictionary::Dictionary;
 pub use ingest::IngestedProfile;
+pub use live::{LiveInterval, LivePlace};
 pub use otlp::RequestLimits;
 pub use resource::{Resource, ResourceValue};
 
