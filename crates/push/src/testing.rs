@@ -211,7 +211,7 @@ fn refusal_of_profile(profile: &Profile, dictionary: &Dictionary) -> Option<Stri
     if profile.samples.len() > MAX_SAMPLES {
         return Some(format!("the profile has {} samples", profile.samples.len()));
     }
-    let is_valid = |sample: &Sample| {
+    let is_valid = |sample: &SentSample| {
         let has_stack = usize::try_from(sample.stack).is_ok_and(|stack| stack < dictionary.stacks.len());
         sample.values.len() == 1 && has_stack
     };
@@ -297,7 +297,7 @@ pub struct Profile {
     pub sample_type: Option<ValueType>,
     /// The samples.
     #[prost(message, repeated, tag = "2")]
-    pub samples: Vec<Sample>,
+    pub samples: Vec<SentSample>,
     /// `time_unix_nano`.
     #[prost(fixed64, tag = "3")]
     pub started: u64,
@@ -325,7 +325,7 @@ pub struct ValueType {
 
 /// `Sample`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Sample {
+pub struct SentSample {
     /// The index of the stack.
     #[prost(int32, tag = "1")]
     pub stack: i32,
