@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prost::Message;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// Pyroscope's default limits: bytes of an unpacked profile, and its samples.
 const MAX_PROFILE_BYTES: usize = 4 << 20;
@@ -42,6 +44,7 @@ pub enum Reply {
 /// A server that plays an engine until it is dropped.
 #[derive(Debug)]
 pub struct Engine {
+    scheme: &'static str,
     address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
 }
@@ -53,27 +56,57 @@ impl Engine {
     /// If there is no free port.
     #[expect(clippy::expect_used, reason = "for tests")]
     pub fn start(replies: Vec<Reply>) -> Self {
+        Self::start_with(replies, "http", |stream| Ok(Box::new(stream)))
+    }
+
+    /// Starts an engine that speaks TLS, with a certificate and its private key in DER form.
+    ///
+    /// # Panics
+    /// If there is no free port, or the two do not belong together.
+    #[expect(clippy::expect_used, reason = "for tests")]
+    pub fn start_tls(replies: Vec<Reply>, certificate: Vec<u8>, key: Vec<u8>) -> Self {
+        let key = PrivateKeyDer::Pkcs8(key.into());
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|config| config.with_no_client_auth().with_single_cert(vec![certificate.into()], key));
+        let config = Arc::new(config.expect("a certificate with its key"));
+        Self::start_with(replies, "https", move |stream| {
+            let connection = ServerConnection::new(Arc::clone(&config)).map_err(std::io::Error::other)?;
+            Ok(Box::new(StreamOwned::new(connection, stream)))
+        })
+    }
+
+    #[expect(clippy::expect_used, reason = "for tests")]
+    fn start_with(
+        replies: Vec<Reply>,
+        scheme: &'static str,
+        accept: impl Fn(TcpStream) -> std::io::Result<Box<dyn Connection>> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let received = Arc::<Mutex<Vec<Received>>>::default();
         let (shared, replies) = (Arc::clone(&received), Arc::new(Mutex::new(replies.into_iter())));
+        let accept = Arc::new(accept);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (shared, replies) = (Arc::clone(&shared), Arc::clone(&replies));
+                let (shared, replies, accept) =
+                    (Arc::clone(&shared), Arc::clone(&replies), Arc::clone(&accept));
                 std::thread::spawn(move || {
                     let next = || {
                         replies.lock().unwrap_or_else(PoisonError::into_inner).next().unwrap_or(Reply::Judge)
                     };
-                    drop(serve(stream, &shared, next));
+                    let timed = stream.set_read_timeout(Some(Duration::from_secs(60)));
+                    let accepted = timed.and_then(|()| accept(stream));
+                    drop(accepted.and_then(|mut connection| serve(&mut *connection, &shared, next)));
                 });
             }
         });
-        Self { address, received }
+        Self { scheme, address, received }
     }
 
     /// Returns the base URL of the engine.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// Returns the requests that came.
@@ -82,23 +115,25 @@ impl Engine {
     }
 }
 
+/// A connection, with TLS or without.
+trait Connection: Read + Write {}
+
+impl<T: Read + Write> Connection for T {}
+
 fn serve(
-    mut stream: TcpStream,
+    stream: &mut dyn Connection,
     received: &Mutex<Vec<Received>>,
     mut next: impl FnMut() -> Reply,
 ) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     loop {
-        let request = request(&mut stream)?;
+        let request = request(stream)?;
         received.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         match next() {
             Reply::Judge => match refusal(&request) {
-                None => {
-                    answer(&mut stream, 200, &[("Content-Type", "application/x-protobuf".to_owned())], b"")?
-                }
-                Some(why) => answer(&mut stream, 400, &[], why.as_bytes())?,
+                None => answer(stream, 200, &[("Content-Type", "application/x-protobuf".to_owned())], b"")?,
+                Some(why) => answer(stream, 400, &[], why.as_bytes())?,
             },
-            Reply::Status(status, headers, body) => answer(&mut stream, status, &headers, &body)?,
+            Reply::Status(status, headers, body) => answer(stream, status, &headers, &body)?,
             Reply::Close => return Ok(()),
             Reply::Half => {
                 return stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\nhalf");
@@ -118,7 +153,7 @@ fn serve(
 }
 
 fn answer(
-    stream: &mut TcpStream,
+    stream: &mut dyn Connection,
     status: u16,
     headers: &[(&str, String)],
     body: &[u8],
@@ -130,7 +165,7 @@ fn answer(
     stream.write_all(&[head.as_bytes(), b"\r\n", body].concat())
 }
 
-fn request(stream: &mut TcpStream) -> std::io::Result<Received> {
+fn request(stream: &mut dyn Connection) -> std::io::Result<Received> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,7 +1,9 @@
 //! What a client and a pusher do with engines that are busy, broken or hostile.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,10 +11,14 @@ use prof_push::testing::{Engine, Reply};
 use prof_push::{Answer, Client, ClientSettings, Endpoint, HeaderSources, Message, PushEvent, Pusher, Store};
 
 fn client_of(url: &str, token: Option<&Path>) -> Client {
+    client_with(url, token, None)
+}
+
+fn client_with(url: &str, token: Option<&Path>, authorities: Option<&Path>) -> Client {
     let headers = HeaderSources { token_file: token.map(Path::to_owned), ..HeaderSources::default() };
-    let endpoint = Endpoint::parse(url).unwrap();
+    let (endpoint, authorities) = (Endpoint::parse(url).unwrap(), authorities.map(Path::to_owned));
     let timeout = Duration::from_secs(2);
-    Client::new(ClientSettings { endpoint, headers, authorities: None, timeout }).unwrap()
+    Client::new(ClientSettings { endpoint, headers, authorities, timeout }).unwrap()
 }
 
 fn client(engine: &Engine) -> Client {
@@ -146,4 +152,66 @@ fn a_new_token_is_sent_when_headers_are_read_again() {
     let tokens: Vec<String> =
         tokens.filter(|(name, _)| name == "authorization").map(|(_, value)| value).collect();
     assert_eq!(tokens, ["Bearer old", "Bearer new"]);
+}
+
+/// A certificate for a name, signed by itself, in PEM and in DER form, and its key in DER form; `None` without openssl(1).
+fn certificate(folder: &Path, name: &str) -> Option<(PathBuf, Vec<u8>, Vec<u8>)> {
+    let openssl = |args: &[&str]| {
+        let status = Command::new("openssl").args(args).current_dir(folder).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let (subject, names) = (format!("/CN={name}"), format!("subjectAltName={name}"));
+    let made = openssl(&[
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+        "-days",
+        "2",
+        "-subj",
+        &subject,
+        "-addext",
+        &names,
+        "-addext",
+        "basicConstraints=CA:FALSE",
+    ]) && openssl(&["x509", "-in", "cert.pem", "-outform", "DER", "-out", "cert.der"])
+        && openssl(&["pkcs8", "-topk8", "-nocrypt", "-in", "key.pem", "-outform", "DER", "-out", "key.der"]);
+    if !made {
+        let _ = writeln!(std::io::stderr(), "skipped: openssl is not installed");
+        return None;
+    }
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    Some((folder.join("cert.pem"), read("cert.der"), read("key.der")))
+}
+
+#[test]
+fn certificates_have_to_be_trusted_and_of_the_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((authority, der, key)) = certificate(folder.path(), "IP:127.0.0.1") else { return };
+    let engine = Engine::start_tls(vec![accepted(); 3], der, key);
+    let needs_help = |answer: Answer| matches!(answer, Answer::Later { needs_help: true, .. });
+    assert!(needs_help(client_of(&engine.url(), None).send(&message(1))), "nobody answers for it");
+    assert_eq!(engine.received().len(), 0);
+    let trusting = client_with(&engine.url(), None, Some(&authority));
+    let answer = trusting.send(&message(1));
+    assert_eq!(answer, Answer::Accepted);
+    let other = tempfile::tempdir().unwrap();
+    let Some((authority, der, key)) = certificate(other.path(), "DNS:elsewhere.example") else { return };
+    let engine = Engine::start_tls(vec![accepted()], der, key);
+    let answer = client_with(&engine.url(), None, Some(&authority)).send(&message(1));
+    assert!(needs_help(answer.clone()), "{answer:?}");
+    assert_eq!(engine.received().len(), 0, "of another host");
+    let nothing = other.path().join("key.der");
+    let settings = |authorities| ClientSettings {
+        endpoint: Endpoint::parse(&engine.url()).unwrap(),
+        headers: HeaderSources::default(),
+        authorities,
+        timeout: Duration::from_secs(2),
+    };
+    assert!(Client::new(settings(Some(nothing))).unwrap_err().to_string().contains("no certificates"));
 }
