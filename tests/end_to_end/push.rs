@@ -249,7 +249,7 @@ fn a_real_collector_takes_profiles_and_passes_them_on() {
     run(prof(["push"]).arg(&recording).arg(format!("http://{free}"))).ok();
     signal(&server, Signal::SIGTERM);
     let ended = finish(server);
-    for line in ["service.name: Str(shop)", "process.executable.name: Str(paths", "Period: 2000000"] {
+    for line in ["service.name: Str(shop)", "process.executable.name: Str(paths", "resource profiles\": 1"] {
         assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
     }
 }
