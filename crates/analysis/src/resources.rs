@@ -60,8 +60,10 @@ impl Resources {
 /// by name, its program.
 pub fn resource(process: &ProcessResource, pid: Pid, name: &Name, host: Option<&str>) -> Resource {
     let cgroup = process.cgroup.as_ref().map(|path| cgroup_facts(path.as_bytes())).unwrap_or_default();
-    let path = process.executable.as_ref().filter(|path| !path.is_empty());
-    let is_kernel = process.executable.is_some() && path.is_none() || pid.0 == 0;
+    let is_kernel = process.executable.as_ref().is_some_and(Name::is_empty) || pid.0 == 0;
+    // The name of a memory file may be another one each time.
+    let is_file = |path: &&Name| !path.is_empty() && !path.as_bytes().starts_with(b"/memfd:");
+    let path = process.executable.as_ref().filter(is_file);
     let program = path.map_or_else(|| name.to_string(), |path| Name::new(path.base_name()).to_string());
     let mut stated: Vec<(String, ResourceValue)> = Vec::new();
     stated.extend(process.context.as_deref().into_iter().flat_map(published_attributes));
@@ -211,7 +213,11 @@ mod tests {
         assert!(of(&shop).attributes.contains(&("n".to_owned(), ResourceValue::Number(5))));
         let kernel = ProcessResource { executable: Some(Name::from("")), ..ProcessResource::default() };
         assert_eq!(service(&kernel), text("kernel"));
-        assert_eq!(service(&ProcessResource::default()), text("main"), "name of the process");
+        let memory =
+            ProcessResource { executable: Some(Name::from("/memfd:x7")), ..ProcessResource::default() };
+        for process in [&memory, &ProcessResource::default()] {
+            assert_eq!(service(process), text("main"), "name of the process");
+        }
     }
 
     #[test]
