@@ -18,6 +18,7 @@
 //! | `session`, `control` | the loop of a recording; signals, commands, conditions and messages that reach it |
 //! | `consumer`, `records` | the traits and types between a recording and its consumers; walking over raw records |
 //! | `mapped_files` | build ids, sizes and times of mapped files, read by a worker |
+//! | `work_queue` | a queue of orders to a thread of its own |
 //! | `unwind`, `waits`, `processes` | stacks from copies; where threads wait; what `/proc` tells of recorded processes |
 //! | `output`, `window`, `summary` | perf.data files; files of the newest records, and series of files; totals and losses at the end |
 //! | `counting` | `prof stat`: events that are read rather than sampled |
@@ -43,6 +44,7 @@ mod summary;
 pub mod unwind;
 mod waits;
 mod window;
+mod work_queue;
 
 pub use consumer::{
     Chunk, Circumstances, Consumer, DrainStats, Dump, DumpFailure, DumpReport, Ending, EventCoverage,

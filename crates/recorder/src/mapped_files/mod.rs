@@ -10,7 +10,6 @@
 //! ```
 
 mod observer;
-mod orders;
 mod table;
 mod worker;
 
@@ -25,8 +24,8 @@ use perfdata::sections::mapped_files::MappedFile;
 use tracker::{FileContents, Tracker};
 
 use crate::error::Error;
+use crate::work_queue::WorkQueue;
 pub(crate) use observer::MappingObserver;
-use orders::{Order, Orders};
 use table::Table;
 
 /// Longest time to wait, at the end of a recording, for files that are being read.
@@ -38,7 +37,16 @@ const MAX_FILES_OF_TRACKER: usize = 1 << 16;
 #[derive(Clone, Default, Debug)]
 pub struct MappedFiles {
     table: Arc<Mutex<Table>>,
-    worker: Option<Arc<Orders>>,
+    worker: Option<Arc<WorkQueue<Order>>>,
+}
+
+/// An order to the worker.
+#[derive(Debug)]
+enum Order {
+    /// Reads a file, unless it is known by then.
+    Read(Request),
+    /// Looks whether a known file was written.
+    ReadAgain(Request),
 }
 
 /// A mapping of a file that is to be read.
@@ -70,7 +78,7 @@ impl MappedFiles {
     pub(crate) fn start(clock: Option<i32>) -> Result<Self, Error> {
         let table = Arc::<Mutex<Table>>::default();
         let shared = Arc::clone(&table);
-        let worker = Orders::start(move |orders| worker::run(&orders, &shared, clock))?;
+        let worker = WorkQueue::start("build-ids", move |orders| worker::run(orders, &shared, clock))?;
         Ok(Self { table, worker: Some(Arc::new(worker)) })
     }
 

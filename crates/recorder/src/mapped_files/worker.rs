@@ -7,20 +7,20 @@ use host::objects::MappedFileReader;
 use host::sys::clock;
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 
-use super::orders::{Order, Taker};
 use super::table::Table;
-use super::{lock, time_of_change};
+use super::{Order, lock, time_of_change};
+use crate::work_queue::Orders;
 
 /// CPU time per second up to which the thread has real-time priority. Compilers that are started by the hundred need a tenth of it; who
 /// maps ten thousand files a second to keep us busy takes no more than a tenth of a CPU from others by that.
 const MAX_REALTIME: Duration = Duration::from_millis(100);
 
 /// Executes orders until nobody can give any more.
-pub(super) fn run(orders: &Taker, table: &Mutex<Table>, clock: Option<i32>) {
+pub(super) fn run(orders: Orders<Order>, table: &Mutex<Table>, clock: Option<i32>) {
     let priority = PriorityGuard::acquire();
     let mut urgency = Urgency::new();
     let mut reader = MappedFileReader::default();
-    while let Some(order) = orders.next() {
+    for order in orders {
         match order {
             // Several mappings of a file may have been recorded before the first was read.
             Order::Read(request)

@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
 use decoder::record::Record;
 use host::procfs;
 use host::timed_worker::{Outcome, TimedWorker};
@@ -13,8 +12,8 @@ use model::{Name, Pid, Timestamp};
 use perfdata::sections::resources::{self, MAX_TEXT_BYTES, MOST, ProcessResource, ResourceChange};
 use rustc_hash::FxBuildHasher;
 
-/// Maximum number of processes that wait to be read. Of further ones nothing is known but what they inherit.
-const MAX_WAITING: usize = 1024;
+use crate::work_queue::{Orders, WorkQueue};
+
 /// Maximum number of processes that are remembered. When it is reached, all are forgotten, also those whose end was lost.
 const MAX_PROCESSES: usize = 1 << 16;
 /// Maximum number of processes that are read per second. Reading one takes 30 µs and two switches of threads; programs that are started by the
@@ -38,8 +37,8 @@ struct Shared {
     /// True to read what processes say of their services.
     reads_services: bool,
     table: Mutex<Table>,
-    /// The way to the worker, which starts with the first request; `None` if it cannot be started.
-    requests: OnceLock<Option<Sender<Order>>>,
+    /// The worker, which starts with the first request; `None` if it cannot be started.
+    worker: OnceLock<Option<WorkQueue<Order>>>,
 }
 
 /// An order to the worker.
@@ -49,8 +48,6 @@ enum Order {
     Read(Pid, Timestamp),
     /// Reads the context that a process has published.
     ReadContext(Pid),
-    /// Answers when all orders before it are executed.
-    Answer(Sender<()>),
 }
 
 #[derive(Default, Debug)]
@@ -73,8 +70,8 @@ struct Known {
 impl ProcessResources {
     /// Makes an empty table. Reads what processes say of their services if `reads_services`.
     pub(crate) fn new(reads_services: bool) -> Self {
-        let (table, requests) = Default::default();
-        Self(Some(Arc::new(Shared { reads_services, table, requests })))
+        let (table, worker) = Default::default();
+        Self(Some(Arc::new(Shared { reads_services, table, worker })))
     }
 
     /// Keeps all changes from now on, for [`Self::to_section`].
@@ -174,8 +171,7 @@ impl ProcessResources {
     /// Waits for what was requested, and reads the contexts that processes have published since they began. Takes half a second at most.
     pub(crate) fn finish(&self) {
         let Some(shared) = &self.0 else { return };
-        let Some(Some(requests)) = shared.requests.get() else { return };
-        let until = Instant::now() + FINISH_TIME;
+        let Some(Some(worker)) = shared.worker.get() else { return };
         let mut begun: Vec<(Timestamp, Pid)> = {
             let table = shared.lock();
             let begun =
@@ -184,13 +180,7 @@ impl ProcessResources {
         };
         begun.sort_unstable_by_key(|&(since, pid)| std::cmp::Reverse((since, pid)));
         let contexts = begun.into_iter().take(MAX_ASKED_AT_END).map(|(_, pid)| Order::ReadContext(pid));
-        let (sender, answer) = bounded(1);
-        for order in contexts.filter(|_| shared.reads_services).chain([Order::Answer(sender)]) {
-            if requests.send_deadline(order, until).is_err() {
-                return;
-            }
-        }
-        let _ = answer.recv_deadline(until);
+        worker.finish(contexts.filter(|_| shared.reads_services), Instant::now() + FINISH_TIME);
     }
 
     /// Encodes the section [`perfdata::sections::id::RESOURCES`]; `None` if it would be empty.
@@ -208,23 +198,20 @@ impl Shared {
     }
 
     fn send(self: &Arc<Self>, order: Order) {
-        let requests = self.requests.get_or_init(|| {
-            let (requests, orders) = bounded(MAX_WAITING);
+        let worker = self.worker.get_or_init(|| {
             let shared = Arc::downgrade(self);
-            let run = move || {
+            let run = move |orders: Orders<Order>| {
                 let mut reader = Reader::default();
-                for order in &orders {
+                for order in orders {
                     let Some(shared) = shared.upgrade() else { return };
                     reader.execute(order, &shared);
                 }
             };
-            // The thread ends when the channel is closed. It is not waited for, because a process may keep it waiting.
-            let started = std::thread::Builder::new().name("prof-services".to_owned()).spawn(run);
-            started.is_ok().then_some(requests)
+            WorkQueue::start("prof-services", run).ok()
         });
-        if let Some(requests) = requests {
+        if let Some(worker) = worker {
             // If too many wait, the process keeps what it has inherited.
-            let _ = requests.try_send(order);
+            worker.offer(order);
         }
     }
 }
@@ -267,7 +254,6 @@ struct Reader {
 impl Reader {
     fn execute(&mut self, order: Order, shared: &Shared) {
         match order {
-            Order::Answer(sender) => drop(sender.send(())),
             Order::Read(pid, since) => {
                 // Those that existed before the recording are not started by the hundred.
                 if since.0 > 0 && !self.may_read() {
