@@ -6,7 +6,7 @@ mod functions;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use elf::Machine;
+use elf::{Machine, ReadAt};
 use export::annotate::AnnotatedFunction;
 use host::objects::{HostObject, ObjectStore, RecordedFiles, RetainedFiles};
 use host::sys::identity::NOBODY;
@@ -67,6 +67,12 @@ impl<'a> Annotator<'a> {
     pub fn has_embedded_code(&self, function: &SampledFunction) -> bool {
         let space = self.analysis.spaces.get(function.space);
         self.reader.embedded.contains_key(&(space.clone(), function.start))
+    }
+
+    /// Returns the size in bytes of the file that a function lies in; `None` if it lies in no file.
+    pub fn file_size(&self, function: &SampledFunction) -> Option<u64> {
+        let (object, _) = self.reader.code(function, &self.lookup()).ok()?;
+        Some(object.source().size())
     }
 
     /// Annotates one piece of a function.
