@@ -263,19 +263,24 @@ fn page_of_many() -> Vec<u8> {
     let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
     let view =
         View::new(&profile, &spaces, resolve, Show { modules: true, ..Show::default() }, Weight::Samples);
+    written(&["many".to_owned()], |name| PageEvent { name, view: &view, is_clock: true, is_time: false })
+}
+
+/// A page with these texts as title, facts, caveats and events, and a loss in its first microseconds.
+fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec<u8> {
     let page = Page {
-        title: "many".to_owned(),
-        facts: Vec::new(),
-        caveats: Vec::new(),
-        events: vec![PageEvent { name: "cpu-clock".to_owned(), view: &view, is_clock: true, is_time: false }],
-        gaps: Vec::new(),
+        title: texts.concat(),
+        facts: texts.to_vec(),
+        caveats: texts.to_vec(),
+        events: texts.iter().cloned().map(event).collect(),
+        gaps: vec![(0, 2000, 7)],
         switch_gaps: Vec::new(),
         waits: Vec::new(),
         is_own_code: &|_| true,
         code: &[],
         source: None,
         has_lines: false,
-        recording: String::new(),
+        recording: texts.concat(),
         sides: None,
     };
     let mut html = Vec::new();
@@ -345,27 +350,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
     let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
     let show = Show { modules: true, ..Show::default() };
     let view = View::new(&profile, &spaces, resolve, show, Weight::Samples);
-    let page = Page {
-        title: names.concat(),
-        facts: names.to_vec(),
-        caveats: names.to_vec(),
-        events: names
-            .iter()
-            .map(|name| PageEvent { name: name.clone(), view: &view, is_clock: false, is_time: false })
-            .collect(),
-        gaps: vec![(0, 2000, 7)],
-        switch_gaps: Vec::new(),
-        waits: Vec::new(),
-        is_own_code: &|_| true,
-        code: &[],
-        source: None,
-        has_lines: false,
-        recording: names.concat(),
-        sides: None,
-    };
-    let mut html = Vec::new();
-    export::view::write(&page, &mut html).unwrap();
-    html
+    written(names, |name| PageEvent { name, view: &view, is_clock: false, is_time: false })
 }
 
 #[test]
