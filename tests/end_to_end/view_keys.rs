@@ -258,7 +258,7 @@ fn page_of_many() -> Vec<u8> {
     for number in 0..MANY_SAMPLES {
         let (stack, thread) = (stacks[(number % 3) as usize], threads[(number % 2) as usize]);
         let (time, cpu) = (Some(Timestamp(number * 1000)), Some(CpuId((number % 2) as u32)));
-        profile.count(Counted { thread, stack, period: 2, time, cpu });
+        profile.count(Counted { thread, stack, period: 2, time, cpu, is_continued: false });
     }
     let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
     let view =
