@@ -54,7 +54,6 @@ impl Engine {
     ///
     /// # Panics
     /// If there is no free port.
-    #[expect(clippy::expect_used, reason = "for tests")]
     pub fn start(replies: Vec<Reply>) -> Self {
         Self::start_with(replies, "http", |stream| Ok(Box::new(stream)))
     }
