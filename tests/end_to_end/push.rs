@@ -247,11 +247,11 @@ fn a_real_collector_takes_profiles_and_passes_them_on() {
     // A file, as it prints more than a pipe holds.
     let printed = folder.path().join("printed");
     let stderr = std::fs::File::create(&printed).unwrap();
-    let server = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    let mut server = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
     wait_until("it listens", || std::net::TcpStream::connect(free).is_ok());
     run(prof(["push"]).arg(&recording).arg(format!("http://{free}"))).ok();
     signal(&server, Signal::SIGTERM);
-    finish(server);
+    server.wait().unwrap();
     let printed = std::fs::read_to_string(printed).unwrap();
     for line in ["service.name: Str(shop)", "process.executable.name: Str(paths", "resource profiles\": 1"] {
         assert!(printed.contains(line), "{line}: {printed:.3000}");
