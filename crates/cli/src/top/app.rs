@@ -73,6 +73,8 @@ pub(crate) struct Prompt {
     pub(crate) purpose: Purpose,
     /// The text so far.
     pub(crate) text: String,
+    /// True while the text is one that we offer: what is typed replaces it.
+    pub(crate) is_offered: bool,
     /// The filter before, which Esc restores.
     pub(crate) before: String,
 }
@@ -351,6 +353,16 @@ impl App {
         self.expanded.clear();
         self.view = View::Callers;
         self.list();
+    }
+
+    /// Moves the cursor of the list to its top.
+    pub(crate) fn go_to_top(&mut self) {
+        match self.view {
+            View::Functions => self.function_cursor.home(),
+            View::Tasks => self.task_cursor.home(),
+            View::Callers => self.call_cursor.go_to(0),
+            View::Flame => {}
+        }
     }
 
     /// Goes to a view. From the list of functions, the callers are those of the selected one.

@@ -16,7 +16,7 @@ use host::sys::signals::{SIGCONT, SIGTSTP, SignalFd};
 use live::snapshot::{Snapshot, Span};
 use live::views::Scope;
 use live::{Engine, EngineCommand, EngineEvent, EngineSettings};
-use model::Name;
+use model::{Harm, Name};
 use recorder::{Control, Importance, Notice, Options, ends_with_command, signals_of_recordings};
 
 use super::app::App;
@@ -83,7 +83,7 @@ pub(crate) fn run(
             let shown = show(&messages, &channels, &mut app, &mut saving, has_command);
             saving.finish(console);
             // The screen shows only the first remark.
-            app.snapshot.status.remarks.iter().for_each(|remark| console.warn(remark));
+            app.snapshot.status.remarks.iter().for_each(|remark| console.warn(Harm::Names, remark));
             shown
         }
         Err(error) => Err(error),
@@ -147,7 +147,7 @@ fn wait_for_start(messages: &Receiver<Message>, console: &Console) -> anyhow::Re
 
 fn is_wanted(notice: &Notice, verbosity: u8) -> bool {
     match notice.importance() {
-        Importance::Normal => true,
+        Importance::Event | Importance::Problem(_) => true,
         Importance::Detail => verbosity > 0,
         Importance::Attributes => false,
     }

@@ -33,7 +33,7 @@ pub(crate) enum Request {
 pub(crate) const HELP: &[(&str, &str)] = &[
     ("1 2 3 4", "functions · processes and threads · callers and callees · flame graph"),
     ("tab", "the next view (shift-tab: the one before)"),
-    ("↑ ↓ pgup pgdn", "move; the cursor stays with its row while rows move"),
+    ("↑ ↓ pgup pgdn", "move; the cursor stays with its row while that is on the screen"),
     ("home end", "the first row, and stay on top · the last row"),
     ("← →", "close and open a row of callers; move beside in the flame graph"),
     ("enter", "the code of a function with its samples (tab: the next hot row);"),
@@ -51,12 +51,21 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("r", "with --off-cpu: show event loops at rest"),
     ("o", "with --off-cpu: all time, on the CPU alone, off the CPU alone"),
     ("e", "the next event, where several are sampled"),
-    ("S", "save what is shown: NAME.svg as a flame graph, any other name as prof.data"),
+    ("S", "save: NAME.svg as a flame graph, any other as prof.data; typing replaces the name"),
     ("ctrl-l", "draw the screen anew"),
     ("?", "this help"),
     ("q", "quit (also ctrl-c); a command that was started is terminated. ctrl-z suspends"),
     ("mouse", "click selects, a second click zooms; titles and columns can be clicked"),
 ];
+
+impl Prompt {
+    /// Replaces the text by another one if we have only offered it.
+    fn take_over(&mut self, text: &str) {
+        if std::mem::take(&mut self.is_offered) {
+            self.text = text.to_owned();
+        }
+    }
+}
 
 impl App {
     /// Handles an event of the terminal. Returns a request that the caller has to fulfil.
@@ -69,6 +78,7 @@ impl App {
             Event::Mouse(mouse) => self.mouse(*mouse),
             Event::Paste(text) => {
                 if let Some(prompt) = &mut self.prompt {
+                    prompt.take_over("");
                     prompt.text.extend(text.chars().filter(|character| !character.is_control()));
                     self.prompt_changed();
                 }
@@ -87,6 +97,7 @@ impl App {
                 // As in a shell: the line, the last word.
                 KeyCode::Char(key @ ('u' | 'w')) => {
                     if let Some(prompt) = &mut self.prompt {
+                        prompt.is_offered = false;
                         let words = prompt.text.trim_end();
                         let rest = if key == 'u' { 0 } else { words.rfind(' ').map_or(0, |space| space + 1) };
                         prompt.text.truncate(rest);
@@ -127,11 +138,13 @@ impl App {
             KeyCode::BackTab => self.turn(View::ALL.len() - 1),
             KeyCode::Char('/') => {
                 let text = self.filter_text.clone();
-                self.prompt = Some(Prompt { purpose: Purpose::Filter, before: text.clone(), text });
+                self.prompt =
+                    Some(Prompt { purpose: Purpose::Filter, before: text.clone(), text, is_offered: false });
             }
             KeyCode::Char('S') => {
                 let text = "prof-top.svg".to_owned();
-                self.prompt = Some(Prompt { purpose: Purpose::Save, before: String::new(), text });
+                self.prompt =
+                    Some(Prompt { purpose: Purpose::Save, before: String::new(), text, is_offered: true });
             }
             KeyCode::Char('s') => self.sort(),
             KeyCode::Char('f') => {
@@ -219,6 +232,7 @@ impl App {
             }
         }
         self.frozen = false;
+        self.go_to_top();
         self.list();
     }
 
@@ -282,12 +296,7 @@ impl App {
             KeyCode::PageUp => self.step(-page),
             KeyCode::PageDown => self.step(page),
             KeyCode::End => self.step(isize::MAX),
-            KeyCode::Home => match self.view {
-                View::Functions => self.function_cursor.home(),
-                View::Tasks => self.task_cursor.home(),
-                View::Callers => self.call_cursor.go_to(0),
-                View::Flame => {}
-            },
+            KeyCode::Home => self.go_to_top(),
             _ => {}
         }
     }
@@ -343,10 +352,15 @@ impl App {
     fn prompt_key(&mut self, code: KeyCode) -> Option<Request> {
         let prompt = self.prompt.as_mut()?;
         match code {
-            KeyCode::Char(character) => prompt.text.push(character),
+            KeyCode::Char(character) => {
+                prompt.take_over("");
+                prompt.text.push(character);
+            }
             KeyCode::Backspace => {
+                prompt.take_over(" ");
                 prompt.text.pop();
             }
+            KeyCode::Right | KeyCode::End => prompt.is_offered = false,
             KeyCode::Esc => {
                 let Prompt { purpose, before, .. } = self.prompt.take()?;
                 if purpose == Purpose::Filter {
@@ -408,6 +422,7 @@ impl App {
             ClickTarget::Column(order) => {
                 self.function_order = order;
                 self.frozen = false;
+                self.go_to_top();
                 self.list();
             }
             ClickTarget::Row(index) => {

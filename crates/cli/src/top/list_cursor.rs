@@ -1,9 +1,10 @@
-//! The cursor of a list: it stays with the selected row while rows move.
+//! The cursor of a list: it stays with the selected row while rows move on the screen, and the list stays where it is.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The selected row of a list. It stays with what was selected, wherever that goes.
+/// The selected row of a list. It stays with what was selected while that is on the screen. A row that leaves the screen leaves the cursor
+/// behind: only the user scrolls.
 #[derive(Clone, Debug)]
 pub(crate) struct ListCursor<K> {
     keys: Vec<K>,
@@ -12,11 +13,13 @@ pub(crate) struct ListCursor<K> {
     selected: Option<K>,
     /// The first row on the screen.
     first: usize,
+    /// The number of rows that the screen had room for, as drawn last; 0 before.
+    height: usize,
 }
 
 impl<K> Default for ListCursor<K> {
     fn default() -> Self {
-        Self { keys: Vec::new(), index: 0, selected: None, first: 0 }
+        Self { keys: Vec::new(), index: 0, selected: None, first: 0, height: 0 }
     }
 }
 
@@ -72,9 +75,18 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
         self.selected = None;
     }
 
-    /// Moves by a number of rows.
+    /// Moves by a number of rows. Who arrives at the first row stays on top.
     pub(crate) fn step(&mut self, by: isize) {
-        self.go_to(self.index.saturating_add_signed(by));
+        match self.index.saturating_add_signed(by) {
+            0 => self.home(),
+            index => self.go_to(index),
+        }
+    }
+
+    /// Returns where the cursor is: `3/120`.
+    pub(crate) fn position(&self) -> String {
+        let rows = self.keys.len();
+        format!("{}/{rows}", (self.index + 1).min(rows))
     }
 
     /// Selects the row at `index`. Returns true if it was selected already.
@@ -87,6 +99,7 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
     /// Scrolls so that the cursor is among the `height` rows shown; returns the first of them.
     pub(crate) fn scroll(&mut self, height: usize) -> usize {
         let height = height.max(1);
+        self.height = height;
         self.first = self.first.min(self.index).max((self.index + 1).saturating_sub(height));
         self.first = self.first.min(self.keys.len().saturating_sub(height));
         self.first
@@ -95,10 +108,14 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
     fn find(&mut self) {
         let found =
             self.selected.as_ref().and_then(|selected| self.keys.iter().position(|key| key == selected));
-        self.index = match (found, &self.selected) {
+        let is_on_screen = |index: &usize| {
+            self.height == 0 || (self.first..self.first.saturating_add(self.height)).contains(index)
+        };
+        self.index = match (found.filter(is_on_screen), &self.selected) {
             (Some(index), _) => index,
             (None, None) => 0,
-            // The row is not in the list now. The cursor keeps its position, and follows the row when it comes back.
+            // The row is not in the list now, or not on the screen. The cursor keeps its position, and follows the row when it comes
+            // back.
             (None, Some(_)) => self.index.min(self.keys.len().saturating_sub(1)),
         };
     }
@@ -127,6 +144,21 @@ mod tests {
         cursor.update(vec!['a', 'b'], false);
         cursor.update(vec!['b', 'a'], false);
         assert_eq!(cursor.index(), 0);
+    }
+
+    #[test]
+    fn the_list_does_not_scroll_after_a_row() {
+        let mut cursor = ListCursor::default();
+        cursor.update((0..100).collect(), false);
+        cursor.scroll(10);
+        cursor.step(3);
+        cursor.update((0..100).rev().collect(), false);
+        assert_eq!((cursor.scroll(10), cursor.index()), (0, 3), "the row is far below now");
+        cursor.update((0..100).collect(), false);
+        assert_eq!((cursor.scroll(10), cursor.index()), (0, 3), "and back");
+        cursor.step(-3);
+        cursor.update((50..100).collect(), false);
+        assert_eq!((cursor.index(), &*cursor.position()), (0, "1/50"), "it has come to the top, and stays");
     }
 
     #[test]

@@ -27,6 +27,13 @@ fn split(app: &mut App, area: Rect) -> (Rect, Rect) {
     (head, rows)
 }
 
+/// Draws where the cursor is at the right end of the head, over what is there.
+fn position(frame: &mut Frame<'_>, theme: &Theme, head: Rect, position: &str) {
+    let width = u16::try_from(position.len() + 1).unwrap_or(u16::MAX).min(head.width);
+    let area = Rect { x: head.right().saturating_sub(width), width, ..head };
+    frame.render_widget(Line::styled(format!(" {position}"), theme.faint()), area);
+}
+
 /// Returns the area of a row.
 fn row_area(rows: Rect, place: usize) -> Rect {
     let y = rows.y.saturating_add(u16::try_from(place).unwrap_or(u16::MAX));
@@ -127,6 +134,7 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
         return empty(frame, app, theme, rows);
     }
     let first = app.function_cursor.scroll(app.page);
+    position(frame, theme, head, &app.function_cursor.position());
     let name_width =
         width.saturating_sub(2 * (PERCENT + 1) + module_width + 1 + if with_bar { BAR + 1 } else { 0 });
     for place in 0..app.page.min(app.functions.len().saturating_sub(first)) {
@@ -187,6 +195,7 @@ pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: R
         return empty(frame, app, theme, rows);
     }
     let first = app.task_cursor.scroll(app.page);
+    position(frame, theme, head, &app.task_cursor.position());
     for place in 0..app.page.min(app.tasks.len().saturating_sub(first)) {
         let index = first + place;
         let task = &app.tasks[index];
@@ -231,6 +240,7 @@ pub(super) fn callers_and_callees(frame: &mut Frame<'_>, app: &mut App, theme: &
     let text = format!("{:>PERCENT$}  callers above, callees below; itself {own} of all", "share");
     frame.render_widget(Line::styled(theme.fit(&text, width), theme.strong()), head);
     let first = app.call_cursor.scroll(app.page);
+    position(frame, theme, head, &app.call_cursor.position());
     for place in 0..app.page.min(app.call_rows.len().saturating_sub(first)) {
         let index = first + place;
         let neighbour = &app.call_rows[index];

@@ -8,7 +8,8 @@ mod lists;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::Line;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
 use super::app::{App, Purpose, View};
 use super::theme::Theme;
@@ -55,7 +56,8 @@ fn footer(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
         // The end of a long text is what is being typed.
         let skipped = text.chars().count().saturating_sub(room);
         let shown: String = text.chars().skip(skipped).collect();
-        let line = Line::from(format!("{label}{shown}"));
+        let style = if prompt.is_offered { theme.cursor() } else { Style::new() };
+        let line = Line::from(vec![Span::raw(label), Span::styled(shown, style)]);
         let end = area
             .x
             .saturating_add(u16::try_from(line.width()).unwrap_or(u16::MAX))
