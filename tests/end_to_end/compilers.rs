@@ -206,7 +206,7 @@ fn what_cannot_be_a_profile_is_refused_in_a_sentence() {
     let other = folder.path().join("2.data");
     clang(&program, &["-DOTHER", "-O1"]);
     record(&other, &program, "200");
-    refused("autofdo", &[&other, &recording], &[], "was recorded with another build of");
+    refused("autofdo", &[&other, &recording], &[], "is of another build of");
     // The file is now another build than the first recording's.
     refused("autofdo", &[&recording], &[], "file has another build id than recorded");
     clang(&program, &["-s"]);

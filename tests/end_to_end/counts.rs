@@ -277,7 +277,7 @@ fn the_live_view_tells_of_lost_samples_while_it_runs() {
         let flags = [
             "top",
             "--json",
-            "--count",
+            "--intervals",
             "4",
             "--delay-secs",
             "0.5",

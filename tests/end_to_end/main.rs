@@ -13,6 +13,7 @@ mod bad_input;
 mod browser;
 mod build_ids;
 mod byte_order;
+mod calm;
 mod compilers;
 mod containers;
 mod counts;

@@ -153,10 +153,7 @@ fn frames_without_a_name_say_why_and_what_to_type() {
     let said = run(prof(["flame", "--folded", "-v", "-i"]).arg(&recording)).ok().stderr;
     let line =
         said.lines().find(|line| line.starts_with("prof: shares: ")).unwrap_or_else(|| panic!("{said}"));
-    assert!(
-        line.contains("stripped: only exported functions have names; try building it with `-g`"),
-        "{line}"
-    );
+    assert!(line.contains("stripped: only exports have names; try building it with `-g`"), "{line}");
     let svg = draw(&recording, &[]);
     assert!(svg.contains("without a name (shares: building it with `-g` (Rust: `-C debuginfo=1`)"));
 }

@@ -158,7 +158,7 @@ fn profiled_beside(kinds: &[&[&OsStr]]) -> Option<[Run; 3]> {
         kinds.iter().map(|kind| Neighbour::of(kind)).collect::<Option<Vec<_>>>()?.into_iter().unzip();
     let folder = folder();
     let record = ["record", "-e", "cpu-clock", "-d", "1", "-o", "out", "-a"];
-    let top = ["top", "-e", "cpu-clock", "--json", "--count", "2", "-a"];
+    let top = ["top", "-e", "cpu-clock", "--json", "--intervals", "2", "-a"];
     // The machine's other programs are of any size: their names are not looked for.
     let flame = ["flame", "--folded", "-i", "out", "--comm", "neighbour"];
     let commands: [(&str, &[&str], bool); 3] =

@@ -247,7 +247,7 @@ fn what_is_not_there_is_said_with_what_is() {
         (&["--event", "nosuch"][..], 1, "no sample is of the event `nosuch`"),
         (&["--keep", "nosuch"], 1, "--keep"),
         (&["--root-at", "nosuch"], 1, "`nosuch`"),
-        (&["--sort", "nosuch"], 2, "`nosuch` is not a key of rows; the keys are comm"),
+        (&["--sort", "nosuch"], 2, "`nosuch` is not a key of rows; try comm"),
         (&["--hide", "/(/"], 2, "no regular expression"),
         (&["--json", "--csv"], 2, "cannot be used with"),
     ] {

@@ -499,7 +499,8 @@ fn the_live_view_adds_up_in_every_interval() {
     }
     let folder = folder();
     for role in ["sleeper", "locker"] {
-        let mut command = prof(["top", "--off-cpu", "--json", "--count", "100", "--delay-secs", "0.1", "--"]);
+        let mut command =
+            prof(["top", "--off-cpu", "--json", "--intervals", "100", "--delay-secs", "0.1", "--"]);
         let run = run_beside_no_recorder(command.arg(&program).arg(role).current_dir(folder.path()));
         let Some(run) = ok_or_skip(run) else { return };
         let [wall, running, runnable] = truth(&run.stderr, role);
@@ -521,7 +522,7 @@ fn who_sleeps_all_the_time_is_in_every_interval() {
     // With a delay, time begins when that is over.
     for delay in ["1", "400"] {
         let arguments =
-            ["top", "--off-cpu", "--json", "--count", "3", "--delay-secs", "0.2", "-D", delay, "-p"];
+            ["top", "--off-cpu", "--json", "--intervals", "3", "--delay-secs", "0.2", "-D", delay, "-p"];
         let run = run(prof(arguments).arg(&pid));
         let Some(run) = ok_or_skip(run) else { break };
         let intervals: Vec<serde_json::Value> =

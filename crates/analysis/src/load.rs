@@ -9,7 +9,7 @@ use export::summary::{Summary, subtitle, subtitle_of_time};
 use host::debuginfod;
 use host::objects::{RecordedFiles, RetainedFiles};
 use model::{
-    EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid, Timestamp,
+    EventIndex, Harm, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid, Timestamp,
 };
 use perfdata::features::Features;
 use perfdata::{Description, Event, sections};
@@ -173,7 +173,7 @@ impl Analysis {
             event.profile.loss = loss;
         }
         for remark in symbols.remarks() {
-            notices.warn(&remark);
+            notices.warn(Harm::Names, &remark);
         }
         Ok(Self {
             name,

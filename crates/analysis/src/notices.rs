@@ -1,9 +1,11 @@
 //! What a person should hear while a recording is read, told through a trait: this library prints nothing.
 
+use model::Harm;
+
 /// Receives notices and progress.
 pub trait Notices {
-    /// Receives something that the user should know of the result.
-    fn warn(&self, text: &str);
+    /// Receives a problem of the result, and what it takes from it. Of many, a person hears those first that take most.
+    fn warn(&self, harm: Harm, text: &str);
 
     /// Receives something worth saying that casts no doubt on the result.
     fn say(&self, text: &str);
@@ -27,7 +29,7 @@ pub trait Progress {
 pub struct Silent;
 
 impl Notices for Silent {
-    fn warn(&self, _text: &str) {}
+    fn warn(&self, _harm: Harm, _text: &str) {}
 
     fn say(&self, _text: &str) {}
 

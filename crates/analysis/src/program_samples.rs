@@ -48,8 +48,7 @@ pub enum ProgramError {
     },
     /// A recording has samples of another build.
     #[error(
-        "{recording} was recorded with another build of {path} (build id {found}) than the recordings before it ({wanted}); \
-         export each build alone"
+        "{recording} is of another build of {path} ({found}) than those before ({wanted}); try each build alone"
     )]
     OtherBuild {
         /// The name of the recording.
@@ -71,8 +70,7 @@ pub enum ProgramError {
     },
     /// The program has no debug information, or it covers no sample.
     #[error(
-        "{path} has no debug information for the sampled code, by which {format} finds lines; build it with clang -O2 \
-         -gline-tables-only -fdebug-info-for-profiling (and do not strip it), or try: --debug-dir DIR"
+        "{path} has no debug information for the sampled code, which {format} needs; try: clang -O2 -gline-tables-only -fdebug-info-for-profiling, or --debug-dir DIR"
     )]
     NoLines {
         /// The path of the program.
@@ -82,8 +80,7 @@ pub enum ProgramError {
     },
     /// The debug information does not say where functions start.
     #[error(
-        "the debug information of {path} does not say at which lines functions start; build it with clang -O2 -gline-tables-only \
-         -fdebug-info-for-profiling"
+        "the debug information of {path} does not say at which lines functions start; try: clang -O2 -gline-tables-only -fdebug-info-for-profiling"
     )]
     NoStartLines {
         /// The path of the program.

@@ -7,7 +7,7 @@ use std::thread;
 use decoder::record::{Comm, Read};
 use decoder::{Attr, DecodeError, Endian, Record, RecordLayout, kind};
 use host::objects::SearchPaths;
-use model::{EventIndex, Loss, Pid, Timestamp};
+use model::{EventIndex, Harm, Loss, Pid, Timestamp};
 use perfdata::features::Features;
 use perfdata::sections::containers::{self, ContainerChange};
 use perfdata::{Description, sections};
@@ -65,13 +65,13 @@ pub fn replay<E: From<Error>>(
         played.and(outcome.map_err(E::from))
     })?;
     for notice in &outcome.notices {
-        notices.warn(&format!("{name}: {notice}"));
+        notices.warn(Harm::Samples, &format!("{name}: {notice}"));
     }
     if let Some(notice) = sink.undecodable.notice() {
-        notices.warn(&format!("{name}: {notice}"));
+        notices.warn(Harm::Samples, &format!("{name}: {notice}"));
     }
     if let Some(notice) = cut_short(replay.samples.tracker.scans_cut_short()) {
-        notices.warn(&format!("{name}: {notice}"));
+        notices.warn(Harm::Names, &format!("{name}: {notice}"));
     }
     replay.lifetimes.add_recorded(outcome.recording.features(), outcome.recording.endian());
     let mut loss = replay.samples.loss();

@@ -163,6 +163,8 @@ const FLAME: &[Passed] = &[
     ("min-width", None, One),
     ("wakers", None, Flag),
     ("width", None, One),
+    ("per-thread", None, Flag),
+    ("weight", None, One),
 ];
 
 /// Options of `prof record`, but for short ones that are cargo's and long ones that are [`FLAME`]'s.
@@ -176,7 +178,7 @@ const RECORD: &[Passed] = &[
     ("", Some('G'), One),
     ("no-inherit", Some('i'), Flag),
     ("inherit", None, One),
-    ("per-thread", None, Flag),
+    ("no-cpu-rings", None, Flag),
     ("event", Some('e'), One),
     ("filter", None, One),
     ("freq", Some('F'), One),
@@ -194,7 +196,7 @@ const RECORD: &[Passed] = &[
     ("data", None, Flag),
     ("phys-data", None, Flag),
     ("intr-regs", None, Flag),
-    ("weight", Some('W'), Flag),
+    ("sample-weight", Some('W'), Flag),
     ("branch-any", Some('b'), Flag),
     ("branch-filter", None, One),
     ("off-cpu", None, Flag),
@@ -203,7 +205,7 @@ const RECORD: &[Passed] = &[
     ("all-cgroups", None, Flag),
     ("data-page-size", None, Flag),
     ("code-page-size", None, Flag),
-    ("count", Some('c'), One),
+    ("period", Some('c'), One),
     ("keep-stacks", None, Flag),
     ("overwrite", None, Flag),
     ("window", None, One),

@@ -49,10 +49,10 @@ pub fn analyse(
     input: Input,
     request: &Request<'_>,
     act: &str,
-    console: &Console,
+    notices: &dyn Notices,
 ) -> anyhow::Result<Analysis> {
     let cannot = format!("cannot {act} {}", input.name);
-    match Analysis::read(input, request, console) {
+    match Analysis::read(input, request, notices) {
         Err(error) if error.is_about_samples() => Err(error).context(cannot),
         read => Ok(read?),
     }

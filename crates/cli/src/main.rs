@@ -15,6 +15,7 @@ mod reading;
 mod sandbox;
 mod source_files;
 mod top;
+mod usage;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,17 +23,22 @@ use std::io::Read;
 use std::process::ExitCode;
 
 use analysis::foreign::ForeignProfile;
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use arguments::Deferred;
 use console::Console;
 use host::sys::{memory, signals};
 
+/// The first lines of the help: what makes a picture.
+const PICTURE: &str = "\
+Where does the time go? Record a program, then look at it:
+  prof record -- ./program        writes prof.data (a running one: prof record -p PID -d 10)
+  prof view -o page.html --open   an interactive page (a picture: prof flame -o flame.svg)
+  prof explain                    one page of text";
+
 /// A sampling profiler for Linux
 #[derive(Parser)]
-#[command(name = "prof", version = version(), max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "prof", version = version(), max_term_width = 110, before_help = PICTURE)]
 struct Arguments {
     /// Print errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
@@ -128,7 +134,7 @@ fn main() -> ExitCode {
     // At the file size limit, a write fails, and what was written before remains.
     signals::ignore_file_size_limit();
     let arguments =
-        arguments(std::env::args_os().collect()).unwrap_or_else(|error| exit_with_clap_error(error));
+        arguments(std::env::args_os().collect()).unwrap_or_else(|error| usage::exit_with_error(error));
     let console = Console::new(arguments.quiet, arguments.verbose);
     let result = match arguments.command {
         Command::Record(Deferred(record)) => commands::record::run(&record, &console),
@@ -158,6 +164,7 @@ fn main() -> ExitCode {
             commands::completions::write_pages(&man, Arguments::command(), &console)
         }
     };
+    console.finish();
     match result {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -199,32 +206,6 @@ fn is_recording(word: &OsStr) -> bool {
 
 /// The bytes of a file that tell a recording from a program.
 const TELLING_BYTES: u64 = 64 << 10;
-
-/// Exits with an error of clap. For a command of perf that `prof` lacks, suggests the replacement instead of a similar name.
-fn exit_with_clap_error(mut error: clap::Error) -> ! {
-    if let Some(instead) = unknown_command(&error).and_then(replacement_for) {
-        error.remove(ContextKind::SuggestedSubcommand);
-        let instead = StyledStr::from(instead.to_owned());
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![instead]));
-    }
-    error.exit()
-}
-
-fn unknown_command(error: &clap::Error) -> Option<&str> {
-    match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(command)) => Some(command),
-        _ => None,
-    }
-}
-
-/// Returns the suggestion for a command of perf that `prof` lacks.
-fn replacement_for(command: &str) -> Option<&'static str> {
-    Some(match command {
-        "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",
-        "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL",
-        _ => return None,
-    })
-}
 
 /// Returns true if the reader of a pipe has closed it (`prof flame --folded | head`), which is not reported as an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

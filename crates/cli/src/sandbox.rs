@@ -63,6 +63,7 @@ pub fn judge(
         }
         let result = work(&mut output).and_then(|passed| Ok(output.flush().map(|()| passed)?));
         file_helper::warn_of_silence(console);
+        console.finish();
         match result {
             Err(error) if !is_broken_pipe(&error) => {
                 console.error(&error);
@@ -73,6 +74,9 @@ pub fn judge(
         }
     })
     .context("cannot start a process to read the recording")?;
+    if matches!(status, ExitStatus::Code(_)) {
+        console.forget_problems();
+    }
     match status {
         ExitStatus::Code(0) => output.finish().map(|()| ExitCode::SUCCESS),
         ExitStatus::Code(done) if done == i32::from(PASSED) => {

@@ -85,8 +85,7 @@ impl<'a> SourceFiles<'a> {
             let why = match error {
                 SourceError::Missing => return None,
                 SourceError::Forbidden => {
-                    "the owner of the program or debug file that names it may not read it, and only what that user may \
-                     read is shown"
+                    "the owner of the program or debug file that names it may not read it"
                 }
                 SourceError::NotASource => "it is no regular file with this name",
                 SourceError::NoAnswer => "source files could not be read within 2 s",

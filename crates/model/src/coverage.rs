@@ -55,10 +55,8 @@ impl Shortfall {
     pub fn in_words(self, period: &str) -> String {
         match self {
             Self::Unknown => "why is not known".to_owned(),
-            Self::ShortLives => format!("threads and processes that end within {period} are not sampled"),
-            Self::ShortRuns => format!(
-                "threads that run shortly have no sample of their last {period} on each CPU, up to one for each thread and CPU"
-            ),
+            Self::ShortLives => format!("threads that end within {period} have none"),
+            Self::ShortRuns => format!("threads lack their last {period} on each CPU"),
             Self::Throttled => "the kernel throttled the event".to_owned(),
             Self::LateTicks => "ticks of the clock came so late that several were one".to_owned(),
             Self::MoreRights => "what programs with more rights did is among it".to_owned(),

@@ -163,7 +163,7 @@ impl fmt::Display for Reason {
             Self::ChangedWhileRead => f.write_str("file changed while it was read"),
             Self::Malformed(what) => write!(f, "malformed object: {what}"),
             Self::NoSymbols => f.write_str("no symbol table and no debug information"),
-            Self::Stripped => f.write_str("stripped: only exported functions have names"),
+            Self::Stripped => f.write_str("stripped: only exports have names"),
             Self::NoSymbolCovers => f.write_str("no symbol covers the address"),
             Self::NoSegmentCovers => f.write_str("no program header covers the offset"),
             Self::KernelAddressesHidden => f.write_str("kernel addresses are hidden"),

@@ -32,9 +32,7 @@ pub enum Error {
         found: Vec<u8>,
     },
     /// perf of Linux 2.6.31 to 2.6.35.
-    #[error(
-        "a perf.data file of version 1 (magic \"PERFFILE\"), which nothing newer than Linux 2.6 writes, is not supported"
-    )]
+    #[error("a perf.data file of version 1 (magic \"PERFFILE\", Linux 2.6) is not supported")]
     Version1,
     /// A size, offset or count that cannot be.
     #[error("{section}: {field} at offset {offset:#x} is {value:#x}, {expected}")]

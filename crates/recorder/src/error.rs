@@ -42,7 +42,7 @@ pub enum Error {
     #[error("cannot start the command: {}{}", Errno(.0), next_step(more_descriptors(.0)))]
     Spawn(io::Error),
     /// The process does not exist.
-    #[error("process {pid} does not exist")]
+    #[error("process {pid} does not exist; try: pgrep -a NAME")]
     NoSuchProcess {
         /// As typed.
         pid: i32,

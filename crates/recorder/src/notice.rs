@@ -7,7 +7,7 @@ use decoder::Attr;
 use crate::counting::{MissingRing, Uncounted};
 use crate::error::{EINVAL, ENOMEM, MOUNT_PROC};
 use crate::open::mlock_kb_for;
-use model::{Name, Pid};
+use model::{Harm, Name, Pid};
 
 use crate::consumer::{Dump, DumpFailure};
 
@@ -197,14 +197,16 @@ pub enum Notice {
 }
 
 /// The importance of a [`Notice`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Importance {
     /// Shown with `-vv`: the attrs of events.
     Attributes,
     /// Shown with `-v`: details.
     Detail,
-    /// Always shown.
-    Normal,
+    /// A problem: shown among others by what it takes from the recording.
+    Problem(Harm),
+    /// Shown as soon as it happens.
+    Event,
 }
 
 impl Notice {
@@ -216,7 +218,35 @@ impl Notice {
             | Self::MissingFeature { .. }
             | Self::WholeCpusForCommand
             | Self::WholeCpusForProbes => Importance::Detail,
-            _ => Importance::Normal,
+            Self::CommandTerminated
+            | Self::CommandGoesOn { .. }
+            | Self::ConditionMet(_)
+            | Self::LastFileIncomplete(_)
+            | Self::Dump(_)
+            | Self::CpuOffline { .. }
+            | Self::CpuOnline { .. }
+            | Self::CountedCpuOffline { .. } => Importance::Event,
+            Self::ClockInstead
+            | Self::RingsShrunk { .. }
+            | Self::WholeCpus { .. }
+            | Self::JvmsAsked { .. } => Importance::Problem(Harm::Nothing),
+            Self::ForeignProc | Self::JvmNotAsked { .. } => Importance::Problem(Harm::Names),
+            Self::FramePointersInstead { .. }
+            | Self::StackLimited { .. }
+            | Self::CopiesShrunk { .. }
+            | Self::WaitCopiesShrunk { .. }
+            | Self::StacksRefused { .. } => Importance::Problem(Harm::Stacks),
+            Self::NotPermitted { .. }
+            | Self::UserSpaceOnly { .. }
+            | Self::RateLimited { .. }
+            | Self::NeverRan { .. }
+            | Self::NotInherited { .. }
+            | Self::TasksUnreported(_)
+            | Self::SwitchesSampled
+            | Self::ProcessGone { .. }
+            | Self::ChildrenNotRecorded { .. }
+            | Self::CpuNotSampled { .. } => Importance::Problem(Harm::Samples),
+            Self::NothingToCount { .. } => Importance::Problem(Harm::Everything),
         }
     }
 }
@@ -277,7 +307,7 @@ impl fmt::Display for Notice {
             ),
             Self::UserSpaceOnly { paranoid } => {
                 f.write_str(
-                    "user space only: seeing the kernel needs kernel.perf_event_paranoid at 1 or less",
+                    "user space only: the kernel needs kernel.perf_event_paranoid at 1 or less",
                 )?;
                 if let Some(paranoid) = paranoid {
                     write!(f, " (it is {paranoid})")?;
@@ -292,14 +322,13 @@ impl fmt::Display for Notice {
             }
             Self::RateLimited { asked, allowed } => write!(
                 f,
-                "{asked} Hz is too much for kernel.perf_event_max_sample_rate, which the kernel lowers when sampling takes too long: \
-                 sampling at {allowed} Hz; try: sudo sysctl kernel.perf_event_max_sample_rate={}",
+                "{asked} Hz is above kernel.perf_event_max_sample_rate (the kernel lowers it): sampling at {allowed} Hz; \
+                 try: sudo sysctl kernel.perf_event_max_sample_rate={}",
                 asked.saturating_mul(2).max(host::sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ)
             ),
             Self::RingsShrunk { wanted, given, errno: Some(ENOMEM) } => write!(
                 f,
-                "rings of {} KiB per CPU instead of {} KiB: the machine, or the cgroup of this process, has no more memory \
-                 (ENOMEM)",
+                "rings of {} KiB per CPU instead of {} KiB: this machine or cgroup has no more memory (ENOMEM)",
                 given / 1024,
                 wanted / 1024
             ),
@@ -311,8 +340,7 @@ impl fmt::Display for Notice {
             ),
             Self::RingsShrunk { wanted, given, .. } => write!(
                 f,
-                "rings of {} KiB per CPU instead of {} KiB: the limit of locked memory (kernel.perf_event_mlock_kb, \
-                 ulimit -l) is reached; try: sudo sysctl kernel.perf_event_mlock_kb={}",
+                "rings of {} KiB per CPU instead of {} KiB: locked memory is limited (ulimit -l); try: sudo sysctl kernel.perf_event_mlock_kb={}",
                 given / 1024,
                 wanted / 1024,
                 mlock_kb_for(*wanted)
@@ -329,29 +357,27 @@ impl fmt::Display for Notice {
             ),
             Self::WaitCopiesShrunk { asked, given } => write!(
                 f,
-                "threads leave their CPUs too often for copies of {asked} bytes: stacks of waits are copied with {given} bytes \
-                 while they do; try a larger ring (-m)"
+                "threads switch too often for stack copies of {asked} bytes: {given} bytes while they do; try a larger \
+                 ring (-m)"
             ),
             Self::MissingFeature { event, feature } => {
                 write!(f, "this kernel does not know {feature}: recording {event} without it")
             }
             Self::ForeignProc => write!(
                 f,
-                "/proc shows the processes of another pid namespace: nothing is read there, and what ran before has no names; \
-                 {MOUNT_PROC}"
+                "/proc is that of another pid namespace: what ran before has no names; {MOUNT_PROC}"
             ),
             Self::NotInherited { event } => write!(
                 f,
-                "before Linux 6.12, groups that are read with each sample (:S) are not inherited: \
-                 {event} samples existing threads only; try without :S"
+                "{event} samples existing threads only: before Linux 6.12 groups with :S are not inherited; try without :S"
             ),
             Self::WholeCpus { needed, limit } => write!(
                 f,
-                "{needed} file descriptors are needed and {limit} are allowed: sampling whole CPUs and dropping samples of \
-                 other processes (whose lost samples are counted, too); try: sudo prlimit --pid $$ --nofile={needed}"
+                "{needed} file descriptors are needed, {limit} allowed: sampling whole CPUs, dropping samples of others; \
+                 try: sudo prlimit --pid $$ --nofile={needed}"
             ),
             Self::WholeCpusForCommand => f.write_str(
-                "sampling whole CPUs and dropping samples of other processes, so that short-lived processes are sampled, too",
+                "sampling whole CPUs, dropping samples of others, so that short-lived processes are sampled, too",
             ),
             Self::StackLimited { asked, allowed } => write!(
                 f,
@@ -363,24 +389,23 @@ impl fmt::Display for Notice {
                 write!(f, "children of some threads are counted with their parents: {reason}")
             }
             Self::WholeCpusForProbes => f.write_str(
-                "sampling whole CPUs and dropping samples of other processes: new processes do not inherit probes",
+                "sampling whole CPUs, dropping samples of others: new processes do not inherit probes",
             ),
             Self::SwitchesSampled => f.write_str(
-                "more than 20,000 switches a second on a CPU: recording switches for 2 ms at a time, and estimating the rest \
-                 of each thread's time from the kernel's counts",
+                "more than 20,000 switches a second on a CPU: some are recorded, the rest is estimated from counts",
             ),
             Self::StacksRefused { ptrace_scope } => {
                 f.write_str("stacks of blocked threads cannot be read")?;
                 match ptrace_scope {
                     Some(1) => f.write_str(
-                        ": kernel.yama.ptrace_scope is 1, which permits own descendants only; try: prof record --off-cpu -- \
+                        ": kernel.yama.ptrace_scope is 1 (own descendants only); try: prof record --off-cpu -- \
                          COMMAND, or sudo sysctl kernel.yama.ptrace_scope=0",
                     ),
                     Some(scope @ 2..) => write!(
                         f,
-                        ": kernel.yama.ptrace_scope is {scope}, which requires CAP_SYS_PTRACE; try: sudo prof record --off-cpu"
+                        ": kernel.yama.ptrace_scope is {scope} (needs CAP_SYS_PTRACE); try: sudo prof record --off-cpu"
                     ),
-                    _ => f.write_str(": the process belongs to another user, or has changed its credentials"),
+                    _ => f.write_str(": the process is another user's, or changed its credentials"),
                 }
             }
             Self::ProcessGone { pid } => write!(f, "process {pid} does not exist"),

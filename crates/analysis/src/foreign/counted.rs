@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use decoder::{Attr, AttrFlags};
-use model::{EventIndex, Loss, Name, Pid, Tid};
+use model::{EventIndex, Harm, Loss, Name, Pid, Tid};
 use perfdata::Event;
 use profile::{Count, Detail, Profile, Sample, SampleFacts, StackId, ThreadId, TimeRange};
 
@@ -193,7 +193,7 @@ impl Analysis {
         foreign.check(request)?;
         let chosen = foreign.choose(request.event)?;
         for remark in &foreign.remarks {
-            notices.warn(&format!("{}: {remark}", input.name));
+            notices.warn(Harm::Samples, &format!("{}: {remark}", input.name));
         }
         let others: Vec<&str> = foreign.quantities.iter().map(|quantity| quantity.name.as_str()).collect();
         if request.event.is_none() && others.len() > 1 {
@@ -234,7 +234,7 @@ impl Analysis {
             &mut symbols,
         );
         for remark in symbols.remarks() {
-            notices.warn(&remark);
+            notices.warn(Harm::Names, &remark);
         }
         let facts = ForeignFacts {
             format: foreign.format,

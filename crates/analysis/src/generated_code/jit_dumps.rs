@@ -203,8 +203,7 @@ impl JitDumps {
             let more =
                 if timeless.len() > 1 { format!(" and {} more", timeless.len() - 1) } else { String::new() };
             remarks.sentences.push(format!(
-                "addresses in code of {first}{more} get the name of the last function there, because the recording uses another \
-                 clock; try recording with prof record, or perf record -k mono"
+                "addresses in code of {first}{more} have the last function's name: the recording has another clock; try: prof record, or perf record -k mono"
             ));
         }
         remarks

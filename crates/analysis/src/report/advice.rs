@@ -1,6 +1,7 @@
 //! Advice: the command to type for each reason why a frame has no name, or a stack ends early. Each row has its condition: what cannot
 //! help here, or has been done, is not proposed.
 
+use export::summary::counted;
 use host::machine::{Distribution, distribution};
 use host::sysctl;
 use model::{ObjectIdentity, Reason, Space, SpaceTable, TruncationReason};
@@ -189,7 +190,7 @@ pub struct StackFacts {
 }
 
 /// Returns the advice against stacks that end early, to whoever records them again; `None` if nothing helps.
-pub fn for_cut_stacks(reason: TruncationReason, facts: StackFacts) -> Option<String> {
+fn for_cut_stacks(reason: TruncationReason, facts: StackFacts) -> Option<String> {
     let advice = match reason {
         TruncationReason::AddressLimit(limit) => match higher_limit(limit) {
             Some(flag) => return Some(format!("try: {flag}")),
@@ -204,8 +205,7 @@ pub fn for_cut_stacks(reason: TruncationReason, facts: StackFacts) -> Option<Str
             "the code is generated; try: --runtimes=jvm, which makes it keep frame pointers"
         }
         TruncationReason::NoUnwindData => {
-            "the code is generated, or was built without unwind tables; try building it with \
-             -fasynchronous-unwind-tables"
+            "generated code, or built without unwind tables; try building it with -fasynchronous-unwind-tables"
         }
         TruncationReason::RecorderBehind => "try: a lower rate (-F), or --call-graph fp",
         TruncationReason::RuleFailed | TruncationReason::MappingUnknown | TruncationReason::OtherStack => {
@@ -213,6 +213,14 @@ pub fn for_cut_stacks(reason: TruncationReason, facts: StackFacts) -> Option<Str
         }
     };
     Some(advice.to_owned())
+}
+
+/// Says how many of `all` stacks end early for a reason, and what helps whoever records them again.
+pub fn cut_stacks_in_words(reason: TruncationReason, stacks: u64, all: u64, facts: StackFacts) -> String {
+    let share = 100.0 * stacks as f64 / all.max(1) as f64;
+    let end = if stacks == 1 { "ends" } else { "end" };
+    let advice = for_cut_stacks(reason, facts).map_or_else(String::new, |advice| format!("; {advice}"));
+    format!("{} ({share:.1} %) {end} early: {reason}{advice}", counted(stacks, "stack", "stacks"))
 }
 
 /// Returns the flag that records longer stacks than this limit of addresses; `None` if there are none.

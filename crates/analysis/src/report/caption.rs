@@ -149,7 +149,7 @@ struct Target<'w> {
 
 /// Options of those commands of `prof` that record, and of `perf record`, that take a value, which may be the next word.
 const SHORT_OPTIONS_WITH_VALUE: &str = "eptrcCoFmGDjkui";
-const LONG_OPTIONS_WITH_VALUE: [&str; 47] = [
+const LONG_OPTIONS_WITH_VALUE: [&str; 48] = [
     "against",
     "diff",
     "runs",
@@ -191,6 +191,7 @@ const LONG_OPTIONS_WITH_VALUE: [&str; 47] = [
     "dump-when",
     "hide",
     "inherit",
+    "intervals",
     "keep",
     "max-files",
     "period",

@@ -2,12 +2,14 @@
 
 use decoder::Attr;
 use export::summary::{Summary, nameless};
+use model::{Harm, Space, SpaceTable, TruncationReason};
+use perfdata::sections;
 use profile::{Census, Nameless, Shape, Show, View, Weight};
 
 use crate::Notices;
 use crate::generated_code::runtimes::Runtimes;
 use crate::load::{Analysis, EventProfile, is_unwound};
-use crate::report::advice::Advisor;
+use crate::report::advice::{Advisor, StackFacts, cut_stacks_in_words};
 use crate::report::caption;
 use crate::report::hints::Hints;
 use crate::report::interrupts;
@@ -29,6 +31,8 @@ pub struct EventView<'a> {
     estimates: Vec<String>,
     /// A sentence on code that a clock could not see.
     blind_spot: Option<String>,
+    /// True if the recorder has said which stacks end early.
+    stacks_are_told: bool,
 }
 
 impl Analysis {
@@ -85,7 +89,11 @@ impl Analysis {
         let (name, remedies) = (event.event.name.to_string(), hints.in_picture());
         let estimates = event.estimates.iter().map(|estimate| estimate.brief.clone());
         let estimates = estimates.filter(|brief| !brief.is_empty()).collect();
-        (EventView { event, name, view, remedies, estimates, census, hints, blind_spot }, made)
+        let stacks_are_told = self.recording.features().section(sections::id::STACK_TOTALS).is_some();
+        (
+            EventView { event, name, view, remedies, estimates, census, hints, blind_spot, stacks_are_told },
+            made,
+        )
     }
 
     /// The hints, and a line for each of what has no name.
@@ -119,14 +127,43 @@ impl EventView<'_> {
         }
     }
 
-    /// Sentences on what is estimated, and on what keeps the profile from being whole, with what to type.
+    /// Sentences on what is estimated, and on what keeps the profile from being whole, with what to type: for the result itself.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
         self.event.estimates().chain(self.hints.sentences())
+    }
+
+    /// As [`Self::remarks`], with causes of any size.
+    pub fn all_remarks(&self) -> impl Iterator<Item = String> {
+        self.event.estimates().chain(self.hints.all_sentences())
+    }
+
+    /// Tells what this reading lacks and what to type against it. What the recorder saw, it has said; figures stand in the result.
+    pub fn warn(&self, notices: &dyn Notices) {
+        if self.event.unit.is_some() {
+            self.event.estimates().for_each(|estimate| notices.warn(Harm::Samples, &estimate));
+        }
+        self.hints.warn(self.stacks_are_told, notices);
     }
 
     /// Returns a sentence on samples of a clock that stand for other code than they name, if these are many.
     pub fn blind_spot(&self) -> Option<&str> {
         self.blind_spot.as_deref()
+    }
+
+    /// Says for each reason why stacks end early how many do, and what helps whoever records them again.
+    pub fn cut_stacks(&self, spaces: &SpaceTable) -> Vec<String> {
+        let profile = &self.event.profile;
+        let mut reasons = TruncationReason::ALL;
+        let samples = profile.samples_by(|entry| match spaces.get(entry.space) {
+            Space::Truncated(reason) => {
+                reasons[reason.index()] = *reason;
+                Some(reason.index())
+            }
+            _ => None,
+        });
+        let cut = reasons.into_iter().zip(&samples).filter(|(_, found)| found.anywhere > 0);
+        let (all, facts) = (profile.total().samples, StackFacts::default());
+        cut.map(|(reason, found)| cut_stacks_in_words(reason, found.anywhere, all, facts)).collect()
     }
 
     /// The unit of the view's weights: `samples`, `ns`, or the event's name.

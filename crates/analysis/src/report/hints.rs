@@ -3,16 +3,17 @@
 
 use std::collections::HashMap;
 
-use model::{Name, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, TruncationReason};
+use model::{Harm, Name, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, TruncationReason};
 use profile::{Census, MOST_CLASSES, Presence, Profile};
 use rustc_hash::FxBuildHasher;
 
+use crate::Notices;
 use crate::generated_code::runtimes::{INTERPRETED, Runtime, Runtimes};
 use crate::report::advice::{Advisor, higher_limit};
 
 /// Minimum share of all samples for a cause to be shown, of 1: the rows of a report are mostly larger.
 const MIN_SHARE: f64 = 0.01;
-/// Maximum number of causes that standard error shows.
+/// Maximum number of causes that a page shows.
 const MAX_SENTENCES: usize = 5;
 /// Maximum number of causes that the picture's subtitle has room for.
 const MAX_IN_PICTURE: usize = 2;
@@ -130,31 +131,27 @@ impl Hints {
         Self { causes: hints, all }
     }
 
-    /// A sentence for each.
+    /// A sentence for each of the largest, for a page.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
-        self.causes.iter().take(MAX_SENTENCES).map(|hint| {
-            let share = hint.share * 100.0;
-            let what = match &hint.kind {
-                HintKind::Nameless(reason) => {
-                    let innermost = hint.innermost as f64 / self.all * 100.0;
-                    format!(
-                        "{share:.1} % of the samples have frames without a name ({innermost:.1} % of self time): {reason}"
-                    )
-                }
-                HintKind::CutStacks => {
-                    format!("{share:.1} % of the stacks end in generated code without frame pointers")
-                }
-                HintKind::CutAtLimit(limit) => {
-                    format!("{share:.1} % of the stacks are cut at {limit} addresses, their limit")
-                }
-                HintKind::Interpreted(runtime) => {
-                    let language = runtime.language();
-                    format!("{share:.1} % of the samples run {language} code, whose functions have no names")
-                }
+        self.all_sentences().take(MAX_SENTENCES)
+    }
+
+    /// A sentence for each.
+    pub fn all_sentences(&self) -> impl Iterator<Item = String> {
+        self.causes.iter().map(|hint| hint.sentence(self.all))
+    }
+
+    /// Says what a reader lacks: names, and unless the recorder has said so (`stacks_are_told`) the outer ends of stacks. Figures stand in
+    /// the result; a sentence is for what can be helped.
+    pub fn warn(&self, stacks_are_told: bool, notices: &dyn Notices) {
+        for hint in self.causes.iter().filter(|hint| hint.advice.is_some()) {
+            let harm = match hint.kind {
+                HintKind::Nameless(_) | HintKind::Interpreted(_) => Harm::Names,
+                HintKind::CutStacks | HintKind::CutAtLimit(_) if stacks_are_told => continue,
+                HintKind::CutStacks | HintKind::CutAtLimit(_) => Harm::Stacks,
             };
-            let advice = hint.advice.as_ref().map_or_else(String::new, |advice| format!("; try {advice}"));
-            format!("{}: {what}{advice}", hint.modules_in_words())
-        })
+            notices.warn(harm, &hint.sentence(self.all));
+        }
     }
 
     /// In a few words those that something can be done about.
@@ -171,6 +168,31 @@ impl Hint {
     /// Not weighed yet.
     fn new(kind: HintKind, advice: Option<String>) -> Self {
         Self { samples: 0, innermost: 0, share: 0.0, modules: Vec::new(), kind, advice }
+    }
+
+    /// What is the matter, how much of `all` samples it takes, and what to type.
+    fn sentence(&self, all: f64) -> String {
+        let share = self.share * 100.0;
+        let what = match &self.kind {
+            HintKind::Nameless(reason) => {
+                let innermost = self.innermost as f64 / all * 100.0;
+                format!(
+                    "{share:.1} % of the samples have frames without a name ({innermost:.1} % self): {reason}"
+                )
+            }
+            HintKind::CutStacks => {
+                format!("{share:.1} % of the stacks end in generated code without frame pointers")
+            }
+            HintKind::CutAtLimit(limit) => {
+                format!("{share:.1} % of the stacks are cut at {limit} addresses, their limit")
+            }
+            HintKind::Interpreted(runtime) => {
+                let language = runtime.language();
+                format!("{share:.1} % of the samples run {language} code, whose functions have no names")
+            }
+        };
+        let advice = self.advice.as_ref().map_or_else(String::new, |advice| format!("; try {advice}"));
+        format!("{}: {what}{advice}", self.modules_in_words())
     }
 
     fn modules_in_words(&self) -> String {
@@ -364,16 +386,16 @@ mod tests {
         let said: Vec<String> = hints.sentences().collect();
         assert_eq!(said.len(), 3, "{said:?}");
         let without = "of the samples have frames without a name";
-        assert!(said[0].starts_with(&format!("a: 35.0 % {without} (30.0 % of self time)")), "{}", said[0]);
+        assert!(said[0].starts_with(&format!("a: 35.0 % {without} (30.0 % self)")), "{}", said[0]);
         assert!(
-            said[1].starts_with(&format!("libc.so.6 and 1 more: 35.0 % {without} (35.0 % of self time)")),
+            said[1].starts_with(&format!("libc.so.6 and 1 more: 35.0 % {without} (35.0 % self)")),
             "{}",
             said[1]
         );
         assert!(said[1].ends_with("; try `apt-get install libc6-dbg`"), "{}", said[1]);
         assert_eq!(
             said[2],
-            "b: 4.0 % of the samples have frames without a name (4.0 % of self time): no program header covers the offset"
+            "b: 4.0 % of the samples have frames without a name (4.0 % self): no program header covers the offset"
         );
         let picture = hints.in_picture();
         assert_eq!(picture[1], "libc.so.6 and 1 more: `apt-get install libc6-dbg`");

@@ -59,8 +59,7 @@ pub(super) fn charged_elsewhere<'r>(
     let share = sum as f64 / profile.total().samples.max(1) as f64;
     let (_, most) = most.filter(|_| leads && share >= MIN_SHARE)?;
     Some(format!(
-        "a clock cannot see code that runs with interrupts off: its time is charged to the functions that turn them on again, {:.1} % \
-         here (mostly {most})",
+        "code with interrupts off counts for what turns them on again, {:.1} % here (mostly {most}): a clock sees no more",
         100.0 * share
     ))
 }

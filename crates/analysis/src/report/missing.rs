@@ -10,11 +10,11 @@ use crate::waits::Estimate;
 /// Returns a sentence on the share of missing samples of an event and the reason.
 pub fn missing_share(event: &str, is_clock: bool, missing: &MissingSamples) -> String {
     let period = match is_clock {
-        true => format!("{} ms of CPU time", milliseconds(missing.period)),
+        true => format!("{} ms", milliseconds(missing.period)),
         false => format!("{} {event}", grouped(missing.period)),
     };
     format!(
-        "{:.0} % of {} has no samples (about {} of {} are missing): {}",
+        "{:.0} % of {} has no samples (about {} of {}): {}",
         missing.percent(),
         if is_clock { "the CPU time" } else { event },
         grouped(missing.missing),
@@ -68,15 +68,14 @@ mod tests {
         let missing = |period, reason| MissingSamples { event: 0, due: 680, missing: 277, period, reason };
         assert_eq!(
             missing_share("cpu-clock", true, &missing(1_003_009, Shortfall::ShortLives)),
-            "41 % of the CPU time has no samples (about 277 of 680 are missing): threads and processes that end within \
-             1.0 ms of CPU time are not sampled"
+            "41 % of the CPU time has no samples (about 277 of 680): threads that end within 1.0 ms have none"
         );
         assert_eq!(
             missing_share("page-faults", false, &missing(1_000, Shortfall::ShortLives)),
-            "41 % of page-faults has no samples (about 277 of 680 are missing): threads and processes that end within \
-             1,000 page-faults are not sampled"
+            "41 % of page-faults has no samples (about 277 of 680): threads that end within 1,000 page-faults have \
+             none"
         );
         let shown = missing_share("cpu-clock", true, &missing(20_000, Shortfall::ShortRuns));
-        assert!(shown.contains("no sample of their last 0.020 ms of CPU time on each CPU"), "{shown}");
+        assert!(shown.contains("threads lack their last 0.020 ms on each CPU"), "{shown}");
     }
 }

@@ -1,6 +1,6 @@
 //! What is said about a profile: its caption, what keeps it from being whole (hints), and what to type against that (advice).
 //!
-//! A new hint goes into `hints`, the command that it recommends into `advice`.
+//! A new hint goes into `hints`, the command that it recommends into `advice` (names and stacks) or `rate_advice` (samples).
 
 pub mod advice;
 pub(crate) mod caption;
@@ -8,6 +8,7 @@ pub mod event_view;
 pub mod hints;
 mod interrupts;
 pub(crate) mod missing;
+pub mod rate_advice;
 pub mod user_modules;
 
 pub use caption::is_known_to_take_a_value;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use host::debuginfod::{Artifact, Client, FetchError, Settings};
 use host::objects::{DebugFiles, HostObject, ObjectStore, SearchPaths};
-use model::{BuildId, ObjectIdentity, Pid, Space, SpaceId, SpaceTable};
+use model::{BuildId, Harm, ObjectIdentity, Pid, Space, SpaceId, SpaceTable};
 use profile::Profile;
 
 use crate::Notices;
@@ -35,10 +35,13 @@ pub fn fetch(
                     notices.detail(&format!("{name}: {error}"));
                 }
                 FetchError::TimeLimit(_) => {
-                    notices.warn(&format!("no debug files for {name} and less hot objects: {error}"));
+                    notices.warn(
+                        Harm::Names,
+                        &format!("no debug files for {name} and less hot objects: {error}"),
+                    );
                     break;
                 }
-                _ => notices.warn(&format!("no debug files for {name}: {error}")),
+                _ => notices.warn(Harm::Names, &format!("no debug files for {name}: {error}")),
             }
         }
     }

@@ -20,7 +20,7 @@ use elf::UnpackBudget;
 use host::objects::{ObjectLimits, ObjectStore, RecordedFiles, RetainedFiles, SearchPaths};
 use host::sys::identity::NOBODY;
 use host::sys::system;
-use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
+use model::{Harm, Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
 use symbolizer::archived::ArchivedNames;
 use symbolizer::{Options, Resolutions};
 
@@ -157,11 +157,11 @@ impl Symbolizing {
         let store = if names_host { self.store } else { self.store.without_own_images() };
         let (recorded, error) = RecordedNames::new(recording, self.options.names);
         if let Some(error) = error {
-            notices.warn(&format!("names in the recording: {error}"));
+            notices.warn(Harm::Names, &format!("names in the recording: {error}"));
         }
         let (archived, damage) = sections::names(recording, self.options.names);
         if let Some(damage) = damage {
-            notices.warn(&format!("names in the recording: {damage}"));
+            notices.warn(Harm::Names, &format!("names in the recording: {damage}"));
         }
         Self { store, recorded, archived, recording_author: input.author, ..self }
     }

@@ -77,8 +77,7 @@ impl Remarks {
         let missing = self.missing_units.iter().map(|(object, (first, count))| {
             let more = if *count > 1 { format!(" ({} more like it)", count - 1) } else { String::new() };
             format!(
-                "functions that were inlined in {object} are not shown: {first}, which describes them, is missing{more}; \
-                 put it there or beside the program"
+                "inlined functions of {object} are not shown: {first} is missing{more}; try it there, or beside the program"
             )
         });
         self.notes.iter().cloned().chain(cut).chain(missing).chain(self.maps.sentences()).collect()
@@ -156,12 +155,11 @@ impl MapRemarks {
         );
         let ambiguous = of_all(
             &self.ambiguous,
-            "has several functions at addresses that were used again, and no times: they are shown as `NAME (or EARLIER \
-             NAME)`; a jitdump would tell them apart",
+            "has several functions at one address, shown as `NAME (or EARLIER NAME)`; a jitdump would tell them apart",
         );
         let of_other_programs = of_all(
             &self.of_other_programs,
-            "names the generated code of one program only: that of others that the process ran before or after has no names",
+            "names the generated code of one program only, not of others that the process ran",
         );
         let partly = ambiguous.into_iter().chain(of_other_programs);
         let long = self.long.iter().map(|(path, size)| {

@@ -12,16 +12,15 @@ pub(crate) struct Estimate {
 }
 
 /// Says that stacks of waits were read from outside.
-const READ_FROM_OUTSIDE: &str = "no samples of switches in this recording: stacks of waits were read from outside, up to 40 \
-     times a second of each thread; shorter waits have the stacks of others of their thread that took about as long; who was preempted \
-     has the stack of its last sample";
+const READ_FROM_OUTSIDE: &str =
+    "stacks of waits were read from outside, up to 40 times a second: those of short waits are estimated";
 
 /// Says how long threads waited for a CPU where the kernel's counts tell.
-const WAKINGS_COUNTED: &str = "when threads were woken is not recorded: how long they waited for a CPU then is the kernel's count, in \
-     equal parts after each wait";
+const WAKINGS_COUNTED: &str =
+    "wakings are not recorded: waits for a CPU are the kernel's count, in equal parts after each wait";
 /// Says how long threads waited for a CPU where nothing tells.
-const WAKINGS_UNKNOWN: &str = "when threads were woken is not recorded: what they waited for a CPU then counts as blocked; try: \
-     recording sched:sched_waking, too";
+const WAKINGS_UNKNOWN: &str =
+    "wakings are not recorded: waits for a CPU count as blocked; try: recording sched:sched_waking, too";
 
 impl Switches {
     /// Returns true if stacks of waits are estimated from those that were read from outside.
@@ -57,8 +56,7 @@ impl Switches {
             Estimate {
                 brief: format!("switches of {percent:.1} % of the time recorded"),
                 sentence: format!(
-                    "too many switches between threads to record them all: those of {percent:.1} % of the time are; for the rest, \
-                     the kernel's counts say how long each thread ran, and the recorded part says where it waited"
+                    "too many switches to record them all: those of {percent:.1} % of the time are; the rest is estimated"
                 ),
             }
         });

@@ -22,10 +22,10 @@ pub struct FrameArguments {
     #[arg(long)]
     pub by_process: bool,
     /// Add a frame for each container (docker:0123456789ab, k8s:POD/ID, host) below its threads
-    #[arg(long, conflicts_with = "by_process")]
+    #[arg(hide_short_help = true, long, conflicts_with = "by_process")]
     pub by_container: bool,
     /// Show the offsets of frames without a name
-    #[arg(long, conflicts_with = "modules_only")]
+    #[arg(hide_short_help = true, long, conflicts_with = "modules_only")]
     pub addresses: bool,
     /// Show the module of each function
     #[arg(long)]
@@ -49,16 +49,16 @@ pub struct DrawingArguments {
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
     /// Subtitle, before the figures
-    #[arg(long, value_name = "TEXT")]
+    #[arg(hide_short_help = true, long, value_name = "TEXT")]
     pub subtitle: Option<String>,
     /// Palette
     #[arg(long, value_name = "NAME", default_value = "kinds", value_parser = Colors::NAMES)]
     pub colors: String,
     /// Omit frames narrower than PERCENT of the picture
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.01, value_parser = percent)]
+    #[arg(hide_short_help = true, long, value_name = "PERCENT", default_value_t = 0.01, value_parser = percent)]
     pub min_width: f64,
     /// Width of the picture in pixels [default: width of the window]
-    #[arg(long, value_name = "PIXELS", value_parser = within(100..=100_000_u32))]
+    #[arg(hide_short_help = true, long, value_name = "PIXELS", value_parser = within(100..=100_000_u32))]
     pub width: Option<u32>,
 }
 

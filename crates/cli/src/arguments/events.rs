@@ -47,6 +47,7 @@ impl Args for EventLists {
                     .long("event")
                     .value_name("LIST")
                     .action(ArgAction::Append)
+                    .help_heading("Events")
                     .help(
                         "Events to sample, as perf names them: cycles:u, cpu-clock, page-faults, sched:sched_switch, \
                          uprobe:PATH:SYMBOL, mem:ADDR:rw, cpu/event=0xc0/, {a,b}:S [default: cycles, or cpu-clock \
@@ -59,6 +60,8 @@ impl Args for EventLists {
                     .value_name("EXPR")
                     .action(ArgAction::Append)
                     .requires("event")
+                    .help_heading("Events")
+                    .hide_short_help(true)
                     .help("Filter for the tracepoints before it: 'prev_prio < 100'"),
             )
     }

@@ -38,9 +38,10 @@ pub fn time_range(text: &str) -> Result<TimeRange, String> {
     let ends = [start, end].map(|end| (end.trim().is_empty(), on_clock(end)));
     let from_start = ends.iter().any(|(is_empty, on_clock)| !is_empty && on_clock.is_none());
     if from_start && ends.iter().any(|(_, on_clock)| on_clock.is_some()) {
-        return Err("one end has an @ and the other has none; either both count from the start of the recording, or both are \
-                    times of its clock"
-            .to_owned());
+        return Err(
+            "one end has an @ and the other has none: with it they are times of the recording's clock"
+                .to_owned(),
+        );
     }
     let [(_, on_clock_start), (_, on_clock_end)] = &ends;
     let range = TimeRange {

@@ -24,7 +24,7 @@ pub struct RuntimeArguments {
     /// (leaves isolate-*-v8.log in its folder), jvm (17 or newer), dotnet, mono, erlang (24 or newer); all of them, or those in
     /// LIST. A running jvm is asked through its attach protocol, as jcmd PID Compiler.perfmap does
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', num_args = 0.., require_equals = true,
-          default_missing_values = ["python", "node", "jvm", "dotnet", "mono", "erlang"])]
+          default_missing_values = ["python", "node", "jvm", "dotnet", "mono", "erlang"], help_heading = "Names")]
     runtimes: Vec<Runtime>,
 }
 
@@ -105,7 +105,7 @@ impl RuntimeArguments {
         if !set.is_empty() {
             let list: Vec<String> =
                 set.iter().map(|set| format!("{}={}", set.variable, quoted(&set.value))).collect();
-            console.say(&format!("asking runtimes for names: {}", list.join(" ")));
+            console.detail(&format!("asking runtimes for names: {}", list.join(" ")));
         }
         set.into_iter().map(|set| (set.variable.into(), set.value)).collect()
     }

@@ -24,13 +24,13 @@ pub struct SampleArguments {
           value_parser = within(0..=i32::MAX))]
     tid: Vec<i32>,
     /// Only these CPUs, for example 0-3,5
-    #[arg(long, value_name = "LIST")]
+    #[arg(hide_short_help = true, long, value_name = "LIST")]
     cpu: Option<NumberList>,
     /// Only these containers, by displayed name (docker:0123456789ab) or id; `host` for processes outside of containers
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(hide_short_help = true, long, value_name = "NAME", value_delimiter = ',')]
     container: Vec<String>,
     /// Only these cgroups and those below them, by path; needs a recording with --all-cgroups
-    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    #[arg(hide_short_help = true, long, value_name = "PATH", value_delimiter = ',')]
     cgroup: Vec<String>,
     /// Only this time range, in seconds from the start of the recording (0.5,1.2), or on the recorder's clock as `prof script`
     /// prints it (@7175.9,@7176.4); either end may be omitted

@@ -14,66 +14,72 @@ use super::numbers::{seconds, within};
 /// Arguments that say what to sample, and how often.
 #[derive(Args)]
 pub struct SamplingArguments {
-    /// Use a ring per thread instead of per CPU; new threads are not followed
-    #[arg(long, conflicts_with_all = ["all_cpus", "cpu"])]
-    per_thread: bool,
     #[command(flatten)]
     events: EventLists,
-    /// Samples per second, or `max` [default: 997]
-    #[arg(short = 'F', long, value_name = "HZ", value_parser = frequency, conflicts_with = "count",
-          allow_negative_numbers = true)]
-    freq: Option<u64>,
-    /// How to record call chains: auto (complete stacks, with or without frame pointers), dwarf[,SIZE] (the same with
-    /// stack copies of SIZE bytes), fp (frame pointers, by the kernel), lbr (last branch records of Intel processors), no
-    #[arg(long, value_name = "HOW", value_parser = call_graph::parse, default_value = "auto")]
-    call_graph: CallGraph,
-    /// Record call chains of user space only
-    #[arg(long, conflicts_with = "kernel_callchains")]
-    user_callchains: bool,
-    /// Record call chains of the kernel only
-    #[arg(long)]
-    kernel_callchains: bool,
-    /// Record call chains (the default)
-    #[arg(short = 'g', conflicts_with = "call_graph")]
-    chains: bool,
-    /// Stop after SECS seconds
-    #[arg(short, long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
-    duration: Option<Duration>,
-    /// Start sampling after MS milliseconds; -1 waits for the command `enable` of --control
-    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = delay)]
-    delay: Option<Duration>,
-    /// Maximum number of addresses in a call chain
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within(1..=u16::MAX))]
-    max_stack: Option<u16>,
     /// Sample user space only
-    #[arg(long, conflicts_with = "all_kernel")]
+    #[arg(long, conflicts_with = "all_kernel", help_heading = "Events")]
     all_user: bool,
     /// Sample the kernel only
-    #[arg(long)]
+    #[arg(long, help_heading = "Events")]
     all_kernel: bool,
-    /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime, tai, or perf (the kernel's default)
-    #[arg(short = 'k', long, value_name = "NAME", value_parser = clock, default_value = "monotonic")]
-    clockid: Clock,
+    /// Samples per second, or `max` [default: 997]
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = frequency, conflicts_with = "period",
+          allow_negative_numbers = true, help_heading = "Rate")]
+    freq: Option<u64>,
+    /// Sample every N events (for clocks: every N nanoseconds) instead of at a rate
+    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true,
+          value_parser = within(1..=u64::MAX >> 1), help_heading = "Rate")]
+    period: Option<u64>,
+    /// Stop after SECS seconds
+    #[arg(short, long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Rate")]
+    duration: Option<Duration>,
+    /// Start sampling after MS milliseconds; -1 waits for the command `enable` of --control
+    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = delay,
+          help_heading = "Rate", hide_short_help = true)]
+    delay: Option<Duration>,
     /// Ring size per CPU, in pages or as 512K, 8M [default: up to 4M per CPU]
-    #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true, help_heading = "Rate")]
     mmap_pages: Option<u64>,
+    /// Use a ring per thread instead of per CPU; new threads are not followed
+    #[arg(long, alias = "per-thread", conflicts_with_all = ["all_cpus", "cpu"], help_heading = "Rate", hide_short_help = true)]
+    no_cpu_rings: bool,
+    /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime, tai, or perf (the kernel's default)
+    #[arg(short = 'k', long, value_name = "NAME", value_parser = clock, default_value = "monotonic",
+          help_heading = "Rate", hide_short_help = true)]
+    clockid: Clock,
+    /// How to record call chains: auto (complete stacks, with or without frame pointers), dwarf[,SIZE] (the same with
+    /// stack copies of SIZE bytes), fp (frame pointers, by the kernel), lbr (last branch records of Intel processors), no
+    #[arg(long, value_name = "HOW", value_parser = call_graph::parse, default_value = "auto", help_heading = "Stacks")]
+    call_graph: CallGraph,
+    /// Record call chains of user space only
+    #[arg(long, conflicts_with = "kernel_callchains", help_heading = "Stacks", hide_short_help = true)]
+    user_callchains: bool,
+    /// Record call chains of the kernel only
+    #[arg(long, help_heading = "Stacks", hide_short_help = true)]
+    kernel_callchains: bool,
+    /// Record call chains (the default)
+    #[arg(short = 'g', conflicts_with = "call_graph", help_heading = "Stacks", hide_short_help = true)]
+    chains: bool,
+    /// Maximum number of addresses in a call chain
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within(1..=u16::MAX),
+          help_heading = "Stacks", hide_short_help = true)]
+    max_stack: Option<u16>,
 }
 
 impl SamplingArguments {
-    /// Sets the events, the rate and the call chains in `options`. `period` is a fixed period in events, and replaces the
-    /// frequency.
+    /// Sets the events, the rate and the call chains in `options`.
     ///
     /// # Errors
     /// An event is unknown, or cannot be filtered.
-    pub fn apply(&self, options: &mut Options, period: Option<u64>, keep_stacks: bool) -> anyhow::Result<()> {
+    pub fn apply(&self, options: &mut Options, keep_stacks: bool) -> anyhow::Result<()> {
         options.events = self.events.select()?;
-        options.rate = self.freq.map(Rate::Frequency).or(period.map(Rate::Period));
+        options.rate = self.freq.map(Rate::Frequency).or(self.period.map(Rate::Period));
         options.call_chain = match self.call_graph.chain(keep_stacks) {
             Some(chain) => chain,
             None => exit_with_usage_error("--keep-stacks needs stacks; try: --call-graph auto --keep-stacks"),
         };
         options.delay = self.delay;
-        options.per_thread = self.per_thread;
+        options.per_thread = self.no_cpu_rings;
         options.max_stack = self.max_stack;
         options.levels = match (self.all_user, self.all_kernel) {
             (true, _) => PrivilegeLevels::User,

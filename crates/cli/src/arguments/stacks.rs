@@ -34,10 +34,10 @@ pub struct StackArguments {
     #[arg(long, value_name = "FUNC", value_parser = Pattern::parse)]
     root_at: Option<Pattern>,
     /// Merge the frames of recursive functions, or consecutive frames of a module, into one
-    #[arg(long, value_name = "recursion|MODULE", value_parser = Collapse::from_str)]
+    #[arg(hide_short_help = true, long, value_name = "recursion|MODULE", value_parser = Collapse::from_str)]
     collapse: Vec<Collapse>,
     /// Omit the closures, polls and schedulers between async functions of Rust
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     fold_async: bool,
     /// Weight of a stack: number of samples, or sum of their periods [default: depends on the event]. For recordings with
     /// --off-cpu also the time of threads: cpu (running), offcpu (waiting for a CPU, or blocked), wall
@@ -49,7 +49,7 @@ pub struct StackArguments {
     off_cpu: bool,
     /// With --off-cpu: show who woke blocked threads, above what they waited for (flame, report, export; needs a recording with
     /// tracepoints)
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     wakers: bool,
     #[command(flatten)]
     nameless: NamelessArguments,
@@ -60,7 +60,7 @@ pub struct StackArguments {
 pub struct NamelessArguments {
     /// Merge all functions of a module that have no name into one frame, [nginx], even if unwind tables separate them:
     /// [nginx+0x1a40]
-    #[arg(long, help_heading = "Frames")]
+    #[arg(hide_short_help = true, long, help_heading = "Frames")]
     pub modules_only: bool,
 }
 

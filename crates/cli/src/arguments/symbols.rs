@@ -12,10 +12,10 @@ use symbolizer::{NameStyle, Options};
 #[command(next_help_heading = "Names")]
 pub struct SymbolArguments {
     /// Search debug files in DIR first, by build id and by name (may be repeated)
-    #[arg(long, value_name = "DIR", value_parser = folder)]
+    #[arg(hide_short_help = true, long, value_name = "DIR", value_parser = folder)]
     debug_dir: Vec<PathBuf>,
     /// Open the files of the recording below DIR instead of /
-    #[arg(long, value_name = "DIR", value_parser = folder)]
+    #[arg(hide_short_help = true, long, value_name = "DIR", value_parser = folder)]
     symfs: Option<PathBuf>,
     /// Do not demangle names
     #[arg(long)]

@@ -14,32 +14,40 @@ use super::numbers::process_number;
 pub struct TargetArguments {
     /// Attach to these processes, with all their threads and the children that they start
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
-          allow_negative_numbers = true, value_parser = process_number)]
+          allow_negative_numbers = true, value_parser = process_number, help_heading = "Target")]
     pid: Vec<i32>,
     /// With -p: also attach to the existing descendants of these processes
-    #[arg(long, requires = "pid", conflicts_with = "no_inherit")]
+    #[arg(long, requires = "pid", conflicts_with = "no_inherit", help_heading = "Target")]
     with_children: bool,
     /// Attach to these threads only
     #[arg(short, long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["pid", "all_cpus"],
-          allow_negative_numbers = true, value_parser = process_number)]
+          allow_negative_numbers = true, value_parser = process_number, help_heading = "Target")]
     tid: Vec<i32>,
     /// Attach to all processes of this user
-    #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus"])]
+    #[arg(short, long, value_name = "USER", hide_short_help = true, conflicts_with_all = ["pid", "tid", "all_cpus"], help_heading = "Target")]
     uid: Option<String>,
     /// Observe all CPUs (system-wide)
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Target")]
     all_cpus: bool,
     /// Only on these CPUs (0-3,5); without another target, everything on them
-    #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list)]
+    #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list, help_heading = "Target")]
     cpu: Option<CpuList>,
     /// Only this cgroup (with -a)
-    #[arg(short = 'G', long, value_name = "PATH", requires = "all_cpus")]
+    #[arg(
+        short = 'G',
+        long,
+        value_name = "PATH",
+        requires = "all_cpus",
+        hide_short_help = true,
+        help_heading = "Target"
+    )]
     cgroup: Option<PathBuf>,
     /// Do not follow new threads and processes
-    #[arg(short = 'i', long)]
+    #[arg(short = 'i', long, hide_short_help = true, help_heading = "Target")]
     no_inherit: bool,
     /// What to follow: new processes and threads, or only new threads of the target [default: process]
-    #[arg(long, value_name = "WHAT", value_parser = ["process", "thread"], conflicts_with = "no_inherit")]
+    #[arg(long, value_name = "WHAT", value_parser = ["process", "thread"], conflicts_with = "no_inherit",
+          hide_short_help = true, help_heading = "Target")]
     inherit: Option<String>,
 }
 

@@ -8,6 +8,7 @@ use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
 use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_read_write};
+use model::Harm;
 use recorder::event::select;
 use recorder::{CommandSources, DumpCondition, ExitCondition, NextFileWhen, SlowCall, Window};
 
@@ -28,27 +29,27 @@ const MEMORY_PER_TIMED_WINDOW: u64 = 8;
 pub struct WindowArguments {
     /// Flight recorder: keep only the newest samples in memory, and write them to FILE.YYYYMMDDTHHMMSS at the end and on each
     /// SIGUSR2 (prof dump PID)
-    #[arg(long)]
+    #[arg(long, help_heading = "Windows")]
     overwrite: bool,
     /// With --overwrite: how much to keep, as time (30s), size (64M), or the smaller of both (5m,256M) [default: 64M]
-    #[arg(long, value_name = "TIME|SIZE", value_parser = window, requires = "overwrite")]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = window, requires = "overwrite", help_heading = "Windows")]
     window: Option<Window>,
     /// Write a series of files FILE.YYYYMMDDTHHMMSS, each readable by itself, and start the next one on SIGUSR2 (signal), after a
     /// time (30s), or after a size (100M); with --overwrite: write the window each time
     #[arg(long, value_name = "signal|TIME|SIZE", num_args = 0..=1, require_equals = true,
-          default_missing_value = "signal", value_parser = switch_when)]
+          default_missing_value = "signal", value_parser = switch_when, help_heading = "Windows")]
     switch_output: Option<NextFileWhen>,
     /// Also write the window, or start the next file, when: file:PATH appears; cpu:90%:5s, CPU use exceeds 90 % for 5 s (of one CPU;
     /// with -a of the machine); slow:PROGRAM:FUNCTION:10ms, a call takes longer (at most every 10 s). exit:CODE or exit:nonzero: with
     /// --overwrite, write at the end only if the command exits so (may be repeated)
-    #[arg(long, value_name = "WHAT", value_parser = dump_when)]
+    #[arg(long, value_name = "WHAT", value_parser = dump_when, hide_short_help = true, help_heading = "Windows")]
     dump_when: Vec<DumpWhen>,
     /// Keep at most N files FILE.YYYYMMDDTHHMMSS, and remove the oldest
-    #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize))]
+    #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize), help_heading = "Windows")]
     max_files: Option<usize>,
     /// Accept commands while recording, one per line: enable, disable, dump, ping, stop; each is answered with "ack" or
     /// "error: REASON". fifo:PATH[,ACK-PATH] reads a named pipe (mkfifo) and answers to another; unix:PATH creates a socket
-    #[arg(long, value_name = "fifo:PATH[,ACK]|unix:PATH", value_parser = control)]
+    #[arg(long, value_name = "fifo:PATH[,ACK]|unix:PATH", value_parser = control, hide_short_help = true, help_heading = "Windows")]
     control: Option<ControlChannel>,
 }
 
@@ -188,9 +189,7 @@ impl WindowArguments {
             match CommandSocket::for_this_process() {
                 Ok(socket) => sources = sources.with_socket(socket),
                 // SIGUSR2 works without the socket.
-                Err(error) if error.kind() == ErrorKind::AddrInUse => console.warn(
-                    "another process has taken the address at which prof dump would ask this recording; it will send a signal \
-                     instead",
+                Err(error) if error.kind() == ErrorKind::AddrInUse => console.warn(Harm::Nothing, "another process has the address at which prof dump would ask: it will send a signal instead",
                 ),
                 Err(error) => {
                     console.detail(&format!("prof dump will use a signal instead of a socket: {error}"))

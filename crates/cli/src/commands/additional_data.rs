@@ -8,42 +8,42 @@ use recorder::Extras;
 #[derive(Args)]
 pub struct AdditionalDataArguments {
     /// Record data addresses, and mappings without code
-    #[arg(long)]
+    #[arg(hide_short_help = true, long, help_heading = "More in each sample")]
     data: bool,
     /// Record physical data addresses
-    #[arg(long)]
+    #[arg(hide_short_help = true, long, help_heading = "More in each sample")]
     phys_data: bool,
     /// Record registers at each sample
-    #[arg(long)]
+    #[arg(hide_short_help = true, long, help_heading = "More in each sample")]
     intr_regs: bool,
     /// Record the cost (weight) of each sample, if the event provides it
-    #[arg(short = 'W', long)]
-    weight: bool,
+    #[arg(hide_short_help = true, short = 'W', long, help_heading = "More in each sample")]
+    sample_weight: bool,
     /// Record the last branches before each sample (same as -j any)
-    #[arg(short = 'b', long)]
+    #[arg(hide_short_help = true, short = 'b', long, help_heading = "More in each sample")]
     branch_any: bool,
     /// Record the last branches before each sample, filtered: any, any_call, any_ret, ind_call, cond, …, and u or k for one
     /// privilege level
-    #[arg(short = 'j', long, value_name = "LIST", value_parser = recorder::parse_branches, conflicts_with = "branch_any")]
+    #[arg(hide_short_help = true, short = 'j', long, value_name = "LIST", value_parser = recorder::parse_branches, conflicts_with = "branch_any", help_heading = "More in each sample")]
     branch_filter: Option<BranchSampleFormat>,
     /// Also record where threads wait: each context switch, with the stack of the thread that leaves the CPU (shown by prof flame
     /// --off-cpu)
-    #[arg(long, conflicts_with_all = ["overwrite", "switch_output", "all_user", "all_kernel"])]
+    #[arg(long, conflicts_with_all = ["overwrite", "switch_output", "all_user", "all_kernel"], help_heading = "Waits")]
     pub off_cpu: bool,
     /// Record context switches
-    #[arg(long)]
+    #[arg(hide_short_help = true, long, help_heading = "Waits")]
     switch_events: bool,
     /// Record namespaces of processes
-    #[arg(long)]
+    #[arg(hide_short_help = true, long, help_heading = "More in each sample")]
     namespaces: bool,
     /// Record the cgroup of each sample
-    #[arg(long)]
+    #[arg(hide_short_help = true, long, help_heading = "More in each sample")]
     all_cgroups: bool,
     /// Record the page size of data addresses
-    #[arg(long)]
+    #[arg(hide_short_help = true, long, help_heading = "More in each sample")]
     data_page_size: bool,
     /// Record the page size of instruction addresses
-    #[arg(long)]
+    #[arg(hide_short_help = true, long, help_heading = "More in each sample")]
     code_page_size: bool,
 }
 
@@ -54,7 +54,7 @@ impl AdditionalDataArguments {
             data: self.data,
             physical_data: self.phys_data,
             registers: self.intr_regs,
-            weight: self.weight,
+            weight: self.sample_weight,
             branches: match self.branch_filter {
                 Some(branches) => branches,
                 None if self.branch_any => BranchSampleFormat::ANY,

@@ -13,6 +13,7 @@ use clap::Args;
 use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
 use export::report::nearest_names;
 use export::summary::losses;
+use model::Harm;
 use profile::Show;
 
 use crate::arguments::{QueryArguments, RecordingArguments};
@@ -28,7 +29,13 @@ const MAX_SUGGESTIONS: usize = 8;
 /// Arguments of `prof annotate`.
 #[derive(Args)]
 #[command(
-    override_usage = "prof annotate [OPTIONS] <FUNC> [FILE]\n       prof annotate [OPTIONS] --hottest <N> [FILE]"
+    override_usage = "prof annotate [OPTIONS] <FUNC> [FILE]\n       prof annotate [OPTIONS] --hottest <N> [FILE]",
+    after_help = "\
+Examples:
+  prof annotate parse                   lines and instructions of the function `parse`
+  prof annotate parse -i perf.data      of a recording of perf
+  prof annotate --hottest 3             the three functions with most samples
+  prof annotate --full --syntax intel parse"
 )]
 pub struct AnnotateArguments {
     /// Function name, or a unique part of it (ignoring case unless it contains a capital); not with --hottest
@@ -100,8 +107,7 @@ fn list(
     let (query, stacks) = (&arguments.query, &arguments.query.stacks);
     if let Some(weight @ (TimeWeight::Wall | TimeWeight::OffCpu)) = stacks.time() {
         bail!(
-            "a thread that waits executes no instruction; for where it waits try: prof report --weight {}, for where it \
-             runs: prof annotate --weight cpu",
+            "a thread that waits executes no instruction; try: prof report --weight {}, or prof annotate --weight cpu",
             weight.name()
         );
     }
@@ -111,7 +117,7 @@ fn list(
     let request = Request { several_events: false, ..query.request(&settings) };
     let (carried, damage) = archive::code(&input.reader, settings.options.names);
     if let Some(damage) = damage {
-        console.warn(&format!("the code in {} is damaged: {damage}", input.name));
+        console.warn(Harm::Names, &format!("the code in {} is damaged: {damage}", input.name));
     }
     let name = input.name.clone();
     let analysis = input::analyse(input, &request, "annotate", console)?;
@@ -138,10 +144,10 @@ fn list(
     } else {
         write_text(&listing, &annotated, output)?;
     }
-    sources.remarks().iter().for_each(|remark| console.warn(remark));
+    sources.remarks().iter().for_each(|remark| console.warn(Harm::Names, remark));
     let losses = losses(&analysis.loss);
     if !losses.is_empty() {
-        console.warn(&format!("missing in this recording: {losses}"));
+        console.warn(Harm::Samples, &format!("missing in this recording: {losses}"));
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use analysis::{Notices, Request, archive, ephemeral_names, jit_placements};
 use anyhow::{Context, bail};
 use clap::Args;
 use host::objects::RetainedFiles;
+use model::Harm;
 use perfdata::sections;
 use recorder::NameSources;
 use symbolizer::{NameStyle, Options};
@@ -30,6 +31,12 @@ const MIN_CODE_BYTES: u64 = 64 << 10;
 
 /// Arguments of `prof archive`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof archive                      prof.data becomes prof.data.archive
+  prof archive -o run1.data         another name for it
+  prof archive --list run1.data     what it holds
+  prof report -i run1.data          read it on another machine")]
 pub struct ArchiveArguments {
     #[command(flatten)]
     recording: RecordingArguments,
@@ -146,7 +153,7 @@ pub fn vanishing_names(input: Input, length: u64, console: &Console) -> Option<V
     // A damaged recording is reported when it is read.
     let names = ephemeral_names::names(input, &settings).ok()?;
     // Refused files are reported now, because they may be gone when the recording is read.
-    names.remarks.iter().for_each(|remark| console.warn(remark));
+    names.remarks.iter().for_each(|remark| console.warn(Harm::Names, remark));
     // Without names, the locations of generated code are useless.
     let generated = names.generated_code.map(|code| (sections::id::GENERATED_CODE, code));
     let parts: Vec<_> = generated.into_iter().chain([(sections::id::NAMES, names.section?)]).collect();

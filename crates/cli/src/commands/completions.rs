@@ -51,7 +51,8 @@ pub fn write_pages(
 ) -> anyhow::Result<ExitCode> {
     command.build();
     write_page(&arguments.folder, &command, console)?;
-    for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+    let is_page = |command: &&clap::Command| !command.is_hide_set() && command.get_name() != "help";
+    for subcommand in command.get_subcommands().filter(is_page) {
         write_page(&arguments.folder, subcommand, console)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -14,6 +14,11 @@ use crate::output::Output;
 
 /// The arguments of `prof doctor`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof doctor               what this user may record here, and how to allow more
+  prof doctor -v            all that was checked
+  prof doctor --unit        a systemd unit for a continuous recording")]
 pub struct DoctorArguments {
     /// Print a systemd unit with the least privileges that it needs here: for profiles that are sent to an engine (watch), or for a flight
     /// recorder (record -a --overwrite)

@@ -1,17 +1,20 @@
 //! `prof explain`: summarizes a recording on one page.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use analysis::input::Input;
+use analysis::notices::Progress;
 use analysis::runtimes::Runtime;
 use analysis::user_modules::UserModules;
-use analysis::{Measure, Request, TimeWeight};
+use analysis::{Measure, Notices, Request, TimeWeight, rate_advice};
 use anyhow::{Context, bail};
 use clap::Args;
-use decoder::Attr;
 use export::explain::{self, ExplanationInput, Findings};
+use export::summary::Summary;
+use model::{Harm, Name};
 use profile::{Columns, Detail, Show, View, Weight};
 
 use crate::arguments::{QueryArguments, RecordingArguments};
@@ -22,12 +25,22 @@ use crate::reading::{self, RecordingSource};
 
 /// Arguments of `prof explain`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof explain                      prof.data of this folder, on one page
+  prof explain -i perf.data         a recording of perf
+  prof explain --time 0.5,1.2       what happened then
+  prof explain --notes              what is missing in the recording, and what to type
+  prof explain --json | jq .causes")]
 pub struct ExplainArguments {
     #[command(flatten)]
     recording: RecordingArguments,
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Print only what is missing or estimated in the recording, why, and what to type against it; all of it
+    #[arg(long, conflicts_with = "json")]
+    notes: bool,
     /// Print JSON, with up to 100 rows of each list
     #[arg(long)]
     json: bool,
@@ -76,11 +89,13 @@ fn write(
         several_events: false,
         ..query.request(&settings)
     };
-    let analysis = input::analyse(input, &request, "explain", console)?;
+    let notes = NoteList { console, notes: RefCell::default() };
+    let notices: &dyn Notices = if arguments.notes { &notes } else { console };
+    let analysis = input::analyse(input, &request, "explain", notices)?;
     let chosen = analysis.events.first().with_context(|| format!("cannot explain {name}"))?;
     let show = Show { modules: true, ..query.stacks.show() };
     let weight = if chosen.is_time { Weight::Period } else { query.stacks.weight(&chosen.event.attr) };
-    let shown = analysis.event_view(chosen, show, weight, &query.stacks.shape(), console);
+    let shown = analysis.event_view(chosen, show, weight, &query.stacks.shape(), notices);
     let time = analysis.thread_time.as_ref();
     let waits = time.map(|time| analysis.view(&time.profile, show, Weight::Period, &query.stacks.shape()));
     let waits = waits.filter(|waits| waits.shown_total() > 0);
@@ -88,11 +103,16 @@ fn write(
     let no_phases = analysis
         .foreign_format()
         .map(|format| format!("there are no phases: samples have no times, because this is {format}"));
-    let hints: Vec<String> = estimates
-        .chain(shown.remarks())
-        .chain(shown.blind_spot().map(str::to_owned))
-        .chain(no_phases)
-        .collect();
+    let beside = shown.blind_spot().map(str::to_owned).into_iter().chain(no_phases);
+    if arguments.notes {
+        let cut = shown.cut_stacks(&analysis.spaces).into_iter().map(|note| (Harm::Stacks, note));
+        let remarks = estimates.chain(shown.all_remarks()).chain(beside).map(|note| (Harm::Names, note));
+        notes.notes.borrow_mut().extend(cut.chain(remarks));
+        let title = analysis.title(chosen, &query.description());
+        let figures = analysis.subtitle(chosen, &Summary { remedies: &[], ..shown.summary() });
+        return notes.write(&title, &figures, output);
+    }
+    let hints: Vec<String> = estimates.chain(shown.remarks()).chain(beside).collect();
     if shown.view.shown_total() == 0 {
         bail!("cannot explain {name}: no sample has a frame that matches --keep or --root-at");
     }
@@ -102,7 +122,7 @@ fn write(
     let explain = |view: &View<'_>| profile::explain::explain(view, &is_users);
     let explained_waits = waits.as_ref().map(explain);
     let is_recorded = !chosen.is_time && analysis.foreign_format().is_none();
-    let more_often = more_often(&chosen.event.attr).filter(|_| is_recorded);
+    let more_often = rate_advice::more_often(&chosen.event.attr).filter(|_| is_recorded);
     let profile = &chosen.profile;
     let facts = ExplanationInput {
         title: &analysis.title(chosen, &query.description()),
@@ -132,28 +152,41 @@ fn write(
     Ok(())
 }
 
-/// The rate that is advised where samples are few, in Hz: five times the default of 997, and a prime like that.
-const MORE_OFTEN_HZ: u64 = 4_999;
+/// What is to be said of a recording, with what it takes from it.
+struct NoteList<'c> {
+    console: &'c Console,
+    notes: RefCell<Vec<(Harm, String)>>,
+}
 
-/// Returns what to type for more samples of an event; `None` if it is sampled at a high rate, or at each occurrence.
-fn more_often(attr: &Attr) -> Option<String> {
-    match (attr.is_frequency(), attr.sample_period) {
-        (true, hertz) => (hertz < MORE_OFTEN_HZ).then(|| format!("-F {MORE_OFTEN_HZ}")),
-        (false, period) => (period >= 10).then(|| format!("-c {}", period / 10)),
+impl NoteList<'_> {
+    /// Writes what was recorded, its figures, and the notes, the worst first.
+    fn write(self, title: &str, figures: &str, output: &mut Output) -> anyhow::Result<()> {
+        let mut notes = self.notes.into_inner();
+        notes.sort_by_key(|(harm, _)| std::cmp::Reverse(*harm));
+        writeln!(output, "{title}\n{figures}\n")?;
+        if notes.is_empty() {
+            writeln!(output, "Nothing is missing.")?;
+        }
+        for (_, note) in notes {
+            writeln!(output, "- {}", Name::from(note.as_str()))?;
+        }
+        Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use decoder::AttrFlags;
+impl Notices for NoteList<'_> {
+    fn warn(&self, harm: Harm, text: &str) {
+        self.notes.borrow_mut().push((harm, text.to_owned()));
+    }
 
-    #[test]
-    fn a_rate_is_advised_that_is_higher_than_the_one_that_was() {
-        let of = |sample_period, flags| more_often(&Attr { sample_period, flags, ..Attr::default() });
-        assert_eq!(of(997, AttrFlags::FREQ).as_deref(), Some("-F 4999"));
-        assert_eq!(of(9_973, AttrFlags::FREQ), None);
-        assert_eq!(of(1_000, AttrFlags::empty()).as_deref(), Some("-c 100"));
-        assert_eq!(of(1, AttrFlags::empty()), None);
+    fn say(&self, text: &str) {
+        self.console.say(text);
+    }
+
+    // What is a detail elsewhere is among the notes in another form.
+    fn detail(&self, _text: &str) {}
+
+    fn progress(&self, title: &str, total: Option<u64>) -> Box<dyn Progress> {
+        self.console.progress(title, total)
     }
 }

@@ -9,6 +9,7 @@ use analysis::{Notices, Request};
 use anyhow::bail;
 use export::exchange::compilers::{self, CompilerFormat, ProgramSamples, Written};
 use export::summary::counted;
+use model::Harm;
 
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
@@ -78,7 +79,7 @@ fn write(
     }
     console.say(&summary(&samples, totals, written, name));
     for warning in warnings(format, &samples, (totals, written), facts) {
-        console.warn(&warning);
+        console.warn(Harm::Samples, &warning);
     }
     Ok(())
 }
@@ -130,8 +131,7 @@ fn warnings(
         // What chance decides falls with the root of the number of samples.
         let more = ((1.0 - written.agreement) / (1.0 - SUFFICIENT_AGREEMENT)).powi(2).ceil();
         warnings.push(format!(
-            "the profile rests on {few}, few for this program: another recording of the same work would agree in {agreement:.0} % at most; for {enough:.0} % \
-             record {more:.0} times as many: longer, with a higher -F, or export several recordings together",
+            "the profile rests on {few}: another recording would agree in {agreement:.0} % at most; for {enough:.0} % try {more:.0} times as many: longer, a higher -F, or several recordings",
             few = counted(written.samples, "sample", "samples"),
             agreement = written.agreement * 100.0,
             enough = SUFFICIENT_AGREEMENT * 100.0,
@@ -147,14 +147,13 @@ fn warnings(
     let period = totals.period.checked_div(totals.all).unwrap_or(0);
     if totals.of_clocks == totals.all && period > COARSE_PERIOD_NS {
         warnings.push(format!(
-            "the clock is coarse: there is a sample every {:.1} ms of CPU time, so work that comes at a steady pace may fall between \
-             samples; try: prof record -F 1999",
+            "the clock is coarse, a sample every {:.1} ms of CPU time: steady work may fall between samples; try: prof record -F 1999",
             period as f64 / 1e6
         ));
     }
     if format == CompilerFormat::Bolt && !facts.has_relocations {
         warnings.push(format!(
-            "{} was linked without relocations: BOLT arranges code within functions only, not functions; link it with -Wl,--emit-relocs",
+            "{} has no relocations: BOLT will arrange code within functions only; try linking with -Wl,--emit-relocs",
             samples.path
         ));
     }

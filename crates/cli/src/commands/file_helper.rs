@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use analysis::Notices;
 use host::slow_files::{self, Patience, SilentFileSystem};
+use model::Harm;
 
 use crate::console::Console;
 
@@ -48,6 +49,6 @@ pub fn enable_while_reading(confined: bool) -> io::Result<()> {
 /// Warns of file systems that did not answer so far.
 pub fn warn_of_silence(console: &Console) {
     let hint = "programs on it may lack build ids, names and callers";
-    let warn = |system: &SilentFileSystem| console.warn(&format!("{system}; {hint}"));
+    let warn = |system: &SilentFileSystem| console.warn(Harm::Names, &format!("{system}; {hint}"));
     slow_files::silent_file_systems().iter().for_each(warn);
 }

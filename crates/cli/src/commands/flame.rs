@@ -10,6 +10,7 @@ use analysis::{Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph;
+use model::{Harm, Name};
 use profile::{Columns, Detail, Show, View, Weight};
 
 use super::flame_change::{self, ChangeArguments};
@@ -22,6 +23,15 @@ use crate::reading::{self, RecordingSource};
 
 /// Arguments of `prof flame`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof flame -o flame.svg                        prof.data of this folder
+  prof flame -o flame.svg -- ./program           record a program and draw it
+  prof flame -i perf.data -o flame.svg --open    a recording of perf, opened in the browser
+  prof flame --off-cpu -o waits.svg              where threads run and where they wait
+  prof flame --diff old.data -o change.svg       what changed since old.data
+  prof flame --folded | grep malloc              folded stacks, as text
+Options stand before the command: what follows it belongs to it.")]
 pub struct FlameArguments {
     /// The recording: a perf.data file, folded stacks or a profile of pprof, or `-` for standard input [default: prof.data, else perf.data]
     #[arg(short, long, value_name = "FILE")]
@@ -63,7 +73,20 @@ impl FlameArguments {
 /// # Errors
 /// The recording cannot be read, or the picture cannot be written.
 pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    if arguments.output.is_none() && !arguments.folded && std::io::stdout().is_terminal() {
+    let is_terminal = std::io::stdout().is_terminal();
+    if arguments.output.is_none() && !arguments.folded {
+        let misplaced = output_of_command(&arguments.command).map(|output| {
+            let output = Name::from(output.as_encoded_bytes());
+            format!("-o {output} went to the command; try: prof flame -o {output} -- COMMAND")
+        });
+        match misplaced {
+            Some(misplaced) if is_terminal => bail!(misplaced),
+            // Some commands write pictures, too.
+            Some(misplaced) if misplaced.contains(".svg") => console.warn(Harm::Nothing, &misplaced),
+            _ => {}
+        }
+    }
+    if arguments.output.is_none() && !arguments.folded && is_terminal {
         bail!("the SVG cannot go to a terminal; try: prof flame > flame.svg, or prof flame -o flame.svg");
     }
     let time = arguments.query.stacks.time();
@@ -94,6 +117,12 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
             None => draw(arguments, input, output, console),
         }
     })
+}
+
+/// Returns the value of `-o` among the words of a command.
+fn output_of_command(words: &[OsString]) -> Option<&OsString> {
+    let place = words.iter().position(|word| word == "-o" || word == "--output")?;
+    words.get(place + 1)
 }
 
 fn draw(
@@ -136,7 +165,7 @@ fn draw(
         (!arguments.folded && !drawing.flamechart).then(|| view.tree_of_all_time(least))
     };
     let (shown, tree) = analysis.event_view_with(event, show, weight, &query.stacks.shape(), console, tree);
-    shown.remarks().for_each(|hint| console.say(&hint));
+    shown.warn(console);
     let view = &shown.view;
     if view.total() > 0 && view.shown_total() == 0 {
         bail!("{}: no sample of {name} has a frame that matches --keep or --root-at", cannot_draw());

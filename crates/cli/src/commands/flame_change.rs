@@ -128,7 +128,7 @@ fn read(
     let show = Show { modules: has_modules, addresses: frames.addresses, ..query.stacks.show() };
     let shape = query.stacks.shape();
     let shown = analysis.event_view(event, show, Weight::Period, &shape, console);
-    shown.remarks().for_each(|hint| console.say(&format!("{name}: {hint}")));
+    shown.warn(console);
     if shown.view.total() > 0 && shown.view.shown_total() == 0 {
         bail!("{cannot}: no sample has a frame that matches --keep or --root-at");
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use analysis::Notices;
 use anyhow::bail;
 use clap::Args;
-use model::Name;
+use model::{Harm, Name};
 use recorder::event::{Catalogue, EventError, EventKind, ListedEvent, listing, nearest, select};
 use recorder::{EventSupport, core_pmu_name, event_support};
 
@@ -51,17 +51,20 @@ pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitC
         return no_match(patterns, &machine, problem);
     }
     if let Some(problem) = problem.filter(|_| tracepoints_meant) {
-        console.warn(&problem.to_string());
+        console.warn(Harm::Names, &problem.to_string());
     }
+    let groups = chosen.chunk_by(|one, other| one.kind == other.kind);
+    let offered = groups.map(|group| group.iter().copied().zip(offers(group, &machine)).collect());
+    let mut offered: Vec<Vec<(&ListedEvent, Option<EventSupport>)>> = offered.collect();
+    // What this machine has comes first, of groups and in each.
+    offered.iter_mut().for_each(|group| group.sort_by_key(|(_, offer)| !is_here(*offer)));
+    offered.sort_by_key(|group| !group.iter().any(|(_, offer)| is_here(*offer)));
     let mut output = Output::stdout()?;
-    let (mut rest, mut first) = (chosen.as_slice(), true);
-    while let Some(one) = rest.first() {
-        let (group, behind) = rest.split_at(rest.iter().take_while(|other| other.kind == one.kind).count());
-        if !first {
+    for (number, group) in offered.iter().enumerate() {
+        if number > 0 {
             writeln!(output)?;
         }
-        write_group(group, &offers(group, &machine), &mut output)?;
-        (rest, first) = (behind, false);
+        write_group(group, &mut output)?;
     }
     output.finish()?;
     Ok(ExitCode::SUCCESS)
@@ -103,18 +106,23 @@ fn offers(group: &[&ListedEvent], machine: &dyn Catalogue) -> Vec<Option<EventSu
     }
 }
 
+/// Returns true if an event can be recorded here, or could be with more rights, or if its form alone is listed.
+fn is_here(offer: Option<EventSupport>) -> bool {
+    !matches!(offer, Some(EventSupport::Absent | EventSupport::Refused(_)))
+}
+
 fn write_group(
-    group: &[&ListedEvent],
-    offers: &[Option<EventSupport>],
+    group: &[(&ListedEvent, Option<EventSupport>)],
     output: &mut dyn Write,
 ) -> std::io::Result<()> {
-    let title = group.first().map_or_else(String::new, |one| title(&one.kind));
-    let alike = offers.iter().all(|offer| offer == &offers[0]);
-    match offers.first().copied().flatten().filter(|_| alike).and_then(reason) {
+    let Some((first, offer)) = group.first() else { return Ok(()) };
+    let title = title(&first.kind);
+    let alike = group.iter().all(|(_, other)| other == offer);
+    match offer.filter(|_| alike).and_then(reason) {
         Some(reason) => writeln!(output, "{title}: {reason}")?,
         None => writeln!(output, "{title}")?,
     }
-    for (one, offer) in group.iter().zip(offers) {
+    for (one, offer) in group {
         let names = Name::from(one.names.join(", ").as_str()).to_string();
         match offer.and_then(mark) {
             Some(mark) => writeln!(output, "  {names:<48} {mark}")?,

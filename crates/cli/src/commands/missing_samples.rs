@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use analysis::rate_advice::{for_missing_samples, higher_rate, max_sample_rate};
 use analysis::{Notices, missing_share};
 use decoder::attr::TYPE_BREAKPOINT;
 use export::summary::grouped;
 use host::sys::clock::CpuTime;
 use host::sys::signals::SIGTRAP;
 use host::sys::spawn::ExitStatus;
-use host::sysctl;
-use model::{MissingSamples, Shortfall};
+use model::Harm;
 use recorder::{Command, Options, PrivilegedExec, RecordedEvent, Summary, Target};
 
 use crate::console::Console;
@@ -18,9 +18,6 @@ use crate::console::Console;
 const MAX_SLEEPER_SHARE: f64 = 0.02;
 /// From this share of user time on, missing kernel samples are not worth a notice.
 const MIN_USER_SHARE: f64 = 0.95;
-/// Maximum rate that is advised, in Hz, a prime: recording a busy program takes 3 % of a CPU then, 5 % at 19,997 Hz and 8 % at 40,009
-/// (`prof stat --per-task -- prof record -F RATE -- COMMAND`).
-const MAX_ADVISED_RATE: u64 = 9_973;
 /// Minimum CPU time for a meaningful share of user time.
 const MIN_CPU_TIME: Duration = Duration::from_millis(20);
 
@@ -29,20 +26,21 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
     if let Some(time) = summary.cpu_time
         && let Some(line) = user_space_only(&summary.events, time)
     {
-        console.say(&line);
+        console.warn(Harm::Samples, &line);
     }
     if is_ended_by_breakpoint(summary) {
         console.warn(
-            "SIGTRAP ended the command: in virtual machines, the trap of a hardware breakpoint sometimes reaches the program itself \
-             (with perf, too); try again, or for code try: -e uprobe:PATH:FUNCTION",
+            Harm::Everything,
+            "SIGTRAP ended the command: the trap of a hardware breakpoint reached it, as sometimes in virtual machines; \
+             try again, or for code try: -e uprobe:PATH:FUNCTION",
         );
     }
     for sentence in privileged_execs(&summary.privileged_execs, options) {
-        console.warn(&sentence);
+        console.warn(Harm::Samples, &sentence);
     }
     if summary.samples == 0 {
         if summary.privileged_execs.is_empty() {
-            console.warn(&no_samples(summary, options));
+            console.warn(Harm::Everything, &no_samples(summary, options));
         }
         return;
     }
@@ -52,9 +50,10 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
             // The task clock measures CPU time only, no other event.
             let has_task_times = summary.has_task_times && event.attr.is_cpu_clock();
             let shown = if has_task_times { "; prof flame shows them as [not sampled]" } else { "" };
-            let advice = advice(event, &missing, summary, max_sample_rate());
+            let advice =
+                for_missing_samples(&event.attr, &missing, summary.whole_cpu_rate, max_sample_rate());
             let what = missing_share(&event.name, event.attr.is_cpu_clock(), &missing);
-            console.warn(&format!("{what}{shown}{advice}"));
+            console.warn(Harm::Samples, &format!("{what}{shown}{}", in_words(advice)));
         }
     }
 }
@@ -70,8 +69,7 @@ fn privileged_execs(execs: &[PrivilegedExec], options: &Options) -> impl Iterato
             more => format!(" and of {} more", grouped(more as u64)),
         };
         Some(format!(
-            "the kernel ended the events of {} ({}){more} at the exec of a program with more rights (set-user-ID, file \
-             capabilities, not readable)",
+            "the kernel ended the events of {} ({}){more} at the exec of a program with more rights",
             first.name, first.pid
         ))
     };
@@ -79,13 +77,10 @@ fn privileged_execs(execs: &[PrivilegedExec], options: &Options) -> impl Iterato
         Target::System | Target::Cgroup(_) => String::new(),
         _ => format!("; try: sudo {} -a", options.invocation),
     };
-    let lost = ended(&unfollowed).map(|what| {
-        format!("{what}: what these processes and their children did from then on is not recorded{advice}")
-    });
+    let lost =
+        ended(&unfollowed).map(|what| format!("{what}: nothing of them is recorded from then on{advice}"));
     let gap = followed.iter().filter_map(|exec| exec.gap).max().unwrap_or_default();
-    let reopened = ended(&followed).map(|what| {
-        format!("{what}: they were opened again, after {} ms of which nothing is recorded", gap.as_millis())
-    });
+    let reopened = ended(&followed).map(|what| format!("{what}: opened again {} ms later", gap.as_millis()));
     lost.into_iter().chain(reopened)
 }
 
@@ -94,11 +89,6 @@ fn privileged_execs(execs: &[PrivilegedExec], options: &Options) -> impl Iterato
 fn is_ended_by_breakpoint(summary: &Summary) -> bool {
     let is_trap = matches!(summary.command, Some(Command::Ended(ExitStatus::Signal(SIGTRAP))));
     is_trap && summary.events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT)
-}
-
-/// Returns `kernel.perf_event_max_sample_rate`, in Hz; the kernel's default if it cannot be read.
-pub(super) fn max_sample_rate() -> u64 {
-    sysctl::perf_event_max_sample_rate().unwrap_or(sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ)
 }
 
 /// Returns a sentence on the share of user time, if only user space is sampled and the share is significant.
@@ -118,61 +108,9 @@ fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     })
 }
 
-/// Returns what to try against missing samples, such as `; try: -F 9973`; empty if nothing helps.
-fn advice(event: &RecordedEvent, missing: &MissingSamples, summary: &Summary, max_rate: u64) -> String {
-    match missing.reason {
-        Shortfall::ShortLives => match summary.whole_cpu_rate {
-            Some(rate) => format!("; try: -F {rate}, at which whole CPUs are sampled"),
-            None => higher_rate(event, max_rate),
-        },
-        Shortfall::ShortRuns => match higher_rate(event, max_rate) {
-            advice if advice.is_empty() => "; try: -a".to_owned(),
-            advice => format!("{advice}, or -a"),
-        },
-        Shortfall::LateTicks => lower_rate(event, max_rate),
-        // The line on throttling says what to try.
-        Shortfall::Throttled => String::new(),
-        Shortfall::Unknown | Shortfall::MoreRights | Shortfall::UnreadLosses => String::new(),
-    }
-}
-
-/// Returns the advice to sample more often, such as `; try: -F 9973`; empty if that would not help.
-fn higher_rate(event: &RecordedEvent, max_rate: u64) -> String {
-    let asked = event.attr.sample_period;
-    if !event.attr.is_frequency() {
-        return if asked >= 10 { format!("; try: -c {}", asked / 10) } else { String::new() };
-    }
-    // Less than twice the rate finds hardly more samples.
-    let rate = match asked {
-        recorder::DEFAULT_FREQUENCY => MAX_ADVISED_RATE,
-        _ => asked.saturating_mul(10).min(MAX_ADVISED_RATE),
-    };
-    match rate.min(max_rate) {
-        rate if rate >= asked.saturating_mul(2) => format!("; try: -F {rate}"),
-        _ => String::new(),
-    }
-}
-
-/// Returns the advice to sample less often: below the kernel's limit, which may have fallen since the recording began.
-pub(super) fn lower_rate(event: &RecordedEvent, max_rate: u64) -> String {
-    let asked = event.attr.sample_period;
-    let of_clock = |period: u64| 1_000_000_000 / period.max(1);
-    let (rate, is_clock) = match (event.attr.is_frequency(), event.attr.is_cpu_clock()) {
-        (true, _) => (Some(asked), false),
-        (false, true) => (Some(of_clock(asked)), true),
-        (false, false) => (None, false),
-    };
-    let Some(rate) = rate else { return format!("; try: -c {}", asked.saturating_mul(10)) };
-    // The kernel throttles at the limit already: it counts samples per tick, and the last one of a tick is one too many.
-    let lower = (rate / 2).min(max_rate / 2).max(1);
-    let is_lowered = max_rate < sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ;
-    let why = match is_lowered && rate >= max_rate {
-        true => format!(
-            " (kernel.perf_event_max_sample_rate is {max_rate}; the kernel lowers it when sampling takes too long)"
-        ),
-        false => String::new(),
-    };
-    if is_clock { format!("{why}; try: -c {}", of_clock(lower)) } else { format!("{why}; try: -F {lower}") }
+/// Returns advice as the end of a sentence: `; try: -F 9973`.
+pub(super) fn in_words(advice: Option<String>) -> String {
+    advice.map_or_else(String::new, |flag| format!("; try: {flag}"))
 }
 
 /// Returns the reason why there are no samples at all, and what to try.
@@ -220,9 +158,9 @@ fn little_cpu_time(event: &RecordedEvent, summary: &Summary, options: &Options) 
     let counted = counted.map(Duration::from_nanos).filter(|counted| *counted >= MIN_CPU_TIME);
     if let Some(counted) = counted.filter(|_| is_of_threads && event.attr.is_cpu_clock()) {
         return format!(
-            "the threads used {} ms of CPU time together, and none a whole period on one CPU{}",
+            "the threads used {} ms of CPU time together, none a whole period on one CPU{}",
             counted.as_millis(),
-            higher_rate(event, max_sample_rate())
+            in_words(higher_rate(&event.attr, max_sample_rate()))
         );
     }
     match (&options.target, summary.cpu_time) {
@@ -309,36 +247,6 @@ mod tests {
             counts: Vec::new(),
             command: None,
         }
-    }
-
-    #[test]
-    fn what_is_missing_is_told_with_what_to_type() {
-        let of = |event: &RecordedEvent, reason, whole_cpu_rate, max_rate| {
-            let missing = MissingSamples { event: 0, due: 680, missing: 277, period: 1_003_009, reason };
-            let summary = Summary { whole_cpu_rate, ..summary(event.clone(), None, 1) };
-            advice(event, &missing, &summary, max_rate)
-        };
-        let at = |rate| event("cpu-clock", 1, 0, rate, AttrFlags::FREQ);
-        let short = Shortfall::ShortLives;
-        assert_eq!(of(&at(997), short, None, 100_000), "; try: -F 9973");
-        assert_eq!(of(&at(997), short, None, 1_000), "");
-        assert_eq!(of(&at(199), short, None, 100_000), "; try: -F 1990");
-        assert_eq!(of(&faults(), short, None, 100_000), "; try: -c 10");
-        // A higher rate would make it worse: whole CPUs are sampled at a lower one.
-        assert_eq!(
-            of(&at(2_999), short, Some(2_500), 100_000),
-            "; try: -F 2500, at which whole CPUs are sampled"
-        );
-        assert_eq!(of(&at(997), Shortfall::ShortRuns, None, 100_000), "; try: -F 9973, or -a");
-        assert_eq!(of(&at(9_000), Shortfall::ShortRuns, None, 100_000), "; try: -a");
-        assert_eq!(of(&at(50_000), Shortfall::LateTicks, None, 100_000), "; try: -F 25000");
-        let lowered = lower_rate(&at(997), 500);
-        assert!(
-            lowered.contains("perf_event_max_sample_rate is 500;") && lowered.ends_with("-F 250"),
-            "{lowered}"
-        );
-        let by_period = event("cpu-clock", 1, 0, 100_000, AttrFlags::empty());
-        assert_eq!(lower_rate(&by_period, 100_000), "; try: -c 200000");
     }
 
     #[test]

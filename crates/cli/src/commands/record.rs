@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use host::files::{Destination, DestinationKind};
 use host::sys::memory;
-use model::{Loss, Name};
+use model::{Harm, Loss, Name};
 use recorder::unwind::{ChunkEncoder, PerArrival, StackTotals, UnwindingStage};
 use recorder::{
     CallChain, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, NameSources, Notice,
@@ -44,58 +44,56 @@ static OUT_OF_MEMORY: &str = "prof: error: out of memory (limited by ulimit -v, 
 
 /// The arguments of `prof record`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(mut_arg("period", |period| period.alias("count")), after_help = "\
 Examples:
-  prof record -- cargo build          a command and its children
-  prof record -p 1234 -d 10           a running process, for ten seconds
-  sudo prof record -a -d 5            the whole system")]
+  prof record -- cargo build            a command and its children
+  prof record -p 1234 -d 10             a running process, for ten seconds
+  prof record --off-cpu -- ./server     where its threads run, and where they wait
+  sudo prof record -a -d 5              the whole system
+  prof record --runs 10 --against './old' -- ./new    runs for prof diff")]
 pub struct RecordArguments {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
     sampling: SamplingArguments,
-    #[command(flatten)]
-    extras: AdditionalDataArguments,
-    /// Sample every N events (for clocks: every N nanoseconds)
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
-          value_parser = within(1..=u64::MAX >> 1))]
-    count: Option<u64>,
     /// Keep raw copies of user stacks in the file instead of unwinding them while recording
-    #[arg(long)]
+    #[arg(long, help_heading = "Stacks", hide_short_help = true)]
     keep_stacks: bool,
     #[command(flatten)]
+    extras: AdditionalDataArguments,
+    #[command(flatten)]
+    pub(super) runtimes: RuntimeArguments,
+    #[command(flatten)]
     pub(super) parts: WindowArguments,
+    #[command(flatten)]
+    pub(super) runs: RunsArguments,
+    /// Output file, or - for standard output; an existing FILE becomes FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = "Output")]
+    pub(super) output: PathBuf,
     /// Compress the records with zstd [default level: 1]
     #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "1", value_parser = within(1..=22))]
+          default_missing_value = "1", value_parser = within(1..=22), help_heading = "Output")]
     pub(super) compress: Option<i32>,
     /// Add the names of all sampled functions to the finished file, for another machine (see prof archive)
-    #[arg(long, conflicts_with_all = ["overwrite", "switch_output"])]
+    #[arg(long, conflicts_with_all = ["overwrite", "switch_output"], help_heading = "Output")]
     pub(super) archive: bool,
     /// Do not add the names that may be gone when the file is read (generated code, programs in /tmp or in containers)
-    #[arg(long, conflicts_with = "archive")]
+    #[arg(long, conflicts_with = "archive", help_heading = "Output", hide_short_help = true)]
     pub(super) no_names: bool,
     /// Do not note how processes name their services (OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES of their environments, and what
     /// OpenTelemetry's libraries publish)
-    #[arg(long)]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     no_service: bool,
     /// Exit with 1 if samples were lost or their number is unknown
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(super) strict: bool,
-    /// Output file, or - for standard output; an existing FILE becomes FILE.old
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
-    pub(super) output: PathBuf,
     /// Send the finished recording to this engine, too (see prof push)
     #[cfg(feature = "push")]
-    #[arg(long, value_name = "URL", conflicts_with_all = ["overwrite", "switch_output", "runs"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["overwrite", "switch_output", "runs"], help_heading = "Output")]
     push: Option<String>,
     #[cfg(feature = "push")]
     #[command(flatten)]
     connection: ConnectionArguments,
-    #[command(flatten)]
-    pub(super) runs: RunsArguments,
-    #[command(flatten)]
-    pub(super) runtimes: RuntimeArguments,
     /// Disable these sources of stack frames or optimizations
     #[cfg(feature = "ablation")]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanism)]
@@ -184,7 +182,7 @@ fn push_recorded(
     let pushed = super::push::send_whole(recording, client, console);
     let is_complete = matches!(&pushed, Ok(pushed) if *pushed == ExitCode::SUCCESS);
     if let Err(error) = pushed {
-        if strict { console.error(&error) } else { console.warn(&format!("{error:#}")) }
+        if strict { console.error(&error) } else { console.warn(Harm::Nothing, &format!("{error:#}")) }
     }
     if strict && !is_complete && code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
 }
@@ -194,7 +192,7 @@ fn push_recorded(
 pub(super) fn append_vanishing_names(recording: &Path, sources: &NameSources, console: &Console) {
     if let Err(error) = archive::append_vanishing_names(recording, sources, console) {
         let what = "names that may be gone later could not be added to the recording";
-        console.warn(&format!("{what}: {error:#}"));
+        console.warn(Harm::Names, &format!("{what}: {error:#}"));
     }
 }
 
@@ -278,7 +276,7 @@ pub fn sample(
         }
         let recorded = record_retaining_files(&mut unwinding, names, options, control, notices);
         stacks = (unwinding.totals(), unwinding.copy_sizes());
-        unwinding.refused_tables().sentences().iter().for_each(|refused| console.warn(refused));
+        unwinding.refused_tables().sentences().iter().for_each(|refused| console.warn(Harm::Stacks, refused));
         recorded
     } else {
         record_retaining_files(file, names, options, control, notices)
@@ -361,7 +359,7 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
         output_to_stderr: false,
     });
     arguments.target.apply_limits(&mut options);
-    arguments.sampling.apply(&mut options, arguments.count, arguments.keep_stacks)?;
+    arguments.sampling.apply(&mut options, arguments.keep_stacks)?;
     options.extras = arguments.extras.extras();
     #[cfg(feature = "ablation")]
     arguments.without.iter().for_each(|without| options.mechanisms.remove(*without));
@@ -376,15 +374,18 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
     Ok(options)
 }
 
-/// Prints a notice of the recorder if `-v` asks for notices of its importance.
+/// Prints a notice of the recorder, as its importance asks for.
 pub fn print_notice(notice: &Notice, console: &Console) {
-    let wanted = match notice.importance() {
-        Importance::Normal => 0,
-        Importance::Detail => 1,
-        Importance::Attributes => 2,
-    };
-    if console.verbosity() >= wanted {
-        console.say(&notice.to_string());
+    match notice.importance() {
+        Importance::Event => console.say(&notice.to_string()),
+        Importance::Problem(harm) => console.warn(harm, &notice.to_string()),
+        Importance::Detail => console.detail(&notice.to_string()),
+        Importance::Attributes if console.verbosity() > 1 => console.detail(&notice.to_string()),
+        Importance::Attributes => {}
+    }
+    // They are told when all is open.
+    if matches!(notice, Notice::Rings { .. }) {
+        console.print_worst();
     }
 }
 

@@ -33,10 +33,10 @@ const COUNTED: &str = "task-clock,page-faults,context-switches,instructions";
 pub struct RunsArguments {
     /// Record the command N times into a folder [default: prof.runs], after a run to warm up; prof diff compares such runs
     #[arg(long, value_name = "N", value_parser = within(1..=1_000_u32), requires = "command",
-          conflicts_with_all = ["overwrite", "switch_output", "archive"])]
+          conflicts_with_all = ["overwrite", "switch_output", "archive"], help_heading = "Runs")]
     pub runs: Option<u32>,
     /// With --runs: also record this command, the one before a change, in turns with the other one. Split into words as a shell does
-    #[arg(long, value_name = "COMMAND", requires = "runs")]
+    #[arg(long, value_name = "COMMAND", requires = "runs", help_heading = "Runs")]
     against: Option<String>,
 }
 
@@ -149,7 +149,7 @@ impl Series<'_> {
                 code = if code == 0 { run.code } else { code };
                 if run.stops {
                     let kept = format!("{} are in {}", counted(&manifest), self.folder.display());
-                    self.console.warn(&format!("stopped in run {} of {}: {kept}", self.done, self.all));
+                    self.console.say(&format!("stopped in run {} of {}: {kept}", self.done, self.all));
                     return Ok(ExitCode::from(run.code.max(1)));
                 }
                 if is_warm_up {

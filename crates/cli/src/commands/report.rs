@@ -198,9 +198,9 @@ fn write(
         })
         .collect();
     if arguments.csv {
+        shown.iter().for_each(|shown| shown.warn(console));
         for report in &reports {
             console.say(&export::summary::subtitle(&report.summary));
-            report.hints.iter().for_each(|hint| console.say(hint));
         }
     }
     let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));

@@ -3,14 +3,17 @@
 use std::path::Path;
 
 use analysis::Notices;
-use analysis::advice::{StackFacts, for_cut_stacks};
+use analysis::advice::{StackFacts, cut_stacks_in_words};
 use decoder::MAX_STACK_COPY_BYTES;
 use export::summary::counted;
-use model::TruncationReason;
+use model::{Harm, TruncationReason};
 use recorder::Options;
 use recorder::unwind::{PerArrival, StackTotals};
 
 use crate::console::Console;
+
+/// The share of stacks that end early for one reason from which on it is a problem, in per cent. Rows of a report are mostly larger.
+const MIN_WARNED_PERCENT: f64 = 1.0;
 
 /// Returns `, stacks 99.8 % complete (copies of 4 to 64 KiB)` for the summary. `sizes` are the smallest and the largest copy, in bytes, of
 /// samples at a rate and of samples at each occurrence.
@@ -32,7 +35,7 @@ pub fn completeness(totals: &StackTotals, sizes: PerArrival<(u32, u32)>) -> Stri
     })
 }
 
-/// Prints why stacks are incomplete: as warnings from 1 % of the stacks on, else as details. `sizes` are those of [`completeness`].
+/// Prints why stacks are incomplete: as problems if they are many, else as details. `sizes` are those of [`completeness`].
 pub fn report_truncation(
     totals: &StackTotals,
     sizes: PerArrival<(u32, u32)>,
@@ -53,19 +56,20 @@ pub fn report_truncation(
         if count == 0 {
             continue;
         }
-        let (stacks, end) = (counted(count, "stack", "stacks"), if count == 1 { "ends" } else { "end" });
         let reason = match reason {
             TruncationReason::AddressLimit(_) => TruncationReason::AddressLimit(totals.address_limit),
             reason => reason,
         };
-        let advice = for_cut_stacks(reason, facts).map_or_else(String::new, |advice| format!("; {advice}"));
-        let line = format!("{stacks} ({:.1} %) {end} early: {reason}{advice}", percent(count));
-        if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
+        let line = cut_stacks_in_words(reason, count, totals.unwound(), facts);
+        if percent(count) >= MIN_WARNED_PERCENT {
+            console.warn(Harm::Stacks, &line);
+        } else {
+            console.detail(&line);
+        }
     }
     if totals.of_32_bits > 0 {
-        console.warn(&format!(
-            "{} of 32-bit programs, whose stacks are unwound by frame pointers alone; try building them with \
-             -fno-omit-frame-pointer",
+        console.warn(Harm::Stacks, &format!(
+            "{} of 32-bit programs, unwound by frame pointers alone; try building them with -fno-omit-frame-pointer",
             counted(totals.of_32_bits, "sample is", "samples are")
         ));
     }

@@ -4,13 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use analysis::Notices;
+use analysis::rate_advice::{larger_ring, lower_rate, max_sample_rate};
 use export::summary::{counted, grouped, lost};
 use host::sys::clock;
+use model::Harm;
 use perfdata::sections::SWITCH_RECORDS;
 use recorder::unwind::{PerArrival, StackTotals};
 use recorder::{OUTPUT_BUFFER_BYTES, Options, Summary};
 
-use super::missing_samples::{self, lower_rate, max_sample_rate};
+use super::missing_samples::{self, in_words};
 use super::stack_completeness;
 use crate::console::Console;
 
@@ -44,60 +46,55 @@ pub fn print(
     if loss.samples > 0 {
         let share = 100.0 * loss.samples as f64 / (loss.samples + summary.samples).max(1) as f64;
         let cause = if blocked_time.is_zero() {
-            format!("the rings were full; try {}a lower rate (-F)", larger_ring(options.ring_size))
+            let larger = larger_ring(options.ring_size).map(|flag| format!("a larger ring ({flag}) or "));
+            format!("the rings were full; try {}a lower rate (-F)", larger.unwrap_or_default())
         } else {
             format!(
-                "the output was too slow, and its buffer of {} MiB was full for {:.1} s; try another disk (-o), -z, \
-                 which compresses, or a lower rate (-F)",
+                "the output was slow, its buffer of {} MiB full for {:.1} s; try another disk (-o), -z, or a lower \
+                 rate (-F)",
                 OUTPUT_BUFFER_BYTES >> 20,
                 blocked_time.as_secs_f64()
             )
         };
-        console.warn(&format!("{share:.1} % of the samples were lost: {cause}"));
+        console.warn(Harm::Samples, &format!("{share:.1} % of the samples were lost: {cause}"));
     }
     if loss.unread > 0 {
         let counts = counted(loss.unread, "count", "counts");
-        console.warn(&format!(
-            "{counts} of lost samples could not be read (an event without a counter, or a ring that was full at the end, on a \
-             kernel before Linux 6.0): more may be missing"
-        ));
+        console.warn(
+            Harm::Samples,
+            &format!("{counts} of lost samples could not be read (before Linux 6.0): more may be missing"),
+        );
     }
     if loss.undecodable > 0 {
         let records = counted(loss.undecodable, "sample", "samples");
-        console.warn(&format!(
-            "{records} could not be decoded and are omitted; please report this with the output of -vv"
-        ));
+        console.warn(
+            Harm::Samples,
+            &format!(
+                "{records} could not be decoded and are omitted; please report this with the output of -vv"
+            ),
+        );
     }
     if loss.sideband > 0 {
         let records = counted(loss.sideband, "record", "records");
-        console.warn(&format!("{records} about processes and mappings were lost: names may be missing"));
+        console.warn(
+            Harm::Names,
+            &format!("{records} about processes and mappings were lost: names may be missing"),
+        );
     }
     if loss.throttles > 0 {
         let times = counted(loss.throttles, "time", "times");
         let spans = summary.coverage.circumstances.throttled.as_secs_f64();
         let sampled = summary.events.iter().find(|event| !event.sideband);
-        let advice = sampled.map(|event| lower_rate(event, max_sample_rate())).unwrap_or_default();
-        console.warn(&format!(
-            "the kernel throttled the events {times}, for {spans:.2} s on all CPUs together, of which nothing is sampled{advice}"
+        let advice = in_words(sampled.map(|event| lower_rate(&event.attr, max_sample_rate())));
+        console.warn(Harm::Samples, &format!(
+            "the kernel throttled the events {times}: {spans:.2} s of all CPUs together are not sampled{advice}"
         ));
     }
     if loss.cut_bytes > 0 {
         let bytes = counted(loss.cut_bytes, "byte", "bytes");
-        console.warn(&format!("{bytes} from the rings belong to no complete record"));
+        console.warn(Harm::Samples, &format!("{bytes} from the rings belong to no complete record"));
     }
     missing_samples::report(summary, options, console);
-}
-
-/// The size of a ring, in bytes, above which a larger one is not advised: it takes this memory on each CPU.
-const MAX_ADVISED_RING: u64 = 64 << 20;
-
-/// Returns the advice to record with larger rings; empty if they are large. By default they have up to 4 MiB.
-fn larger_ring(asked: Option<u64>) -> String {
-    let larger = asked.map_or(16 << 20, |asked| asked.saturating_mul(4).next_multiple_of(1 << 20));
-    if larger > MAX_ADVISED_RING {
-        return String::new();
-    }
-    format!("a larger ring (-m {}M) or ", larger >> 20)
 }
 
 /// Returns a sentence on the CPU time that recording took, also relative to the command.
@@ -144,14 +141,6 @@ mod tests {
         );
         assert_eq!(beside(Some(Duration::ZERO)), "own CPU time 92 ms");
         assert_eq!(beside(None), "own CPU time 92 ms");
-    }
-
-    #[test]
-    fn a_ring_is_advised_that_is_larger_than_the_one_that_was() {
-        assert_eq!(larger_ring(None), "a larger ring (-m 16M) or ");
-        assert_eq!(larger_ring(Some(64 << 10)), "a larger ring (-m 1M) or ");
-        assert_eq!(larger_ring(Some(16 << 20)), "a larger ring (-m 64M) or ");
-        assert_eq!(larger_ring(Some(64 << 20)), "");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use clap::Args;
 use crossbeam_channel::unbounded;
 use host::procfs::{self, Capability};
 use host::sys::{memory, system};
-use model::Name;
+use model::{Harm, Name};
 use recorder::{Control, JvmMapTiming, Notice, Options, Target, Workload};
 
 use super::{file_helper, record};
@@ -26,18 +26,19 @@ use crate::top::{event_loop, report};
 use live::views::Scope;
 use live::{Engine, EngineEvent, EngineSettings};
 
-/// Arguments of `prof top`.
-#[derive(Args)]
-#[command(after_help = "\
+/// The examples of `prof top`.
+const EXAMPLES: &str = "\
 Examples:
   sudo prof top                      the whole system
   prof top -p 1234                   a running process
   prof top -- ./server               a command, whose output is not shown
   prof top --once                    one second as text
-  prof top --json --count 5          five intervals, a line of JSON each
+  prof top --json --intervals 5      five intervals, a line of JSON each
   prof top --off-cpu -p 1234         where its threads run and where they wait
-Press ? for help while it runs. A command that still runs at the end is terminated.
+Press ? for help while it runs. A command that still runs at the end is terminated.";
 
+/// What is said about the JSON after the examples.
+const JSON_FIELDS: &str = "\
 The JSON is one object per interval, on one line. Fields are added over time, never removed or given another meaning
 while version is 1. All lists are bounded; *_omitted counts what they leave out.
   version        1
@@ -61,16 +62,16 @@ while version is 1. All lists are bounded; *_omitted counts what they leave out.
     stacks       pid, tid, comm, container, weight, frames (name, module, kernel, inlined; outermost first), frames_omitted
     time         with --off-cpu, and in each process and thread: nanoseconds running, runnable, blocked, waiting (event loops
                  at rest, which are left out of all other weights unless with --at-rest), unknown (switches were lost)
-An interval is printed when its names are known, at the latest after 15 seconds.")]
+An interval is printed when its names are known, at the latest after 15 seconds.";
+
+/// Arguments of `prof top`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}"))]
 pub struct TopArguments {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
     sampling: SamplingArguments,
-    /// Take one sample per this number of events (nanoseconds, for the clocks)
-    #[arg(short = 'c', long = "period", id = "count", value_name = "N", allow_negative_numbers = true,
-          value_parser = within(1..=u64::MAX >> 1))]
-    period: Option<u64>,
     /// Print one interval as text and leave
     #[arg(long)]
     once: bool,
@@ -78,8 +79,8 @@ pub struct TopArguments {
     #[arg(long)]
     json: bool,
     /// Print this number of intervals and leave [default: 1]
-    #[arg(long = "count", id = "intervals", value_name = "N", conflicts_with = "once",
-          allow_negative_numbers = true, value_parser = within(1..=u64::MAX))]
+    #[arg(long, value_name = "N", conflicts_with = "once", allow_negative_numbers = true,
+          value_parser = within(1..=u64::MAX))]
     intervals: Option<u64>,
     /// The length of an interval; on the screen, the time between its updates
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval, allow_negative_numbers = true)]
@@ -145,7 +146,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
     options.jvm_maps = jvms.map(|_| JvmMapTiming::Repeatedly);
     options.low_memory = true;
     arguments.target.apply_limits(&mut options);
-    arguments.sampling.apply(&mut options, arguments.period, false)?;
+    arguments.sampling.apply(&mut options, false)?;
     let time = arguments.time();
     if time.is_some() {
         if options.events.len() > 1 {
@@ -279,7 +280,7 @@ fn print(
     // With the engine its end of the channel goes, and the printer knows that nothing more comes.
     drop(engine);
     match printing.join() {
-        Ok(remarks) => remarks?.iter().for_each(|remark| console.warn(remark)),
+        Ok(remarks) => remarks?.iter().for_each(|remark| console.warn(Harm::Names, remark)),
         Err(_) => bail!("an internal error ended the printing"),
     }
     result?;

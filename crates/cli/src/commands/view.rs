@@ -14,6 +14,7 @@ use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
 use export::view::{Page, PageRange, PageWait};
+use model::Harm;
 use profile::{Columns, Detail, Show, Weight};
 
 use super::flame_change;
@@ -28,6 +29,12 @@ use crate::source_files::{self, SourceFiles};
 
 /// Arguments of `prof view`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof view -o page.html --open            prof.data of this folder, in the browser
+  prof view -o page.html -- ./program      record a program and show it
+  prof view perf.data -o page.html         a recording of perf
+  prof view --with-source -o page.html     with the sampled lines and instructions")]
 pub struct ViewArguments {
     #[command(flatten)]
     recording: RecordingArguments,
@@ -142,7 +149,7 @@ fn write(
     let name = input.name.clone();
     let (carried, damage) = archive::code(&input.reader, settings.options.names);
     if let Some(damage) = damage {
-        console.warn(&format!("the code in {name} is damaged: {damage}"));
+        console.warn(Harm::Names, &format!("the code in {name} is damaged: {damage}"));
     }
     let analysis = input::analyse(input, &request, "show", console)?;
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
@@ -156,10 +163,10 @@ fn write(
         analysis.subtitle(shown.event, &Summary { remedies: &[], estimates: &[], ..shown.summary() })
     };
     let mut truth: Vec<String> = shown.iter().map(figures).collect();
+    shown.iter().for_each(|shown| shown.warn(console));
     let mut hinted: Vec<String> = Vec::new();
     for hint in shown.iter().flat_map(|shown| shown.remarks()) {
         if !hinted.contains(&hint) {
-            console.say(&hint);
             hinted.push(hint);
         }
     }
@@ -204,7 +211,7 @@ fn write(
     };
     export::view::write(&page, output)?;
     let asked = sources.filter(|_| arguments.with_source);
-    asked.iter().flat_map(|sources| sources.remarks()).for_each(|remark| console.warn(&remark));
+    asked.iter().flat_map(|sources| sources.remarks()).for_each(|remark| console.warn(Harm::Names, &remark));
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::near::{edit_distance, is_near};
 use profile::{FrameId, Label, Pattern, ViewFrame};
 
 use super::{ReportError, keys};
@@ -51,20 +52,20 @@ pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<ChosenFun
     Err(ReportError::NoSuchFunction { wanted: wanted.typed().to_owned(), nearest })
 }
 
-/// Returns up to three names that are most similar to `wanted`, the most similar first; empty if none is similar.
+/// Returns up to three names that are near `wanted`, the nearest first: whole names, or the parts between their paths and types. Empty if
+/// none is near.
 pub fn nearest_names<'n>(names: impl Iterator<Item = &'n str>, wanted: &str) -> Vec<String> {
-    let mut likeness: BTreeMap<&str, usize> = BTreeMap::new();
+    let wanted = wanted.to_lowercase();
+    let mut distances: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
-        likeness.entry(name).or_insert_with(|| common_pairs(name, wanted));
+        let lower = name.to_lowercase();
+        let parts = lower.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        let near = parts.chain([lower.as_str()]).filter(|part| !part.is_empty() && is_near(&wanted, part));
+        if let Some(distance) = near.map(|part| edit_distance(&wanted, part)).min() {
+            distances.insert(name, distance);
+        }
     }
-    let mut nearest: Vec<_> = likeness.into_iter().filter(|(_, common)| *common > 0).collect();
-    nearest.sort_by_key(|&(name, common)| (std::cmp::Reverse(common), name.len()));
+    let mut nearest: Vec<_> = distances.into_iter().collect();
+    nearest.sort_by_key(|&(name, distance)| (distance, name.len()));
     nearest.iter().take(MAX_SUGGESTIONS).map(|(name, _)| (*name).to_owned()).collect()
-}
-
-/// Returns how many pairs of adjacent letters of `wanted` occur in the name.
-fn common_pairs(name: &str, wanted: &str) -> usize {
-    let (name, wanted) = (name.to_lowercase(), wanted.to_lowercase());
-    let letters: Vec<char> = wanted.chars().collect();
-    letters.windows(2).filter(|pair| name.contains(&String::from_iter(*pair))).count()
 }

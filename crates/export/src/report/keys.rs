@@ -38,7 +38,7 @@ pub enum Key {
 /// The error for an unknown key.
 #[derive(Error, Debug)]
 #[error(
-    "`{0}` is not a key of rows; the keys are comm, pid, tid, cpu, container, cgroup, event, module, function, line"
+    "`{0}` is not a key of rows; try comm, pid, tid, cpu, container, cgroup, event, module, function, line"
 )]
 pub struct UnknownKey(String);
 

@@ -133,7 +133,7 @@ pub enum ReportError {
 
 fn offered(names: &[String]) -> String {
     let named = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if named.is_empty() { named } else { format!("; nearest: {named}") }
+    if named.is_empty() { "; try: prof report".to_owned() } else { format!("; nearest: {named}") }
 }
 
 impl Options {

@@ -44,8 +44,13 @@ pub enum DestinationError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A folder of the path does not exist.
-    #[error("there is no folder {}; try: mkdir -p {}", .0.display(), .0.display())]
-    NoFolder(PathBuf),
+    #[error("there is no folder {}; try: mkdir -p {}", missing.display(), folder.display())]
+    NoFolder {
+        /// The outermost that is missing.
+        missing: PathBuf,
+        /// The whole path of the folder.
+        folder: PathBuf,
+    },
     /// A link on the way to the last component that an untrusted user has placed, or may have.
     #[error("{} is a link {}, and such links are not followed; name the folder that it leads to", link.display(), ownership_in_words(*owner))]
     ForeignLink {
@@ -101,7 +106,7 @@ impl DestinationError {
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Io(error) => error.kind(),
-            Self::NoFolder(_) => io::ErrorKind::NotFound,
+            Self::NoFolder { .. } => io::ErrorKind::NotFound,
             Self::Directory => io::ErrorKind::IsADirectory,
             _ => io::ErrorKind::InvalidInput,
         }
@@ -332,7 +337,9 @@ mod tests {
         }
         let missing = folder.path().join("missing");
         for path in [missing.join(""), missing.join("x"), missing.join("x/y")] {
-            assert!(matches!(find(&path), Err(DestinationError::NoFolder(folder)) if folder == missing));
+            assert!(
+                matches!(find(&path), Err(DestinationError::NoFolder { missing: found, .. }) if found == missing)
+            );
         }
         fs::write(folder.path().join("file"), "").unwrap();
         let below = folder.path().join("file/out.svg");

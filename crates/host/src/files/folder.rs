@@ -44,7 +44,9 @@ pub(super) fn open_folder(
     while let Some(component) = walk.remaining.pop() {
         walk.step(&component).map_err(|error| match error {
             DestinationError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-                DestinationError::NoFolder(walk.so_far.join(OsStr::from_bytes(component.to_bytes())))
+                let missing = walk.so_far.join(OsStr::from_bytes(component.to_bytes()));
+                let rest = walk.remaining.iter().rev().map(|part| OsStr::from_bytes(part.to_bytes()));
+                DestinationError::NoFolder { folder: missing.join(rest.collect::<PathBuf>()), missing }
             }
             error => error,
         })?;

@@ -40,8 +40,7 @@ pub enum EventError {
     },
     /// Tracepoints cannot be read.
     #[error(
-        "cannot look for tracepoints in /sys/kernel/tracing: {cause}; \
-         they take root, or: sudo mount {remedy} /sys/kernel/tracing"
+        "cannot look for tracepoints in /sys/kernel/tracing: {cause}; try as root, or: sudo mount {remedy} /sys/kernel/tracing"
     )]
     Tracepoints {
         /// The error of the operating system.

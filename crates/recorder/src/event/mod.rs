@@ -28,7 +28,6 @@ pub use error::EventError;
 pub use listing::{EventKind, ListedEvent, listing};
 pub use measure::Measure;
 pub use modifiers::{Modifiers, Precision};
-pub(crate) use nearest::closest as closest_name;
 pub use nearest::nearest;
 pub use probes::Probe;
 pub use select::select;

@@ -2,7 +2,7 @@
 
 use decoder::Attr;
 
-use super::{CallChain, DEFAULT_STACK_COPY, EventError, Measure, Pmu, Rate, nearest};
+use super::{CallChain, DEFAULT_STACK_COPY, EventError, Measure, Pmu, Rate};
 
 /// The attr of an event's terms, and its parameters (`perf-record(1)`, "parameters").
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -56,7 +56,7 @@ fn apply(config: &str, pmu: &Pmu, text: &str, terms: &mut Terms, depth: usize) -
             term: term.to_owned(),
             pmu: pmu.name.clone(),
             known: known(pmu).collect::<Vec<_>>().join(", "),
-            nearest: nearest::closest(name, known(pmu).chain(pmu.events.keys().cloned()))
+            nearest: model::near::nearest(name, known(pmu).chain(pmu.events.keys().cloned()))
                 .filter(|nearest| nearest != name),
         };
         if value.is_none()

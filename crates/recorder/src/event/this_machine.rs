@@ -7,8 +7,9 @@ use elf::SymbolSource;
 use host::objects;
 use host::sysfs::{self, PmuFiles};
 use host::tracefs;
+use model::near;
 
-use super::{Catalogue, EventError, Measure, Pmu, Tracepoint, closest_name, mangled, matches};
+use super::{Catalogue, EventError, Measure, Pmu, Tracepoint, mangled, matches};
 use crate::error::Errno;
 
 /// The catalogue of events that this machine offers. The PMUs are read when it is created; tracepoints and symbols on each call.
@@ -99,7 +100,7 @@ impl Catalogue for ThisMachine {
                     format!("it is stripped of {symbol}; it takes a file offset (uprobe:{path}:0x1234)")
                 };
                 let names = all().filter_map(|known| str::from_utf8(known.name()).ok().map(str::to_owned));
-                return Err(refuse(problem, closest_name(symbol, names)));
+                return Err(refuse(problem, near::nearest(symbol, names)));
             }
             [(_, address)] => *address,
             several @ [(first, _), ..] => {

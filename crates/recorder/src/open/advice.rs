@@ -22,8 +22,8 @@ use crate::event::core_pmu_name;
 use crate::options::{Options, Target};
 
 /// EIO: the file is not a regular one. EINVAL: it has no code there, or ends before.
-pub(crate) const NO_PLACE_FOR_A_PROBE: &str = "what is probed must be a regular file that has code at this offset (of the file, not of the address space); try \
-     uprobe:PATH:SYMBOL";
+pub(crate) const NO_PLACE_FOR_A_PROBE: &str =
+    "a probe needs a regular file with code at this offset of the file; try uprobe:PATH:SYMBOL";
 /// EINTR: ftrace has a probe of its own at the same place.
 pub(crate) const PROBED_BY_FTRACE: &str =
     "ftrace has probed the same place; end its probe first (/sys/kernel/tracing/uprobe_events)";
@@ -70,14 +70,12 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
             "user space never comes to an address of the kernel; try it without :u and --all-user".to_owned()
         }
         Some(EACCES | EPERM | EINVAL) if event.starts_with("ftrace:function") => {
-            "every function of the kernel is traced for root alone, and by no kernel that cannot change its own code; \
-             try a tracepoint (prof list) or kprobe:FUNCTION"
+            "all functions are traced for root alone, by kernels that can change their code; try a tracepoint (prof list) or kprobe:FUNCTION"
                 .to_owned()
         }
         Some(EACCES | EPERM) => permission(attr, options),
         Some(ENOENT | ENODEV | EOPNOTSUPP) if !options.extras.branches.is_empty() => {
-            "branches are remembered by a PMU only (Intel LBR, AMD LbrExtV2, ARM BRBE), which this machine does not have or, \
-             as virtual machines do, does not show; try without -b and -j"
+            "branches take a PMU (Intel LBR, AMD LbrExtV2, ARM BRBE), which this machine does not show; try without -b and -j"
                 .to_owned()
         }
         Some(ENOENT) if without_controllers.is_some() => without_controllers.unwrap_or_default(),

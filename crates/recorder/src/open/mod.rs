@@ -55,7 +55,7 @@ pub(crate) fn require_perf_events() -> Result<(), Error> {
     match host::sysctl::has_perf_events() {
         true => Ok(()),
         false => Err(Error::NoPerfEvents(
-            "this kernel has no perf events (or /proc is not mounted): /proc/sys/kernel/perf_event_paranoid is missing",
+            "/proc/sys/kernel/perf_event_paranoid is missing: no perf events in this kernel, or no /proc",
         )),
     }
 }

@@ -136,7 +136,7 @@ impl DiffArguments {
         let base = |event: &str| event.split(':').next().unwrap_or_default().to_owned();
         if base(&before.event) != base(&after.event) {
             bail!(
-                "the recordings have different events: {} before, {} after; record both with one, for example: prof record -e {0}",
+                "the recordings have different events: {} before, {} after; try: prof record -e {0} for both",
                 before.event,
                 after.event
             );
@@ -267,8 +267,7 @@ impl Compared {
         notes.extend(sides.notes.iter().cloned());
         if lies_elsewhere && assessment.evidence == Evidence::Runs {
             notes.push(
-                "the builds differ: their code lies elsewhere in memory, which alone moves times equally in every run (see \
-                 --layout-allowance)"
+                "the builds differ: where code lies alone moves times in every run (see --layout-allowance)"
                     .to_owned(),
             );
         }

@@ -6,6 +6,7 @@ use analysis::Notices;
 use analysis::input::Input;
 use anyhow::Context;
 use export::script::dump::{self, RecordHeading};
+use model::Harm;
 use perfdata::EntryKind;
 use perfdata::tool::ToolRecord;
 
@@ -61,11 +62,11 @@ pub(super) fn dump(input: Input, console: &Console, output: &mut dyn Write) -> a
         reader.release(entry.record);
     }
     for notice in reader.take_notices() {
-        console.warn(&format!("{name}: {notice}"));
+        console.warn(Harm::Samples, &format!("{name}: {notice}"));
     }
     let losses = export::summary::losses(&reader.loss());
     if !losses.is_empty() {
-        console.warn(&format!("missing in this recording: {losses}"));
+        console.warn(Harm::Samples, &format!("missing in this recording: {losses}"));
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ use decoder::registers::Architecture;
 use export::script::tracepoint::TracepointFormats;
 use export::script::{FieldSelection, Fields, Printer, ScriptEvent};
 use export::summary::counted;
-use model::{EventIndex, Name};
+use model::{EventIndex, Harm, Name};
 use perfdata::Reader;
 
 use crate::arguments::{RecordingArguments, SampleArguments, SymbolArguments};
@@ -41,6 +41,12 @@ const SAMPLE_OPTIONS: [&str; 10] =
 
 /// Arguments of `prof script`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof script | less                    a block for each sample
+  prof script -F comm,tid,time,ip       these fields only
+  prof script --comm worker --time 1,2  samples of one thread name, in the second second
+  prof script -D                        every record of the file")]
 pub struct ScriptArguments {
     #[command(flatten)]
     recording: RecordingArguments,
@@ -130,26 +136,35 @@ fn print(
         anyhow::Ok((replayed?.loss, (counts, why_none), notes))
     })?;
     for note in &notes {
-        console.warn(note);
+        console.warn(Harm::Names, note);
     }
     if counts.undescribed > 0 {
-        console.warn(&format!(
-            "{} omitted: the recording describes their events only after them",
-            counted(counts.undescribed, "sample is", "samples are")
-        ));
+        console.warn(
+            Harm::Samples,
+            &format!(
+                "{} omitted: the recording describes their events only after them",
+                counted(counts.undescribed, "sample is", "samples are")
+            ),
+        );
     } else if counts.all == 0 {
-        console.warn(&format!("{name} has no samples; to print every record, try: prof script -D -i {name}"));
+        console.warn(
+            Harm::Everything,
+            &format!("{name} has no samples; to print every record, try: prof script -D -i {name}"),
+        );
     } else if counts.admitted == 0 {
-        console.warn(&format!(
-            "nothing is printed: none of {} in {name} matches {}{}",
-            counted(counts.all, "sample", "samples"),
-            arguments.samples.given().join(" "),
-            why_none.map_or_else(String::new, |why| format!(": {why}"))
-        ));
+        console.warn(
+            Harm::Everything,
+            &format!(
+                "nothing is printed: none of {} in {name} matches {}{}",
+                counted(counts.all, "sample", "samples"),
+                arguments.samples.given().join(" "),
+                why_none.map_or_else(String::new, |why| format!(": {why}"))
+            ),
+        );
     }
     let losses = export::summary::losses(&loss);
     if !losses.is_empty() {
-        console.warn(&format!("missing in this recording: {losses}"));
+        console.warn(Harm::Samples, &format!("missing in this recording: {losses}"));
     }
     Ok(())
 }
@@ -181,7 +196,7 @@ fn printer(
     let (formats, error) =
         reader.features().tracing_data.as_deref().map(TracepointFormats::parse).unwrap_or_default();
     if let Some(error) = error {
-        console.warn(&error.to_string());
+        console.warn(Harm::Names, &error.to_string());
     }
     let mut without_format = Vec::new();
     for (index, event) in (0..).map(EventIndex).zip(reader.events()) {
@@ -195,10 +210,13 @@ fn printer(
     }
     if let [first, rest @ ..] = without_format.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(", and of {} more", rest.len()) };
-        console.warn(&format!(
-            "the recording has no format of tracepoint {} (id {}){more}, so their fields are not printed",
-            first.name, first.attr.config
-        ));
+        console.warn(
+            Harm::Names,
+            &format!(
+                "the recording has no format of tracepoint {} (id {}){more}, so their fields are not printed",
+                first.name, first.attr.config
+            ),
+        );
     }
     Ok(printer)
 }

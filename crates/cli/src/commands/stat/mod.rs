@@ -15,6 +15,7 @@ use std::time::Duration;
 use analysis::Notices;
 use clap::Args;
 use host::sys::clock::CpuTime;
+use model::Harm;
 use recorder::counting::{self, Aggregation, Counted, CountedEvent, IntervalCounts, Plan};
 use recorder::{Control, Notice, Options, PrivilegeLevels, Target, Workload};
 
@@ -150,11 +151,10 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
             }
         };
         if let Some(missing) = counted.uncounted_cpu_time {
-            console.warn(&uncounted(
-                missing,
-                counted.cpu_time.unwrap_or_default().total(),
-                options.invocation,
-            ));
+            console.warn(
+                Harm::Samples,
+                &uncounted(missing, counted.cpu_time.unwrap_or_default().total(), options.invocation),
+            );
         }
         let Counted { counts, elapsed, cpu_time, command, lost_reports, interrupted, .. } = counted;
         table.add_run(&counted.events, counts, &grouping);
@@ -162,9 +162,12 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
         summary.elapsed.push(elapsed);
         summary.cpu_times.extend(cpu_time);
         if lost_reports > 0 {
-            console.warn(&format!(
-                "{lost_reports} reports of ended threads were lost: their counts are included in those of the threads that started them"
-            ));
+            console.warn(
+                Harm::Samples,
+                &format!(
+                    "{lost_reports} reports of ended threads were lost: their starters' counts include theirs"
+                ),
+            );
         }
         code = exit_code(command.as_ref(), &control);
         if interrupted {
@@ -189,7 +192,7 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
     output.finish()?;
     // The other formats include the causes.
     if matches!(format, OutputFormat::Text) && !has_totals {
-        table.causes(&events).iter().for_each(|cause| console.warn(cause));
+        table.causes(&events).iter().for_each(|cause| console.warn(Harm::Samples, cause));
     }
     Ok(code.into())
 }
@@ -197,8 +200,7 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
 /// Returns a sentence on CPU time during which nothing was counted.
 fn uncounted(missing: Duration, of: Duration, invocation: &str) -> String {
     format!(
-        "{} of {} ms of CPU time were not counted: the kernel ended the events of a process at the exec of a program with more \
-         rights (set-user-ID, file capabilities, not readable); try: sudo {invocation} -a",
+        "{} of {} ms of CPU time were not counted, of programs with more rights (set-user-ID and the like); try: sudo {invocation} -a",
         missing.as_millis(),
         of.as_millis()
     )

@@ -104,7 +104,7 @@ pub fn run(arguments: &WatchArguments, console: &Console) -> anyhow::Result<Exit
     let control = Control::without_signals(&signals).context("cannot wait for signals")?;
     file_helper::enable_while_recording();
     console.say(&format!("sampling {words} at {} Hz, pushing to {engine_name}", arguments.freq));
-    let (report, say) = (*console, *console);
+    let (report, say, tells_lost) = (console.clone(), console.clone(), console.clone());
     let pusher = Pusher::start(client, store, move |event| print_event(&event, &report));
     let pusher = Arc::new(pusher.context("cannot start a thread")?);
     let (news, snapshots) = bounded(MAX_INTERVALS);
@@ -125,7 +125,7 @@ pub fn run(arguments: &WatchArguments, console: &Console) -> anyhow::Result<Exit
         if let EngineEvent::Snapshot(snapshot) = event
             && news.try_send(snapshot).is_err()
         {
-            say.warn("an interval was lost, because profiles of four others are still being made");
+            tells_lost.say("an interval was lost, because profiles of four others are still being made");
         }
     };
     let settings = EngineSettings {
@@ -168,11 +168,11 @@ fn send_intervals(
     for snapshot in snapshots {
         let lost = snapshot.status.loss.samples;
         if lost > 0 {
-            console.warn(&format!("{lost} samples were lost in the last interval"));
+            console.say(&format!("{lost} samples were lost in the last interval"));
         }
         match intervals.messages(&snapshot) {
             Ok(messages) => messages.into_iter().for_each(|message| pusher.send(message)),
-            Err(error) => console.warn(&error.to_string()),
+            Err(error) => console.say(&error.to_string()),
         }
     }
 }
@@ -202,12 +202,12 @@ fn listen(signals: &SignalFd, control: &Control, pusher: &Pusher, console: &Cons
 
 fn print_event(event: &PushEvent, console: &Console) {
     match event {
-        PushEvent::Waiting(why) => console.warn(&format!("profiles wait: {why}")),
+        PushEvent::Waiting(why) => console.say(&format!("profiles wait: {why}")),
         PushEvent::Resumed => console.say("profiles are sent again"),
-        PushEvent::Refused(why) => console.warn(&format!("the engine refused profiles: {why}")),
-        PushEvent::NotKept(why) => console.warn(&format!("a profile cannot be kept in the spool: {why}")),
+        PushEvent::Refused(why) => console.say(&format!("the engine refused profiles: {why}")),
+        PushEvent::NotKept(why) => console.say(&format!("a profile cannot be kept in the spool: {why}")),
         PushEvent::Headers(Ok(())) => console.say("tokens and headers were read again"),
-        PushEvent::Headers(Err(why)) => console.warn(&format!("the old tokens and headers stay: {why}")),
+        PushEvent::Headers(Err(why)) => console.say(&format!("the old tokens and headers stay: {why}")),
     }
 }
 

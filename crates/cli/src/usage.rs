@@ -1,0 +1,72 @@
+//! Errors of the command line: what clap says, with better suggestions.
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
+use model::near::is_near;
+
+/// Exits with an error of clap. Suggests only what is near to what was typed, the new name of what was renamed, and the replacement for
+/// a command of perf that `prof` lacks.
+pub fn exit_with_error(mut error: clap::Error) -> ! {
+    let invalid = |kind| match error.get(kind) {
+        Some(ContextValue::String(typed)) => Some(typed.clone()),
+        _ => None,
+    };
+    let (argument, command) = (invalid(ContextKind::InvalidArg), invalid(ContextKind::InvalidSubcommand));
+    let instead = match (&argument, &command) {
+        (Some(flag), _) => renamed(std::env::args().nth(1).as_deref(), flag),
+        (None, Some(command)) => replacement_for(command),
+        (None, None) => None,
+    };
+    if let Some(instead) = instead {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![StyledStr::from(instead.to_owned())]),
+        );
+    }
+    for (typed, kind) in [(argument, ContextKind::SuggestedArg), (command, ContextKind::SuggestedSubcommand)]
+    {
+        let is_far = |name: &String| !typed.as_ref().is_some_and(|typed| is_near(word(typed), word(name)));
+        match error.get(kind) {
+            Some(ContextValue::String(name)) if is_far(name) => {
+                error.remove(kind);
+                // What clap says beside a flag that it suggests.
+                error.remove(ContextKind::TrailingArg);
+            }
+            Some(ContextValue::Strings(names)) => {
+                let near: Vec<String> = names.iter().filter(|name| !is_far(name)).cloned().collect();
+                error.remove(kind);
+                if !near.is_empty() {
+                    error.insert(kind, ContextValue::Strings(near));
+                }
+            }
+            _ => {}
+        }
+    }
+    error.exit()
+}
+
+/// Returns a flag without its dashes and its value.
+fn word(flag: &str) -> &str {
+    let flag = flag.trim_start_matches('-');
+    flag.split(['=', ' ']).next().unwrap_or(flag)
+}
+
+/// Returns the flag that a flag of a command is called now: one that means something else elsewhere is no longer taken.
+fn renamed(command: Option<&str>, flag: &str) -> Option<&'static str> {
+    match (command?, word(flag)) {
+        ("record", "weight") => Some("for the weight of each sample: --sample-weight"),
+        ("top", "count") => Some("for a number of intervals: --intervals N, for a fixed period: -c N"),
+        _ => None,
+    }
+}
+
+/// Returns the suggestion for a command of perf that `prof` lacks.
+fn replacement_for(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",
+        "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL",
+        _ => return None,
+    })
+}
