@@ -36,18 +36,49 @@ fn of_folded(path: &Path) -> Weights {
     weights
 }
 
-fn of_speedscope(path: &Path) -> Weights {
+/// Self weights of functions in samples, each of which stands for a period of this many nanoseconds.
+fn of_speedscope(path: &Path, period: u64) -> Weights {
     let whole = json(path);
-    let profile = &whole["profiles"][0];
+    validate_speedscope(path);
     let mut weights = Weights::new();
-    let samples = profile["samples"].as_array().unwrap().iter();
-    for (stack, weight) in samples.zip(profile["weights"].as_array().unwrap()) {
-        let innermost = stack.as_array().unwrap().last().unwrap().as_u64().unwrap() as usize;
-        let name = whole["shared"]["frames"][innermost]["name"].as_str().unwrap();
-        *weights.entry(name.to_owned()).or_default() += weight.as_u64().unwrap();
+    for profile in whole["profiles"].as_array().unwrap() {
+        assert_eq!((&profile["type"], &profile["unit"]), (&"sampled".into(), &"nanoseconds".into()));
+        let (mut end, samples) = (0, profile["samples"].as_array().unwrap().iter());
+        for (stack, weight) in samples.zip(profile["weights"].as_array().unwrap()) {
+            end += weight.as_u64().unwrap();
+            // Nothing was sampled in the time between.
+            let Some(innermost) = stack.as_array().unwrap().last() else { continue };
+            let name =
+                whole["shared"]["frames"][innermost.as_u64().unwrap() as usize]["name"].as_str().unwrap();
+            *weights.entry(name.to_owned()).or_default() += weight.as_u64().unwrap();
+        }
+        assert_eq!(profile["endValue"], end);
     }
-    assert_eq!(profile["endValue"], weights.values().sum::<u64>());
+    weights.values_mut().for_each(|weight| *weight = (*weight + period / 2) / period);
     weights
+}
+
+/// Holds a file against the schema that speedscope's package carries.
+fn validate_speedscope(path: &Path) {
+    const VALIDATE: &str = "
+import json, sys
+try:
+    import jsonschema
+except ImportError:
+    sys.exit(7)
+jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))
+";
+    let root = Command::new("npm").args(["root", "-g"]).output().ok();
+    let root = root.map(|root| PathBuf::from(String::from_utf8_lossy(&root.stdout).trim()));
+    let schema = root.map(|root| root.join("speedscope/dist/release/file-format-schema.json"));
+    let Some(schema) = schema.filter(|schema| schema.is_file()) else {
+        return programs::skip("there is no speedscope (npm install -g speedscope)");
+    };
+    let checked = run(Command::new("python3").args(["-c", VALIDATE]).args([path, &schema]));
+    if checked.code == 7 {
+        return programs::skip("there is no jsonschema for python3");
+    }
+    checked.ok();
 }
 
 fn of_json(path: &Path) -> Weights {
@@ -229,6 +260,8 @@ fn all_formats_say_the_same() {
     let file = perf::record(folder.path(), &[], &mut |command| {
         command.arg(&program).args(["2", "200"]);
     });
+    // Of a clock, a sample stands for the time between samples.
+    const PERIOD: u64 = 1_000_000_000 / 4_999;
     let expected: Weights = of_folded(&export(&file, "folded", &[]));
     assert!(expected.values().sum::<u64>() > 100, "{expected:?}");
     // A folded line has no semicolon but those between frames.
@@ -238,7 +271,7 @@ fn all_formats_say_the_same() {
     // pprof leaves out what has no weight of its own.
     let heavy =
         |weights: Weights| -> Weights { weights.into_iter().filter(|(_, weight)| *weight > 0).collect() };
-    assert_eq!(folded(of_speedscope(&export(&file, "speedscope", &[]))), expected);
+    assert_eq!(folded(of_speedscope(&export(&file, "speedscope", &[]), PERIOD)), expected);
     assert_eq!(folded(of_json(&export(&file, "json", &[]))), expected);
     let firefox = export(&file, "firefox", &[]);
     assert_eq!(folded(of_firefox(&firefox)), expected);
@@ -355,4 +388,141 @@ fn profiles_state_what_a_sample_stands_for() {
             assert!(raw.text().contains(&stated), "{flags:?} {stated}: {:.200}", raw.text());
         }
     }
+}
+
+/// Functions of a program with the time that they began and ended, in nanoseconds of CLOCK_MONOTONIC, by the program's own account.
+fn turns(printed: &str) -> Vec<(String, u64, u64)> {
+    let turn = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        (words[0].to_owned(), words[1].parse().unwrap(), words[2].parse().unwrap())
+    };
+    printed.lines().map(turn).collect()
+}
+
+/// The times at which a function was on a stack, in nanoseconds since the first sample, by tid.
+type Sightings = Vec<(u64, String, u64)>;
+
+fn seen_in_speedscope(path: &Path) -> Sightings {
+    let whole = json(path);
+    let mut seen = Vec::new();
+    for profile in whole["profiles"].as_array().unwrap() {
+        let tid = profile["name"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap();
+        let mut end = 0;
+        let samples = profile["samples"].as_array().unwrap().iter();
+        for (stack, weight) in samples.zip(profile["weights"].as_array().unwrap()) {
+            end += weight.as_u64().unwrap();
+            let names = stack
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|frame| &whole["shared"]["frames"][frame.as_u64().unwrap() as usize]["name"]);
+            seen.extend(names.map(|name| (tid, name.as_str().unwrap().to_owned(), end)));
+        }
+    }
+    seen
+}
+
+fn seen_in_firefox(path: &Path) -> Sightings {
+    let whole = json(path);
+    let shared = &whole["shared"];
+    let number = |value: &Value| value.as_u64().map(|number| number as usize);
+    let mut seen = Vec::new();
+    for thread in whole["threads"].as_array().unwrap().iter() {
+        let mut time = 0.0;
+        let deltas = thread["samples"]["timeDeltas"].as_array().unwrap().iter();
+        for (delta, stack) in deltas.zip(thread["samples"]["stack"].as_array().unwrap()) {
+            time += delta.as_f64().unwrap();
+            let mut stack = number(stack);
+            while let Some(at) = stack {
+                let function = number(
+                    &shared["frameTable"]["func"][number(&shared["stackTable"]["frame"][at]).unwrap()],
+                );
+                let name =
+                    &shared["stringArray"][number(&shared["funcTable"]["name"][function.unwrap()]).unwrap()];
+                seen.push((
+                    thread["tid"].as_u64().unwrap(),
+                    name.as_str().unwrap().to_owned(),
+                    (time * 1e6) as u64,
+                ));
+                stack = number(&shared["stackTable"]["prefix"][at]);
+            }
+        }
+    }
+    seen
+}
+
+/// Functions that take turns show at their times, to 5 ms, and each thread is one track.
+#[test]
+fn functions_that_take_turns_show_in_that_order() {
+    const TOLERANCE: u64 = 5_000_000;
+    let Some(program) = programs::c("turns").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-o"]);
+    let recorded = run(record.arg(&file).arg("--").arg(&program)).ok();
+    let turns = turns(recorded.text());
+    let script = run(prof(["script", "-q", "--ns", "-F", "time", "-i"]).arg(&file)).ok();
+    let times =
+        script.text().split_whitespace().filter_map(|time| time.trim_end_matches(':').parse::<f64>().ok());
+    let origin = times.map(|seconds| (seconds * 1e9) as u64).min().unwrap();
+    let speedscope = export(&file, "speedscope", &[]);
+    validate_speedscope(&speedscope);
+    for seen in [seen_in_speedscope(&speedscope), seen_in_firefox(&export(&file, "firefox", &[]))] {
+        let mut tids: Vec<u64> = seen.iter().map(|(tid, ..)| *tid).collect();
+        tids.sort_unstable();
+        tids.dedup();
+        assert_eq!(tids.len(), 2, "{tids:?}");
+        for name in ["first", "second"] {
+            let of_name = seen.iter().filter(|(_, function, _)| function == name);
+            let is_at_its_time = |(_, _, time): &&(u64, String, u64)| {
+                let at = origin + time;
+                let during = |(function, begin, end): &(String, u64, u64)| {
+                    function == name && (begin - TOLERANCE..end + TOLERANCE).contains(&at)
+                };
+                turns.iter().any(during)
+            };
+            let (right, wrong): (Vec<_>, Vec<_>) = of_name.partition(is_at_its_time);
+            assert!(
+                right.len() > 20 && wrong.is_empty(),
+                "{name}: {} at their times, not {wrong:?}",
+                right.len()
+            );
+        }
+    }
+}
+
+/// Where waits were recorded, speedscope's profiles open and close frames: what blocks is there when it blocks.
+#[test]
+fn waits_are_in_the_profiles_of_speedscope() {
+    let Some(program) = programs::c("turns").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut record = prof(["record", "-q", "-e", "cpu-clock", "--off-cpu", "-o"]);
+    run(record.arg(&file).arg("--").arg(&program)).ok();
+    let path = export(&file, "speedscope", &["--event", "cpu-clock"]);
+    validate_speedscope(&path);
+    let whole = json(&path);
+    let frame = |name: &str| {
+        whole["shared"]["frames"].as_array().unwrap().iter().position(|frame| frame["name"] == name)
+    };
+    let blocked = frame("[blocked]").unwrap();
+    let mut longest = 0;
+    for profile in whole["profiles"].as_array().unwrap() {
+        assert_eq!((&profile["type"], &profile["unit"]), (&"evented".into(), &"nanoseconds".into()));
+        let (mut open, mut before) = (Vec::new(), 0);
+        for event in profile["events"].as_array().unwrap() {
+            let (frame, at) = (event["frame"].as_u64().unwrap() as usize, event["at"].as_u64().unwrap());
+            assert!(at >= before);
+            before = at;
+            if event["type"] == "O" {
+                open.push((frame, at));
+            } else {
+                let (opened, since) = open.pop().unwrap();
+                assert_eq!(opened, frame);
+                longest = longest.max(if frame == blocked { at - since } else { 0 });
+            }
+        }
+        assert!(open.is_empty());
+    }
+    assert!((290_000_000..400_000_000).contains(&longest), "the sleep of 300 ms: {longest}");
 }

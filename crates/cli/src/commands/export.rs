@@ -27,7 +27,7 @@ const DEFAULT_BUCKET_MS: u32 = 100;
 Formats:
   folded      one line per stack, for flamegraph.pl, inferno and speedscope; one event
   pprof       profile.proto, compressed: go tool pprof, Pyroscope, Parca, Grafana
-  speedscope  https://www.speedscope.app; one profile per event
+  speedscope  https://www.speedscope.app; a profile per thread in order of time, with its waits if they were recorded
   firefox     https://profiler.firefox.com; samples at their times, one track per thread and event
   perfetto    https://ui.perfetto.dev and trace_processor, version 58 or newer; one packet per sample (protobuf)
   parquet     table for DuckDB, ClickHouse and Spark; one row per time interval, thread and stack

@@ -7,7 +7,7 @@ use analysis::input::Input;
 use analysis::object_ids::{generated_code_kinds, object_ids};
 use analysis::{Analysis, EventProfile, Measure, Notices, Request, TimeWeight};
 use anyhow::bail;
-use export::exchange::{ExportedEvent, ExportedRecording, Format, Resource, SampleGap, ThreadTime};
+use export::exchange::{ExportedEvent, ExportedRecording, Format, Resource, SampleGap, ThreadTime, ThreadWait};
 use model::Name;
 use profile::{Columns, Detail, Show, Weight};
 use symbolizer::{NameStyle, display_name};
@@ -58,16 +58,23 @@ pub fn with_recording<T>(
     let has_time_beside = matches!(format, Format::Otlp | Format::Pprof)
         && query.stacks.time().is_none()
         && query.samples.event.is_none();
+    // Profiles of other tools have no times, and weights of time no single samples.
+    let has_order =
+        format.is_timed() || format.has_order() && query.stacks.time().is_none() && input.foreign.is_none();
     let request = Request {
         detail: Detail {
             threads: if is_of_processes { options.thread_ids } else { !options.merge_threads && !is_folded },
-            processes: format.is_timed() || is_of_processes,
-            samples: format.is_timed().then_some(Columns { times: true, cpus: true }),
+            processes: format.is_timed() || is_of_processes || format == Format::Pprof,
+            samples: has_order.then_some(Columns { times: true, cpus: format.is_timed() }),
             ..Detail::default()
         },
         several_events: !is_folded,
         unmapped_addresses: !is_folded,
-        measure: if has_time_beside { Measure::SamplesAndTime(TimeWeight::OffCpu) } else { request.measure },
+        measure: match request.measure {
+            _ if has_time_beside => Measure::SamplesAndTime(TimeWeight::OffCpu),
+            _ if has_order && !format.is_timed() => Measure::SamplesAndWaits,
+            measure => measure,
+        },
         ..request
     };
     let name = input.name.clone();
@@ -89,7 +96,7 @@ pub fn with_recording<T>(
         bail!("cannot {act} {name}: no sample has a frame that matches --keep or --root-at");
     }
     let caveats = shown.iter().map(|shown| analysis.subtitle(shown.event, &shown.summary()));
-    shown.iter().flat_map(|shown| shown.remarks()).for_each(|hint| console.say(&hint));
+    shown.iter().for_each(|shown| shown.warn(console));
     let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));
     let (started_unix_ns, duration_ns) = analysis.time();
     let events: Vec<_> = shown
@@ -118,6 +125,12 @@ pub fn with_recording<T>(
     }
     let gaps = analysis.gaps.iter();
     let gaps = gaps.map(|gap| SampleGap { start: gap.start.0, end: gap.end.0, lost: gap.lost });
+    let waits = analysis.waits.iter().map(|wait| ThreadWait {
+        ids: (wait.pid.0, wait.tid.0),
+        start: wait.start.0,
+        end: wait.end.0,
+        is_runnable: wait.is_runnable,
+    });
     let display_name = |name: &str| match is_linkage {
         true => display_name(name.as_bytes(), NameStyle::Demangled).into_owned(),
         false => name.to_owned(),
@@ -138,6 +151,7 @@ pub fn with_recording<T>(
         object_ids: if has_ids { object_ids(&analysis, &settings.paths) } else { HashMap::new() },
         display_name: &display_name,
         gaps: gaps.collect(),
+        waits: waits.collect(),
         bucket: options.bucket,
     };
     use_recording(&recording)

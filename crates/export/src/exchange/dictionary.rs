@@ -92,6 +92,13 @@ pub(super) struct TimedSample {
     pub(super) count: Count,
 }
 
+impl StackCount {
+    /// Returns the samples as one without a time, for profiles that keep no single samples.
+    pub(super) fn untimed(&self) -> TimedSample {
+        TimedSample { thread: self.thread, stack: self.stack, time: None, cpu: None, count: self.count }
+    }
+}
+
 /// The ids of an event's threads and stacks in the dictionary.
 #[derive(Default)]
 struct EventIds {

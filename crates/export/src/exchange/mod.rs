@@ -10,6 +10,7 @@ mod firefox;
 mod gzip;
 mod ingest;
 mod json;
+mod json_stream;
 mod live;
 mod otlp;
 #[cfg(feature = "parquet")]
@@ -78,10 +79,15 @@ impl Format {
         matches!(self, Self::Pprof | Self::Otlp | Self::Perfetto | Self::Parquet)
     }
 
-    /// Returns true if the format has the time and CPU of each sample: profiles must keep single samples
+    /// Returns true if the format has the time and CPU of each sample, and nothing to say without: profiles must keep single samples
     /// ([`profile::Detail::samples`]).
     pub fn is_timed(self) -> bool {
         matches!(self, Self::Firefox | Self::Perfetto | Self::Parquet)
+    }
+
+    /// Returns true if the format has the order of samples where they have times.
+    pub fn has_order(self) -> bool {
+        self.is_timed() || self == Self::Speedscope
     }
 }
 
@@ -132,6 +138,8 @@ pub struct ExportedRecording<'a> {
     pub display_name: &'a dyn Fn(&str) -> String,
     /// The intervals in which samples are missing. Only timed formats need them.
     pub gaps: Vec<SampleGap>,
+    /// When threads were off the CPU, of each thread in order of time; empty if that was not recorded.
+    pub waits: Vec<ThreadWait>,
     /// The length of the intervals that a row of [`Format::Parquet`] sums up.
     pub bucket: Duration,
 }
@@ -154,6 +162,19 @@ pub struct SampleGap {
     pub end: u64,
     /// The number of records lost; 0 if the kernel throttled the event.
     pub lost: u64,
+}
+
+/// An interval in which a thread was off the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadWait {
+    /// The thread's pid and tid.
+    pub ids: (i32, i32),
+    /// The beginning, in nanoseconds of the recording's clock.
+    pub start: u64,
+    /// The end.
+    pub end: u64,
+    /// True if the thread was runnable; false if it was blocked.
+    pub is_runnable: bool,
 }
 
 /// An event with its samples.

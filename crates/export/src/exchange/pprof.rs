@@ -1,5 +1,6 @@
 //! pprof's `profile.proto` (<https://github.com/google/pprof/blob/main/proto/profile.proto>), compressed by gzip.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use prost::Message;
@@ -163,20 +164,22 @@ pub(super) fn profile<'c>(batch: &Batch<'_>, comments: impl Iterator<Item = &'c 
         kind: strings.intern(&kind.name).into(),
         unit: strings.intern(kind.unit).into(),
     });
-    let keys = ["comm", "pid", "tid"].map(|key| strings.intern(key).into());
+    let keys = ["comm", "pid", "tid", "process"].map(|key| strings.intern(key).into());
     let sample = dictionary.samples.iter().map(|samples| {
         let mut value = vec![0; sample_type.len()];
         value[2 * samples.event] = signed(samples.count.samples);
         value[2 * samples.event + 1] = signed(samples.count.period);
         let thread = &dictionary.threads.values[samples.thread as usize];
-        let comm = Label { key: keys[0], text: strings.intern(&thread.comm).into(), number: 0 };
+        let mut text = |key, text: &str| Label { key, text: strings.intern(text).into(), number: 0 };
+        let comm = text(keys[0], &thread.comm);
+        let process = thread.process.as_deref().map(|process| text(keys[3], process));
         let number = |key, number: i32| Label { key, text: 0, number: number.into() };
         let ids = thread.ids.map(|(pid, tid)| [number(keys[1], pid), number(keys[2], tid)]);
         let stack = &dictionary.stacks.values[samples.stack as usize];
         Sample {
             location_id: stack.iter().map(|&location| u64::from(location) + 1).collect(),
             value,
-            label: std::iter::once(comm).chain(ids.into_iter().flatten()).collect(),
+            label: std::iter::once(comm).chain(process).chain(ids.into_iter().flatten()).collect(),
         }
     });
     let sample = sample.collect();
@@ -241,14 +244,18 @@ pub(super) fn profile<'c>(batch: &Batch<'_>, comments: impl Iterator<Item = &'c 
     }
 }
 
-/// Returns the index of the mapping that is most likely the main program: the one that the thread with most samples is
-/// named after.
+/// Returns the index of the mapping that is most likely the main program: the one that the process with most samples is named after,
+/// or else the thread.
 fn program(dictionary: &Dictionary) -> Option<usize> {
-    let threads = dictionary.threads.values.iter().zip(dictionary.samples_by_thread());
-    let heaviest = threads.max_by_key(|(_, samples)| *samples);
-    let comm = heaviest.map(|(thread, _)| &*thread.comm).filter(|comm| !comm.is_empty())?;
-    dictionary
-        .mappings
-        .iter()
-        .position(|mapping| mapping.name.rsplit('/').next().is_some_and(|name| name.starts_with(comm)))
+    let mut processes: HashMap<&str, u64> = HashMap::new();
+    for (thread, samples) in dictionary.threads.values.iter().zip(dictionary.samples_by_thread()) {
+        *processes.entry(thread.process.as_deref().unwrap_or(&thread.comm)).or_default() += samples;
+    }
+    let of_name = |name: &str| {
+        let is_named = |path: &str| path.rsplit('/').next().is_some_and(|file| file.starts_with(name));
+        dictionary.mappings.iter().position(|mapping| !mapping.in_kernel && is_named(&mapping.name))
+    };
+    let mut heaviest: Vec<(&str, u64)> = processes.into_iter().filter(|(name, _)| !name.is_empty()).collect();
+    heaviest.sort_unstable_by_key(|&(name, samples)| (std::cmp::Reverse(samples), name));
+    heaviest.into_iter().find_map(|(name, _)| of_name(name))
 }

@@ -40,6 +40,12 @@ impl Timeline {
         }
     }
 
+    /// Returns a time axis with this origin and interval, for tests.
+    #[cfg(test)]
+    pub(super) fn at(origin: u64, interval: u64) -> Self {
+        Self { origin, length: 0, interval, is_timed: true }
+    }
+
     /// Returns true if all samples have a time.
     #[cfg_attr(
         not(feature = "parquet"),

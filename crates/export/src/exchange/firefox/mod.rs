@@ -4,7 +4,6 @@
 //! The file contains names, lines and inlined calls, so that it needs no symbol server. Each thread has a track for each
 //! event. Gaps have a track of their own, with a marker for each.
 
-mod json;
 mod tables;
 mod tracks;
 
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::ExportedRecording;
 use super::dictionary::Dictionary;
-use json::Object;
+use super::json_stream::Object;
 use tables::Tables;
 use tracks::Tracks;
 

@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 use serde_json::{Value, json};
 
 use super::super::dictionary::{Dictionary, Mapping};
-use super::json::{Column, Object, table};
+use super::super::json_stream::{Column, Object, table};
 use crate::interner::Interner;
 
 /// The type of a resource that is a library (`resourceTypes.library`).

@@ -8,9 +8,9 @@ use rustc_hash::FxBuildHasher;
 use serde_json::{Value, json};
 
 use super::super::dictionary::Dictionary;
+use super::super::json_stream::{Column, Object, table};
 use super::super::timeline::Timeline;
 use super::super::{ExportedEvent, ExportedRecording, SampleGap};
-use super::json::{Column, Object, table};
 use super::milliseconds;
 use super::tables::Tables;
 
@@ -23,10 +23,13 @@ const RESOLUTION_NS: u64 = 1000;
 /// Stands for an unknown CPU.
 const NO_CPU: u32 = u32::MAX;
 
-/// The samples of one event of one thread.
+/// The samples of one event of one thread, whatever its names were.
 pub(super) struct Track {
     event: usize,
+    /// The thread under the name that it had for most samples.
     thread: u32,
+    /// The number of samples under each name.
+    names: Vec<(u32, u64)>,
     /// The stack of each sample, as an index of the stack table.
     stacks: Vec<Option<u32>>,
     /// The time of each sample, in nanoseconds since the first sample of the recording.
@@ -59,21 +62,23 @@ impl Tracks {
     ) -> Self {
         let timeline = Timeline::new(recording, dictionary);
         let mut list: Vec<Track> = Vec::new();
-        let mut numbers: HashMap<(usize, u32), usize, FxBuildHasher> = HashMap::default();
+        let mut numbers: HashMap<(usize, Result<(i32, i32), u32>), usize, FxBuildHasher> = HashMap::default();
         for event in 0..recording.events.len() {
             for (sample, index) in dictionary.timed(recording, event).zip(0_u64..) {
-                let number = *numbers.entry((event, sample.thread)).or_insert_with(|| {
+                let ids = dictionary.threads.values.get(sample.thread as usize).and_then(|thread| thread.ids);
+                let number = *numbers.entry((event, ids.ok_or(sample.thread))).or_insert_with(|| {
                     list.push(Track::new(event, sample.thread));
                     list.len() - 1
                 });
                 let Some(track) = list.get_mut(number) else { continue };
+                track.count_name(sample.thread);
                 track.stacks.push(tables.stack(dictionary, sample.stack));
                 track.times.push(timeline.since_start(&sample, index));
                 track.cpus.push(sample.cpu.unwrap_or(NO_CPU));
                 track.periods.push(sample.count.period);
             }
         }
-        choose_main(&mut list, dictionary);
+        mark_main(&mut list, dictionary);
         Self { list, timeline }
     }
 
@@ -218,7 +223,19 @@ impl Tracks {
 impl Track {
     fn new(event: usize, thread: u32) -> Self {
         let (stacks, times) = Default::default();
-        Self { event, thread, stacks, times, cpus: Vec::new(), periods: Vec::new(), is_main: false }
+        let (names, cpus, periods) = Default::default();
+        Self { event, thread, names, stacks, times, cpus, periods, is_main: false }
+    }
+
+    /// Counts a sample under one of the thread's names.
+    fn count_name(&mut self, thread: u32) {
+        match self.names.iter_mut().find(|(known, _)| *known == thread) {
+            Some((_, count)) => *count += 1,
+            None => self.names.push((thread, 1)),
+        }
+        if let Some((thread, _)) = self.names.iter().max_by_key(|(_, count)| *count) {
+            self.thread = *thread;
+        }
     }
 }
 
@@ -228,25 +245,11 @@ fn measures_load(recording: &ExportedRecording<'_>, number: usize, event: &Expor
     if first_is_clock { event.is_clock } else { number == 0 && event.name.contains("cycles") }
 }
 
-/// Marks the main track of each process: of its main thread the track with most samples, because the thread may have had
-/// several names.
-fn choose_main(tracks: &mut [Track], dictionary: &Dictionary) {
-    let mut longest: HashMap<i32, (usize, usize)> = HashMap::new();
-    for (number, track) in tracks.iter().enumerate() {
+/// Marks the main track of each process: that of its main thread.
+fn mark_main(tracks: &mut [Track], dictionary: &Dictionary) {
+    for track in tracks.iter_mut().filter(|track| track.event == 0) {
         let thread = dictionary.threads.values.get(track.thread as usize);
-        let Some((pid, tid)) = thread.and_then(|thread| thread.ids) else { continue };
-        if pid != tid || track.event != 0 {
-            continue;
-        }
-        let found = longest.entry(pid).or_insert((number, 0));
-        if track.times.len() > found.1 {
-            *found = (number, track.times.len());
-        }
-    }
-    for (number, _) in longest.into_values() {
-        if let Some(track) = tracks.get_mut(number) {
-            track.is_main = true;
-        }
+        track.is_main = thread.and_then(|thread| thread.ids).is_some_and(|(pid, tid)| pid == tid);
     }
 }
 
