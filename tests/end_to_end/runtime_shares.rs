@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::folded::Folded;
+use super::folded::{Folded, plain};
 use super::prof::{Run, may_record, prof, run};
 use super::programs;
 
@@ -23,11 +23,11 @@ fn check(command: &mut Command, begin: &str) {
 fn check_stacks(out: &Run, begin: &str) {
     let stacks = Folded::parse(out.text());
     let has = |stack: &[String], name: &str| {
-        // `py::sixty:/shares.py`, `JS:*sixty`, `int Shares::sixty(int)`
+        // `sixty shares.py`, `Shares.sixty`
         let is = |word: &str| word == name;
-        stack
-            .iter()
-            .any(|frame| frame.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(is))
+        stack.iter().any(|frame| {
+            plain(frame).split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(is)
+        })
     };
     let of = |name: &str| stacks.count(|stack| has(stack, name));
     let all = stacks.count(|stack| has(stack, begin));
@@ -94,7 +94,7 @@ fn stacks_lead_through_python_in_every_thread() {
     let Some(python) = python else { return };
     let out = run(flame().arg(python).arg(fixture("callbacks.py")).arg("1")).ok();
     let stacks = Folded::parse(out.text());
-    let is = |frame: &String, name: &str| frame.starts_with(&format!("py::{name}:"));
+    let is = |frame: &String, name: &str| frame.starts_with(&format!("{name} "));
     let of = |wanted: &dyn Fn(&[String]) -> bool| stacks.count(|stack| wanted(stack));
     let all = of(&|stack| stack.iter().any(|frame| is(frame, "leaf")));
     assert!(all >= ENOUGH, "{all} samples: {}", out.stderr);
@@ -273,4 +273,32 @@ fn only_a_java_can_be_asked_while_it_runs() {
     let out = run(&mut prof(["record", "--runtimes=python", "-p", "1"]));
     assert_eq!(out.code, 2, "{}", out.stderr);
     assert!(out.stderr.contains("--runtimes=jvm"), "{}", out.stderr);
+}
+
+/// What V8 compiled several times is one row, with the compilers beside it; raw names tell them apart.
+#[test]
+fn tiers_of_a_function_are_one_row() {
+    let Some(node) = installed(&["node"]).filter(|_| may_record()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let in_folder = |command: &mut Command| run(command.current_dir(folder.path())).ok();
+    let mut record = prof(["record", "-e", "cpu-clock", "-F", "4999", "--runtimes", "--"]);
+    in_folder(record.arg(node).arg(fixture("tiers.js")).arg("700"));
+    let rows = |flags: &[&str]| {
+        let report = in_folder(prof(["report", "-q", "--json"]).args(flags));
+        let report: serde_json::Value = serde_json::from_str(report.text()).unwrap();
+        report["rows"].as_array().unwrap().clone()
+    };
+    let is_fib = |row: &&serde_json::Value| row["function"].as_str().is_some_and(|name| name.contains("fib"));
+    let spoken = rows(&[]);
+    let [fib] = spoken.iter().filter(is_fib).collect::<Vec<_>>()[..] else { panic!("{spoken:?}") };
+    assert_eq!((&fib["function"], &fib["module"]), (&"fib".into(), &"tiers.js".into()));
+    assert!(fib["tiers"].as_str().unwrap().ends_with('*'), "{fib}");
+    let raw = rows(&["--raw-names"]);
+    let raw_fib: Vec<_> = raw.iter().filter(is_fib).collect();
+    assert!(
+        raw_fib.iter().all(|row| row["function"].as_str().unwrap().contains("tiers.js:2")),
+        "{raw_fib:?}"
+    );
+    let sum: f64 = raw_fib.iter().map(|row| row["self"].as_f64().unwrap()).sum();
+    assert_eq!(fib["self"].as_f64(), Some(sum));
 }

@@ -147,7 +147,8 @@ fn own_programs_are_profiled_on_the_user_side() {
     let command = copy.to_str().unwrap();
     let Some(recorded) = as_nobody(folder.path(), &["record", "--", command, "alone", "300"]) else { return };
     let recorded = recorded.ok();
-    let notices = recorded.stderr.lines().filter(|line| line.contains("seeing the kernel")).count();
+    let notices =
+        recorded.stderr.lines().filter(|line| line.contains("user space only: the kernel needs")).count();
     assert_eq!(notices, 1, "one line says that the kernel's side is missing: {}", recorded.stderr);
     let flame = as_nobody(folder.path(), &["flame", "--folded"]).unwrap().ok();
     let stacks = Folded::parse(flame.text());

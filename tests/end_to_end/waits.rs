@@ -362,7 +362,8 @@ fn long_waits_of_a_thread_do_not_stand_for_its_short_ones() {
         "a picture that is passed on says so, too: {}",
         picture.text().lines().find(|line| line.contains("wall-clock time")).unwrap_or_default()
     );
-    assert!(picture.stderr.contains("up to 40 times a second"), "{}", picture.stderr);
+    let notes = run(prof(["explain", "--notes", "-i"]).arg(&file)).ok();
+    assert!(notes.text().contains("up to 40 times a second"), "{}", notes.text());
     let long = share_in(&text, "medley", "", "wait_long");
     let short = share_in(&text, "medley", "", "wait_short");
     let off_cpu = wall - running;
@@ -650,7 +651,8 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
             return skip("this machine does not switch that often");
         }
         let drawn = folded(&file, &["--off-cpu"]).ok();
-        assert!(drawn.stderr.contains("of the time are recorded"), "{}", drawn.stderr);
+        let notes = super::prof::run(prof(["explain", "--notes", "-i"]).arg(&file)).ok();
+        assert!(notes.text().contains("of the time are recorded"), "{}", notes.text());
         let [wall, running, runnable] = truth(run.text(), "ping_pong");
         let activities = activities(drawn.text(), "ping_pong");
         let of = |what: &str| sum_of(&activities, what);

@@ -14,6 +14,7 @@ use model::{
 use perfdata::features::Features;
 use perfdata::{Description, Event, sections};
 use profile::{Detail, Profile, SampleFilter, Shape, Show, TimeRange, View, Weight};
+use symbolizer::NameStyle;
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
 use crate::foreign::ForeignFacts;
@@ -88,6 +89,8 @@ pub struct Analysis {
     pub(crate) written: Option<SystemTime>,
     pub(crate) this_host: bool,
     pub(crate) asked_servers: bool,
+    /// True if views show names as the linker and language runtimes have them.
+    pub(crate) raw_names: bool,
     pub(crate) held: Arc<RetainedFiles>,
     pub(crate) files: Arc<RecordedFiles>,
     /// The user who answers for lines in the recording.
@@ -191,6 +194,7 @@ impl Analysis {
             written,
             this_host,
             asked_servers,
+            raw_names: request.symbols.options.names == NameStyle::Linkage,
             held,
             files,
             recording_author,
@@ -212,6 +216,7 @@ impl Analysis {
 
     /// Names the frames of a profile, and leaves out what `shape` says.
     pub fn view<'a>(&'a self, profile: &'a Profile, show: Show, weight: Weight, shape: &Shape) -> View<'a> {
+        let show = Show { raw_names: self.raw_names, ..show };
         View::shaped(profile, &self.spaces, |entry| self.resolve(entry), show, weight, shape)
     }
 

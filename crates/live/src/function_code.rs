@@ -13,6 +13,7 @@ use host::objects::SearchPaths;
 use model::{Pid, Space, SpaceTable, StackEntry};
 use profile::FrameKind;
 use profile::code::CodeRange;
+use profile::runtime_names;
 
 use crate::snapshot::{Function, Snapshot};
 use crate::views::Scope;
@@ -146,7 +147,10 @@ impl LiveCode {
 
 /// Finds the function with the name that the screen shows.
 fn choose(functions: Vec<Whole>, wanted: &Function) -> Option<Chosen> {
-    let is_whole = |(name, _): &&Whole| safe_label(name) == name_of_whole(&wanted.name);
+    let is_whole = |(name, _): &&Whole| {
+        let spoken = runtime_names::parse(name, true).map(|name| name.function);
+        safe_label(spoken.as_deref().unwrap_or(name)) == name_of_whole(&wanted.name)
+    };
     if let Some(whole) = functions.iter().find(is_whole) {
         return Some(Chosen::Whole(whole.clone()));
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use export::{frame_name, safe_label};
 use model::{Blocked, MapRefusal, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, ThreadState};
+use profile::runtime_names::{self, RuntimeName};
 use profile::{FrameKind, Label, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
@@ -351,7 +352,13 @@ impl SymbolTable {
     }
 
     fn frame(&mut self, name: &str, module: &Arc<str>, kind: FrameKind, in_kernel: bool) -> Frame {
-        let function = Function { name: Arc::from(&*safe_label(name)), module: Arc::clone(module) };
+        let function = match runtime_names::parse(name, kind == FrameKind::Jit) {
+            Some(RuntimeName { function, script, .. }) => Function {
+                name: Arc::from(&*safe_label(&function)),
+                module: script.map_or_else(|| Arc::clone(module), |script| Arc::from(&*safe_label(script))),
+            },
+            None => Function { name: Arc::from(&*safe_label(name)), module: Arc::clone(module) },
+        };
         Frame { function: self.function(function), kind, in_kernel, state: None }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::{CpuId, Name, Pid, SourceLocation, Space, ThreadState, Tid, TruncationReason};
 
 use crate::index::Index;
+use crate::runtime_names::Tiers;
 
 /// A frame of a view. Equal frames are drawn as one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -91,6 +92,8 @@ pub struct FrameTable {
     frames: Vec<ViewFrame>,
     /// The marks of filters: a part of what makes frames differ.
     marks: Vec<Marks>,
+    /// The compilers that made the code of each frame's function, which are all one frame.
+    tiers: Vec<Tiers>,
     index: Index,
 }
 
@@ -109,12 +112,17 @@ impl FrameTable {
         &self.frames
     }
 
-    /// The number of a frame.
-    pub fn intern(&mut self, frame: ViewFrame) -> FrameId {
-        self.intern_marked(frame, Marks::default())
+    /// Returns the compilers that made the code of each frame's function, in the order of [`Self::frames`].
+    pub fn tiers(&self) -> &[Tiers] {
+        &self.tiers
     }
 
-    pub(crate) fn intern_marked(&mut self, frame: ViewFrame, marks: Marks) -> FrameId {
+    /// The number of a frame.
+    pub fn intern(&mut self, frame: ViewFrame) -> FrameId {
+        self.intern_marked(frame, Marks::default(), Tiers::empty())
+    }
+
+    pub(crate) fn intern_marked(&mut self, frame: ViewFrame, marks: Marks, tiers: Tiers) -> FrameId {
         let (frames, all_marks) = (&self.frames, &self.marks);
         let next = frames.len() as u32;
         let hash = self.index.hash_of(&frame);
@@ -124,6 +132,9 @@ impl FrameTable {
             // 2^32 distinct names do not fit into memory.
             self.frames.push(frame);
             self.marks.push(marks);
+            self.tiers.push(tiers);
+        } else if let Some(known) = self.tiers.get_mut(number as usize) {
+            *known |= tiers;
         }
         FrameId(number)
     }

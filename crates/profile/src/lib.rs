@@ -26,6 +26,7 @@ mod pools;
 mod profile;
 pub mod queries;
 mod runs;
+pub mod runtime_names;
 mod samples;
 mod shape;
 mod shown_frames;

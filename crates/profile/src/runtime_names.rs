@@ -26,9 +26,8 @@ impl Tiers {
     /// Returns the signs of the tiers, the slowest first; empty for other code than V8's.
     pub fn signs(self) -> &'static str {
         // There are few enough to list.
-        const SIGNS: [&str; 16] = [
-            "", "~", "^", "~^", "+", "~+", "^+", "~^+", "*", "~*", "^*", "~^*", "+*", "~+*", "^+*", "~^+*",
-        ];
+        const SIGNS: [&str; 16] =
+            ["", "~", "^", "~^", "+", "~+", "^+", "~^+", "*", "~*", "^*", "~^*", "+*", "~+*", "^+*", "~^+*"];
         SIGNS.get(usize::from(self.bits())).copied().unwrap_or_default()
     }
 
@@ -61,7 +60,25 @@ const OF_SCRIPTS: [&str; 5] = ["JS", "LazyCompile", "Function", "Script", "Eval"
 /// Takes the name of a function apart. `is_generated` says that its code was, by a runtime: Java's names look like C's. Returns `None` for
 /// a name that has nothing to take off.
 pub fn parse(name: &str, is_generated: bool) -> Option<RuntimeName<'_>> {
-    of_python(name).or_else(|| of_javascript(name)).or_else(|| of_java(name).filter(|_| is_generated)).or_else(|| of_go(name))
+    of_python(name)
+        .or_else(|| of_javascript(name))
+        .or_else(|| of_java(name).filter(|_| is_generated))
+        .or_else(|| of_go(name))
+}
+
+/// Returns true if a module is a script, as [`parse`] names it. One with another ending is none: nothing else tells it from the name of a
+/// mapping.
+pub(crate) fn is_script(module: &str) -> bool {
+    const ENDINGS: [&str; 7] = [".js", ".mjs", ".cjs", ".ts", ".jsx", ".tsx", ".py"];
+    is_of_runtime(module) || module.starts_with('<') || ENDINGS.iter().any(|ending| module.ends_with(ending))
+}
+
+/// Returns true if a script is part of a runtime's own library.
+pub(crate) fn is_of_runtime(script: &str) -> bool {
+    let is_numbered = |rest: &str| rest.starts_with(|digit: char| digit.is_ascii_digit());
+    script.starts_with("node:")
+        || script.starts_with("<frozen")
+        || script.strip_prefix("python3.").is_some_and(is_numbered)
 }
 
 fn of_python(name: &str) -> Option<RuntimeName<'_>> {
@@ -102,13 +119,14 @@ fn of_javascript(name: &str) -> Option<RuntimeName<'_>> {
         None => return None,
     };
     let (path, line) = without_position(place);
-    let script = if path.starts_with("node:") { path } else { base_name(path)? };
+    // Code of `eval` has no path.
+    let script = if path.starts_with("node:") { Some(path) } else { base_name(path) };
     let function = match (function, line) {
         ("", _) => "(script)".into(),
         ("(anonymous)", Some(line)) => format!("(anonymous):{line}").into(),
         _ => function.into(),
     };
-    Some(RuntimeName { function, script: Some(script), tiers })
+    Some(RuntimeName { function, script, tiers })
 }
 
 /// Splits `/srv/app.js:4:16` into the path and the line, as text.
@@ -174,10 +192,16 @@ mod tests {
             ("JS:+get size /srv/app.js:4", "get size", "app.js", "+"),
             ("JS:*(anonymous) /srv/app.js:7:3", "(anonymous):7", "app.js", "*"),
             ("JS:~ /srv/app.js:1:1", "(script)", "app.js", "~"),
+            ("JS:*sixty :1:10", "sixty", "-", "*"),
             ("JS:*compileFunction node:internal/vm:73:1", "compileFunction", "node:internal/vm", "*"),
             ("py::sixty:/home/me/shares.py", "sixty", "shares.py", ""),
             ("py::loads:/usr/lib/python3.12/json/__init__.py", "loads", "python3.12/json/__init__.py", ""),
-            ("py::get:/opt/lib/python3.12/site-packages/requests/__init__.py", "get", "requests/__init__.py", ""),
+            (
+                "py::get:/opt/lib/python3.12/site-packages/requests/__init__.py",
+                "get",
+                "requests/__init__.py",
+                "",
+            ),
             ("py::_call:<frozen importlib._bootstrap>", "_call", "<frozen importlib._bootstrap>", ""),
             ("int com.example.App.handle(java.util.List)", "com.example.App.handle", "-", ""),
             ("slices.SortFunc[go.shape.[]int,go.shape.int]", "slices.SortFunc[…]", "-", ""),
@@ -185,7 +209,8 @@ mod tests {
         ] {
             assert_eq!(of(name), Some((function.to_owned(), script.to_owned(), tiers)), "{name}");
         }
-        for plain in ["main", "std::vector<int>::push_back", "JS:", "py::", "Interpreter", "f()", "", "JS:*x"] {
+        for plain in ["main", "std::vector<int>::push_back", "JS:", "py::", "Interpreter", "f()", "", "JS:*x"]
+        {
             assert_eq!(of(plain), None, "{plain}");
         }
         assert_eq!(parse("int app::f(long)", false), None, "of a compiler");

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use model::{Resolution, Space, StackEntry};
+use model::{Name, Resolution, Space, StackEntry};
 
 use crate::async_rust::{self, Fold};
 use crate::frame::{FrameKind, Label, Marks, ViewFrame, module_of};
+use crate::runtime_names::{self, RuntimeName, Tiers};
 use crate::shape::Filters;
 
 /// The choice of frames that a view has.
@@ -25,6 +26,8 @@ pub struct Show {
     pub modules: bool,
     /// The lines of the source, where names came with them: a function's calls differ by their lines then.
     pub lines: bool,
+    /// Names as language runtimes write them, such as `JS:*handle /srv/app.js:4:16`.
+    pub raw_names: bool,
     /// Async Rust without the closures and `poll`s that it is compiled to.
     pub fold_async: bool,
 }
@@ -39,6 +42,7 @@ impl Default for Show {
             modules_only: false,
             modules: false,
             lines: false,
+            raw_names: false,
             fold_async: false,
         }
     }
@@ -48,6 +52,7 @@ impl Default for Show {
 pub(crate) struct NewFrame {
     pub(crate) frame: ViewFrame,
     pub(crate) marks: Marks,
+    pub(crate) tiers: Tiers,
     pub(crate) fold: Fold,
 }
 
@@ -72,18 +77,21 @@ pub(crate) fn frames_of(
     let filtered_module = if filters.ask_for_names() { module_of(space) } else { None };
     let module_name = filtered_module.as_ref().map(ToString::to_string);
     let module_name = module_name.as_deref();
-    let mut push_unless_hidden = |name: &str, frame: ViewFrame, fold: Fold| {
-        if !filters.ask_for_names() {
-            push(NewFrame { frame, marks: Marks::default(), fold });
-        } else if !filters.hides(name, module_name) {
-            push(NewFrame { frame, marks: filters.marks(name, module_name), fold });
-        }
-    };
+    let mut push_unless_hidden =
+        |name: &str, module: Option<&str>, frame: ViewFrame, tiers: Tiers, fold: Fold| {
+            if !filters.ask_for_names() {
+                push(NewFrame { frame, marks: Marks::default(), tiers, fold });
+            } else if !filters.hides(name, module) {
+                push(NewFrame { frame, marks: filters.marks(name, module), tiers, fold });
+            }
+        };
+    let none = Tiers::empty();
     if let Some(module) = &filtered_module
         && filters.collapses(&module.to_string())
     {
         let label = Label::Module(module.clone(), None);
-        push_unless_hidden(&format!("[{module}]"), ViewFrame { label, kind: place, line: None }, Fold::Merge);
+        let frame = ViewFrame { label, kind: place, line: None };
+        push_unless_hidden(&format!("[{module}]"), module_name, frame, none, Fold::Merge);
         return;
     }
     let Some(Resolution::Resolved(symbolized)) = resolution else {
@@ -93,7 +101,7 @@ pub(crate) fn frames_of(
             _ => module_name.map_or_else(|| "[unknown]".to_owned(), |module| format!("[{module}]")),
         };
         let frame = ViewFrame { label, kind: place, line: None };
-        push_unless_hidden(&name, frame, Fold::Keep);
+        push_unless_hidden(&name, module_name, frame, none, Fold::Keep);
         return;
     };
     let module = if show.modules { module_of(space) } else { None };
@@ -106,8 +114,20 @@ pub(crate) fn frames_of(
             (Arc::clone(&function.function), Fold::Keep)
         };
         let line = function.location.clone().filter(|_| show.lines);
-        let label = Label::Function(Arc::clone(&name), module.clone());
-        push_unless_hidden(&name, ViewFrame { label, kind, line }, fold);
+        let known = if show.raw_names { None } else { runtime_names::parse(&name, kind == FrameKind::Jit) };
+        let Some(RuntimeName { function, script, tiers }) = known else {
+            let label = Label::Function(Arc::clone(&name), module.clone());
+            push_unless_hidden(&name, module_name, ViewFrame { label, kind, line }, none, fold);
+            continue;
+        };
+        // Without modules, the script tells functions of the same name apart.
+        let text: Arc<str> = match script.filter(|_| !show.modules) {
+            Some(script) => format!("{function} {script}").into(),
+            None => Arc::from(&*function),
+        };
+        let module = script.filter(|_| show.modules).map(Name::from).or_else(|| module.clone());
+        let label = Label::Function(Arc::clone(&text), module);
+        push_unless_hidden(&text, script.or(module_name), ViewFrame { label, kind, line }, tiers, fold);
     }
 }
 

@@ -80,7 +80,7 @@ impl<'a> View<'a> {
         let shown = places.map(|entry| {
             chain.clear();
             frames_of(entry, spaces.get(entry.space), resolve(entry), show, &filters, |new| {
-                chain.push((frames.intern_marked(new.frame, new.marks), new.fold));
+                chain.push((frames.intern_marked(new.frame, new.marks, new.tiers), new.fold));
             });
             chains.intern(&chain)
         });

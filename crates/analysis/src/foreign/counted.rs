@@ -6,6 +6,7 @@ use decoder::{Attr, AttrFlags};
 use model::{EventIndex, Harm, Loss, Name, Pid, Tid};
 use perfdata::Event;
 use profile::{Count, Detail, Profile, Sample, SampleFacts, StackId, ThreadId, TimeRange};
+use symbolizer::NameStyle;
 
 use super::facts::ForeignFacts;
 use super::{ForeignProfile, Format, Quantity, Samples, Thread};
@@ -257,6 +258,7 @@ impl Analysis {
             written: input.written,
             this_host: false,
             asked_servers: false,
+            raw_names: request.symbols.options.names == NameStyle::Linkage,
             held: Arc::clone(&input.held),
             files: Arc::clone(&input.files),
             recording_author: input.author,

@@ -13,6 +13,9 @@ use crate::report::advice::{Advisor, higher_limit};
 
 /// Minimum share of all samples for a cause to be shown, of 1: the rows of a report are mostly larger.
 const MIN_SHARE: f64 = 0.01;
+/// Minimum share of all samples for a cause that nothing helps against to be said by a reader, of 1: who looks for so many must learn why
+/// they have no name.
+const MIN_SHARE_WITHOUT_ADVICE: f64 = 0.1;
 /// Maximum number of causes that a page shows.
 const MAX_SENTENCES: usize = 5;
 /// Maximum number of causes that the picture's subtitle has room for.
@@ -142,9 +145,10 @@ impl Hints {
     }
 
     /// Says what a reader lacks: names, and unless the recorder has said so (`stacks_are_told`) the outer ends of stacks. Figures stand in
-    /// the result; a sentence is for what can be helped.
+    /// the result; a sentence is for what can be helped, or is large.
     pub fn warn(&self, stacks_are_told: bool, notices: &dyn Notices) {
-        for hint in self.causes.iter().filter(|hint| hint.advice.is_some()) {
+        let is_told = |hint: &&Hint| hint.advice.is_some() || hint.share >= MIN_SHARE_WITHOUT_ADVICE;
+        for hint in self.causes.iter().filter(is_told) {
             let harm = match hint.kind {
                 HintKind::Nameless(_) | HintKind::Interpreted(_) => Harm::Names,
                 HintKind::CutStacks | HintKind::CutAtLimit(_) if stacks_are_told => continue,

@@ -9,7 +9,7 @@ use analysis::{Analysis, EventProfile, Measure, Notices, Request, TimeWeight};
 use anyhow::bail;
 use export::exchange::{ExportedEvent, ExportedRecording, Format, Resource, SampleGap, ThreadTime, ThreadWait};
 use model::Name;
-use profile::{Columns, Detail, Show, Weight};
+use profile::{Columns, Detail, Show, Weight, runtime_names};
 use symbolizer::{NameStyle, display_name};
 
 use crate::arguments::QueryArguments;
@@ -132,7 +132,11 @@ pub fn with_recording<T>(
         is_runnable: wait.is_runnable,
     });
     let display_name = |name: &str| match is_linkage {
-        true => display_name(name.as_bytes(), NameStyle::Demangled).into_owned(),
+        true => {
+            let demangled = display_name(name.as_bytes(), NameStyle::Demangled);
+            let spoken = runtime_names::parse(&demangled, true).map(|name| name.function.into_owned());
+            spoken.unwrap_or_else(|| demangled.into_owned())
+        }
         false => name.to_owned(),
     };
     let (has_resources, has_ids) = (

@@ -160,7 +160,7 @@ fn with_waits(samples: &[TimedSample], waits: &[ThreadWait], timeline: Timeline)
         let state = if wait.is_runnable { RUNNABLE } else { BLOCKED };
         push(&mut intervals, &mut cursor, since(wait.end), Stack::State(state));
     }
-    while let Some((time, stack)) = samples.next() {
+    for (time, stack) in samples {
         push(&mut intervals, &mut cursor, time, Stack::Sampled(stack));
     }
     intervals

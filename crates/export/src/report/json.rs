@@ -89,6 +89,9 @@ fn rows(table: &Table, column: usize, options: &Options) -> Value {
     let total = table.totals.get(column).copied().unwrap_or_default();
     let row = |row: &super::table::Row| {
         let mut object = keyed(&table.keys, &row.fields);
+        if !row.tiers.is_empty() {
+            object.insert("tiers".to_owned(), row.tiers.signs().into());
+        }
         let weights = row.weights.get(column).copied().unwrap_or_default();
         add_weights(&mut object, weights, total, options.totals);
         Value::Object(object)

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use model::Name;
 use profile::queries::RowKeys;
+use profile::runtime_names::Tiers;
 use profile::{FrameId, FrameKind, Label, ViewFrame};
 use thiserror::Error;
 
@@ -123,14 +124,24 @@ pub(super) const NO_STACK: &str = "[no stack]";
 /// Interns the key values of rows as text.
 pub(super) struct Grouping<'t> {
     frames: &'t [ViewFrame],
+    /// The compilers of each frame's code; empty if they are not known.
+    tiers: &'t [Tiers],
     keys: &'t [Key],
     threads: Interner<Vec<String>>,
     functions: Interner<Vec<String>>,
+    /// The compilers of all frames of a function, by its id.
+    tiers_of_functions: Vec<Tiers>,
 }
 
 impl<'t> Grouping<'t> {
-    pub(super) fn new(frames: &'t [ViewFrame], keys: &'t [Key]) -> Self {
-        Self { frames, keys, threads: Interner::default(), functions: Interner::default() }
+    pub(super) fn new(frames: &'t [ViewFrame], tiers: &'t [Tiers], keys: &'t [Key]) -> Self {
+        let (threads, functions) = (Interner::default(), Interner::default());
+        Self { frames, tiers, keys, threads, functions, tiers_of_functions: Vec::new() }
+    }
+
+    /// Returns the compilers that made the code of a row.
+    pub(super) fn tiers(&self, frame: u32) -> Tiers {
+        self.tiers_of_functions.get(frame as usize).copied().unwrap_or_default()
     }
 
     /// Returns the fields of a row, in the order of the keys.
@@ -163,6 +174,7 @@ impl RowKeys for Grouping<'_> {
     }
 
     fn of_frame(&mut self, frame: Option<FrameId>) -> u32 {
+        let tiers = frame.and_then(|frame| self.tiers.get(frame.index())).copied().unwrap_or_default();
         let frame = frame.map(|frame| &self.frames[frame.index()]);
         let field = |key: &Key| match (key, frame) {
             (Key::Function, Some(frame)) => function(frame),
@@ -171,7 +183,13 @@ impl RowKeys for Grouping<'_> {
             (Key::Function, None) => NO_STACK.to_owned(),
             _ => String::new(),
         };
-        self.functions.intern(self.keys.iter().filter(|key| !key.is_of_thread()).map(field).collect())
+        let number =
+            self.functions.intern(self.keys.iter().filter(|key| !key.is_of_thread()).map(field).collect());
+        self.tiers_of_functions.resize(self.functions.values.len(), Tiers::empty());
+        if let Some(known) = self.tiers_of_functions.get_mut(number as usize) {
+            *known |= tiers;
+        }
+        number
     }
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use profile::View;
 use profile::queries::{CallTree, FunctionTable, NodeId, Weights};
+use profile::runtime_names::Tiers;
 
 use super::keys::{Grouping, Key};
 use super::shares::share;
@@ -28,21 +29,35 @@ pub(super) struct Table {
 pub(super) struct Row {
     /// The fields of its keys, in their order.
     pub(super) fields: Vec<String>,
+    /// The compilers of V8 that made the function's code.
+    pub(super) tiers: Tiers,
     /// The weights for each event.
     pub(super) weights: Vec<Weights>,
+}
+
+impl Row {
+    /// Returns the fields with the compilers beside the function: `fib [~*]`.
+    pub(super) fn fields_with_tiers(&self, keys: &[Key]) -> Vec<String> {
+        let signs = self.tiers.signs();
+        let with_tiers = |(field, key): (&String, &Key)| match key {
+            Key::Function if !signs.is_empty() => format!("{field} [{signs}]"),
+            _ => field.clone(),
+        };
+        self.fields.iter().zip(keys).map(with_tiers).collect()
+    }
 }
 
 impl Table {
     /// Sums up the samples of events by the keys, with a column for each event.
     pub(super) fn new(views: &[&View<'_>], keys: &[Key], options: &Options) -> Self {
         if let [view] = views {
-            let mut grouping = Grouping::new(view.frames().frames(), keys);
+            let mut grouping = Grouping::new(view.frames().frames(), view.frames().tiers(), keys);
             if let Some(table) = FunctionTable::of_view(view, &mut grouping) {
                 return Self::from_functions(&table, &grouping, vec![view.total()], keys, options);
             }
         }
         let tree = CallTree::of(views);
-        let mut grouping = Grouping::new(tree.frames(), keys);
+        let mut grouping = Grouping::new(tree.frames(), &[], keys);
         let table = FunctionTable::new(&tree, &mut grouping);
         Self::from_functions(&table, &grouping, tree.totals(NodeId::ROOT).to_vec(), keys, options)
     }
@@ -56,6 +71,7 @@ impl Table {
     ) -> Self {
         let row = |(thread, frame, weights): (u32, u32, &[Weights])| Row {
             fields: grouping.fields(thread, frame),
+            tiers: grouping.tiers(frame),
             weights: weights.to_vec(),
         };
         let mut rows: Vec<Row> = table.rows().map(row).collect();

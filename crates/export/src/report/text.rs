@@ -202,7 +202,8 @@ fn write_table(
     let names = if names.is_empty() { last.to_owned() } else { line(&names) };
     write_headings(events, &figures, &names, output)?;
     for row in &table.rows {
-        writeln!(output, "{}  {}", figures.row(&row.weights, &table.totals), line(&row.fields).trim_end())?;
+        let fields = line(&row.fields_with_tiers(&table.keys));
+        writeln!(output, "{}  {}", figures.row(&row.weights, &table.totals), fields.trim_end())?;
     }
     if table.omitted > 0 {
         let rows = counted(table.omitted as u64, "more row", "more rows");

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use model::Name;
 
+use crate::runtime_names::is_script;
 use crate::{FrameKind, Label, ViewFrame};
 
 /// Returns the frame by which a frame is compared: without numbers of compilers, without its line, and the same whether the function
-/// was inlined or not. Files of scripts become the module of their functions, without their folder.
+/// was inlined or not.
 pub(super) fn compared_frame(frame: &ViewFrame) -> ViewFrame {
     let kind = match frame.kind {
         FrameKind::Inlined => FrameKind::User,
@@ -24,42 +25,13 @@ pub(super) fn compared_frame(frame: &ViewFrame) -> ViewFrame {
 }
 
 fn compared_function(name: &Arc<str>, module: Option<&Name>, kind: FrameKind) -> Label {
-    if let Some((function, file)) = script_function(name) {
-        return Label::Function(function.into(), Some(Name::from(file)));
-    }
-    let module = module.filter(|_| kind != FrameKind::Jit).cloned();
+    // The mapping of generated code is named after the process, a script is not.
+    let module = module.filter(|module| kind != FrameKind::Jit || is_script(&module.to_string())).cloned();
     let name = match compared_name(name) {
         Cow::Borrowed(whole) if whole.len() == name.len() => Arc::clone(name),
         changed => Arc::from(&*changed),
     };
     Label::Function(name, module)
-}
-
-/// Splits the name that a language runtime gives to a function of a script: `py::loads:/usr/lib/python3/json/__init__.py` or
-/// `JS:*handle /srv/app.js:4:16`. Returns the function and the file, without its folder and the position in it.
-fn script_function(name: &str) -> Option<(String, &str)> {
-    if let Some(rest) = name.strip_prefix("py::") {
-        let (function, path) = rest.rsplit_once(':')?;
-        let file = path.rsplit('/').next().filter(|file| !file.is_empty())?;
-        return Some((format!("py::{function}"), file));
-    }
-    let (kind, rest) = name.split_once(':')?;
-    if !matches!(kind, "JS" | "LazyCompile" | "Function" | "Script") {
-        return None;
-    }
-    let (function, path) = rest.split_once(' ')?;
-    let function = function.trim_start_matches(['*', '~', '^', '+']);
-    let path = without_number(without_number(path));
-    let file = path.rsplit('/').next().filter(|file| !file.is_empty())?;
-    Some((format!("JS:{function}"), file))
-}
-
-/// Returns a path without `:N` at its end.
-fn without_number(path: &str) -> &str {
-    match path.rsplit_once(':') {
-        Some((before, digits)) if is_number(digits) => before,
-        _ => path,
-    }
 }
 
 /// Returns a name without the parts that a compiler numbers or adds to clones: `.llvm.123`, `.cold`, `.part.0`, `.constprop.1`, the
@@ -186,16 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_scripts_have_their_file_as_module() {
-        for (name, function, file) in [
-            ("py::loads:/usr/lib/python3.12/json/__init__.py", "py::loads", "__init__.py"),
-            ("JS:*handle /srv/a b/app.js:4:16", "JS:handle", "app.js"),
-            ("JS:~handle file:///srv/app.mjs:4:16", "JS:handle", "app.mjs"),
-        ] {
-            assert_eq!(script_function(name), Some((function.to_owned(), file)), "{name}");
+    fn functions_of_scripts_keep_their_file_and_other_generated_code_has_no_module() {
+        let compared = |module: &str| {
+            let label = Label::Function("f".into(), Some(Name::from(module)));
+            compared_frame(&ViewFrame { label, kind: FrameKind::Jit, line: None }).label
+        };
+        for script in ["app.js", "python3.12/json/__init__.py", "node:internal/vm"] {
+            assert_eq!(compared(script), Label::Function("f".into(), Some(Name::from(script))));
         }
-        assert_eq!(script_function("std::vec:4"), None);
-        assert_eq!(script_function("py::x:"), None);
+        for mapping in ["anon", "jit-17.dump", "perf-17.map"] {
+            assert_eq!(compared(mapping), Label::Function("f".into(), None));
+        }
     }
 
     #[test]

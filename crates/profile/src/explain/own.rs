@@ -3,10 +3,10 @@
 
 use model::Name;
 
-use crate::{FrameId, FrameKind, Label, ViewFrame};
+use crate::{FrameId, FrameKind, Label, ViewFrame, runtime_names};
 
 /// The beginnings of names of what languages bring along, by which they are known in a program that is linked with it.
-const OF_LANGUAGES: [&str; 58] = [
+const OF_LANGUAGES: [&str; 57] = [
     // C++
     "std::",
     "__gnu_cxx::",
@@ -68,8 +68,6 @@ const OF_LANGUAGES: [&str; 58] = [
     "Ljava/",
     "Ljdk/",
     "Lsun/",
-    // Python
-    "py::<frozen",
 ];
 
 /// The types of Rust whose methods are the language's.
@@ -176,6 +174,7 @@ fn of_module(module: Option<&Name>, kind: FrameKind, is_users: &dyn Fn(&str) -> 
         // Inlined into the kernel.
         Some("kernel.kallsyms") => Nearness::System,
         Some(module) if OF_EVERY_PROGRAM.iter().any(|start| module.starts_with(start)) => Nearness::System,
+        Some(script) if kind == FrameKind::Jit && runtime_names::is_of_runtime(script) => Nearness::System,
         Some(module) if kind != FrameKind::Jit && !is_users(module) => Nearness::Other,
         _ => Nearness::Own,
     }
@@ -198,12 +197,9 @@ fn is_of_language(name: &str) -> bool {
     if is_primitive || paths.into_iter().flatten().any(is_of) {
         return true;
     }
-    // `JS:*compileFunction node:internal/vm`, `py::loads:/usr/lib/python3.12/json/__init__.py`.
-    match name.split_once(':') {
-        Some(("py", file)) => file.contains("/lib/python3"),
-        Some(("JS" | "LazyCompile" | "Function" | "Script", file)) => file.contains(" node:"),
-        _ => false,
-    }
+    // In a view with raw names, or of a profile of another tool.
+    let script = runtime_names::parse(name, false).and_then(|name| name.script);
+    script.is_some_and(runtime_names::is_of_runtime)
 }
 
 #[cfg(test)]

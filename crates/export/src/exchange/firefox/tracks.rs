@@ -40,6 +40,9 @@ pub(super) struct Track {
     is_main: bool,
 }
 
+/// An event and a thread: by its pid and tid, or by its name where threads of a name are one.
+type TrackKey = (usize, Result<(i32, i32), u32>);
+
 /// The tracks of all threads with samples.
 pub(super) struct Tracks {
     pub(super) list: Vec<Track>,
@@ -62,7 +65,7 @@ impl Tracks {
     ) -> Self {
         let timeline = Timeline::new(recording, dictionary);
         let mut list: Vec<Track> = Vec::new();
-        let mut numbers: HashMap<(usize, Result<(i32, i32), u32>), usize, FxBuildHasher> = HashMap::default();
+        let mut numbers: HashMap<TrackKey, usize, FxBuildHasher> = HashMap::default();
         for event in 0..recording.events.len() {
             for (sample, index) in dictionary.timed(recording, event).zip(0_u64..) {
                 let ids = dictionary.threads.values.get(sample.thread as usize).and_then(|thread| thread.ids);
