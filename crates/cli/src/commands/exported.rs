@@ -7,7 +7,9 @@ use analysis::input::Input;
 use analysis::object_ids::{generated_code_kinds, object_ids};
 use analysis::{Analysis, EventProfile, Measure, Notices, Request, TimeWeight};
 use anyhow::bail;
-use export::exchange::{ExportedEvent, ExportedRecording, Format, Resource, SampleGap, ThreadTime, ThreadWait};
+use export::exchange::{
+    ExportedEvent, ExportedRecording, Format, Resource, SampleGap, ThreadTime, ThreadWait,
+};
 use model::Name;
 use profile::{Columns, Detail, Show, Weight, runtime_names};
 use symbolizer::{NameStyle, display_name};

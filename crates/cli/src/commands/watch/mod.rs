@@ -140,7 +140,7 @@ pub fn run(arguments: &WatchArguments, console: &Console) -> anyhow::Result<Exit
         time: None,
     };
     let mut engine = Engine::new(settings, ordered, tell).context("cannot start a thread")?;
-    let listener = (control.clone(), Arc::clone(&pusher), *console);
+    let listener = (control.clone(), Arc::clone(&pusher), console.clone());
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || listen(&signals, &listener.0, &listener.1, &listener.2))
