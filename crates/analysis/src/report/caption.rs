@@ -149,8 +149,12 @@ struct Target<'w> {
 
 /// Options of those commands of `prof` that record, and of `perf record`, that take a value, which may be the next word.
 const SHORT_OPTIONS_WITH_VALUE: &str = "eptrcCoFmGDjkui";
-const LONG_OPTIONS_WITH_VALUE: [&str; 48] = [
+const LONG_OPTIONS_WITH_VALUE: [&str; 52] = [
     "against",
+    "ca-file",
+    "header-file",
+    "push",
+    "token-file",
     "diff",
     "runs",
     "event",

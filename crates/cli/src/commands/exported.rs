@@ -87,7 +87,9 @@ pub fn with_recording<T>(
         );
     }
     let show = Show { modules: !is_folded, lines, ..query.stacks.show() };
-    let events = analysis.events.iter().chain(&analysis.thread_time);
+    // What reads waits as they were has their sums already.
+    let beside = analysis.thread_time.iter().filter(|_| has_time_beside);
+    let events = analysis.events.iter().chain(beside);
     let shown: Vec<_> = events
         .map(|event| {
             let weight = if event.is_time { Weight::Period } else { query.stacks.weight(&event.event.attr) };
