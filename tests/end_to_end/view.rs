@@ -337,14 +337,17 @@ fn a_moment_is_pinned_and_samples_are_gone_through_one_by_one_on_the_axis_of_the
         const zoomed = picture.boxes.total / meta.length;
         return { steps: new Set(samples).size === own, sorted: times.every((time, at) => !at || time >= times[at - 1]), frames, panel, off, all: all === drawn, zoomed };";
     const STEPS: &str = "
-        const pause = () => new Promise(next => setTimeout(next, 350));
-        store.set({ view: 'tree' }); await pause();
-        store.set({ threads: [0] }); await pause();
-        store.set({ named: 1 }); await pause();
-        store.set({ steps: [{ o: 'recursion' }] }); await pause();
-        const shown = () => [store.state.view, store.state.threads, store.state.steps.length];
+        const choose = async change => { store.set(change); page.save(); await wait(); };
+        await choose({ view: 'tree' });
+        await choose({ threads: [0] });
+        await choose({ named: 1 });
+        await choose({ steps: [{ o: 'recursion' }] });
         const states = [];
-        for (const go of ['back', 'back', 'forward']) { history[go](); await pause(); states.push(shown()); }
+        for (const go of ['back', 'back', 'forward']) {
+          const changed = new Promise(done => addEventListener('hashchange', () => setTimeout(done, 50), { once: true }));
+          history[go](); await changed; await wait();
+          states.push([store.state.view, store.state.threads, store.state.steps.length]);
+        }
         store.set({ view: 'flame', threads: null, steps: [] }); await wait();
         const widest = [...page.main.boxes.frame.keys()].find(box => page.main.boxes.depth[box] === 2);
         page.choose(page.main, widest); await wait();
