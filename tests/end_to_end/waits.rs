@@ -652,7 +652,7 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
         }
         let drawn = folded(&file, &["--off-cpu"]).ok();
         let notes = super::prof::run(prof(["explain", "--notes", "-i"]).arg(&file)).ok();
-        assert!(notes.text().contains("of the time are recorded"), "{}", notes.text());
+        assert!(notes.text().contains("of the time are;"), "{}", notes.text());
         let [wall, running, runnable] = truth(run.text(), "ping_pong");
         let activities = activities(drawn.text(), "ping_pong");
         let of = |what: &str| sum_of(&activities, what);
