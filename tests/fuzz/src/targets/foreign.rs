@@ -1,5 +1,6 @@
 //! Profiles of other tools.
 
+use std::collections::HashMap;
 use std::io::Write;
 
 use analysis::foreign::ForeignProfile;
@@ -52,7 +53,12 @@ pub(super) fn pprof_seeds() -> Vec<Vec<u8>> {
         caveats: Vec::new(),
         started_unix_ns: Some(1),
         duration_ns: 9,
+        resources: HashMap::new(),
+        generated_code_kinds: HashMap::new(),
+        object_ids: HashMap::new(),
+        display_name: &str::to_owned,
         gaps: Vec::new(),
+        waits: Vec::new(),
         bucket: std::time::Duration::from_millis(100),
     };
     let mut packed = Vec::new();
