@@ -354,7 +354,7 @@ export class Page {
     const { sides } = this.meta;
     if (!sides) return [];
     const { same, grew, shrank } = sides.colours;
-    return /** @type {[string, number[]][]} */ ([["grew", grew[1]], ["as before, as far as samples tell", same], ["shrank", shrank[1]]]).map(([label, colour]) => {
+    return /** @type {[string, number[]][]} */ ([["grew", grew[1]], ["shrank", shrank[1]], ["no change seen", same]]).map(([label, colour]) => {
       const swatch = element("i", {});
       swatch.style.background = rgb(colour);
       return element("span", {}, swatch, label);
@@ -683,7 +683,7 @@ export class Page {
       const { all = 0, most = 0 } = answer?.boxes ?? {};
       const merged = most > 1 ? `: a pixel has up to ${grouped(most)}, and shows the stack that most of them share` : "";
       note.textContent = `${counted(all, "sample", "samples")} on the axis of the lanes${merged}. Gaps: no samples.`;
-    } else note.textContent = picture && hidden ? `${counted(hidden, "frame is", "frames are")} too narrow to draw, and with ${hidden === 1 ? "it" : "them"} all that ${hidden === 1 ? "it calls" : "they call"}` : "";
+    } else note.textContent = picture && hidden ? `${counted(hidden, "frame is", "frames are")} too narrow to draw` : "";
   }
 
 }
