@@ -25,6 +25,7 @@ mod section;
 mod section_reader;
 mod segment;
 mod symbol;
+mod symbol_table;
 mod unpacked;
 
 pub use error::ElfError;
@@ -39,6 +40,7 @@ pub use section::Section;
 pub use section_reader::SectionReader;
 pub use segment::{Segment, svma_of};
 pub use symbol::{MAX_NAME_BYTES, Symbol, SymbolKind, SymbolSource, name_at};
+pub use symbol_table::SymbolTable;
 pub use unpacked::{Contents, UnpackBudget, UnpackLimit, Unpacked};
 
 pub use ::object::Endianness;

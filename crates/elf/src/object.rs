@@ -29,6 +29,10 @@ impl<D> Object<D> {
         Self { unpack_budget: budget.for_object(), ..self }
     }
 
+    pub(crate) fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
     /// Returns the source of its bytes.
     pub fn source(&self) -> &D {
         &self.data

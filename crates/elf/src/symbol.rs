@@ -79,9 +79,9 @@ const SHT_DYNSYM: u32 = 11;
 
 /// The entries of a table, and the strings that their names are in.
 #[derive(Clone, Copy, Default)]
-struct Table<'a> {
-    entries: &'a [u8],
-    strings: &'a [u8],
+pub(crate) struct Table<'a> {
+    pub(crate) entries: &'a [u8],
+    pub(crate) strings: &'a [u8],
 }
 
 pub(crate) fn symbols<'a>(
@@ -89,8 +89,15 @@ pub(crate) fn symbols<'a>(
     headers: &Headers,
     source: SymbolSource,
 ) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
-    let Table { entries, strings } = table(data, headers, source).unwrap_or_default();
-    let (is_64, endian) = (headers.is_64, headers.endian);
+    entries(table(data, headers, source).unwrap_or_default(), headers.is_64, headers.endian)
+}
+
+/// The symbols of a table.
+pub(crate) fn entries(
+    Table { entries, strings }: Table<'_>,
+    is_64: bool,
+    endian: Endianness,
+) -> impl Iterator<Item = Symbol<'_>> {
     entries.chunks_exact(entry_size(is_64)).filter_map(move |entry| {
         if is_64 {
             let (symbol, _) = object::pod::from_bytes::<Sym64<Endianness>>(entry).ok()?;
@@ -112,7 +119,7 @@ pub(crate) fn has_section(headers: &Headers, source: SymbolSource) -> bool {
     section(headers, source).is_some_and(|section| section.size >= 2 * entry_size(headers.is_64) as u64)
 }
 
-fn section(headers: &Headers, source: SymbolSource) -> Option<&Section> {
+pub(crate) fn section(headers: &Headers, source: SymbolSource) -> Option<&Section> {
     let kind = match source {
         SymbolSource::Full => SHT_SYMTAB,
         SymbolSource::Dynamic => SHT_DYNSYM,
