@@ -49,7 +49,7 @@ pub use architecture::Architecture;
 pub use memory::{NoMemory, ReadMemory, StackCopy};
 pub use objects::Objects;
 pub use registers::Registers;
-pub use stack::{Frame, StackEnd, UnwoundStack};
+pub use stack::{Frame, StackEnd, UnwoundStack, WatchedFrame};
 pub use tables::{ObjectSections, Section, UnwindTables};
 pub use unwind::{Innermost, Unwinder};
 

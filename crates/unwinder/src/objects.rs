@@ -1,6 +1,7 @@
 //! The tables that an unwinder asks for.
 
 use alloc::sync::Arc;
+use core::ops::Range;
 
 use elf::ReadAt;
 use model::{Avma, FileOffset};
@@ -28,5 +29,11 @@ pub trait Objects {
     /// [`crate::AddressSpace`]. An implementation of the one must implement the other, as the unwinder keeps steps under this number.
     fn generated_version(&mut self) -> u64 {
         0
+    }
+
+    /// Returns the code whose frames are wanted with their registers ([`crate::UnwoundStack::watched`]), by address. Where there is some,
+    /// no frames are taken over from earlier stacks.
+    fn watched(&self) -> Arc<[Range<Avma>]> {
+        Arc::default()
     }
 }

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use model::{Avma, FrameAddress, TruncationReason};
 
+use crate::registers::Registers;
+
 /// One frame of an unwound stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
@@ -22,6 +24,15 @@ pub enum StackEnd {
     Truncated(TruncationReason),
 }
 
+/// A frame whose code is watched ([`crate::Objects::watched`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchedFrame {
+    /// Its index in [`UnwoundStack::frames`].
+    pub index: usize,
+    /// The registers at its address: of a caller, those that its callees have preserved.
+    pub registers: Registers,
+}
+
 /// An unwound stack. Reuse it from sample to sample to save allocations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -37,6 +48,8 @@ pub struct UnwoundStack {
     /// The frame pointer (Avma) of the outermost frame, if its code always keeps frame pointers and this one points outside the copy.
     /// Another walk over frame pointers that passed this one can continue the stack.
     pub frame_pointer_beyond_copy: Option<u64>,
+    /// The frames in watched code, innermost first; not more than the 64 innermost ones.
+    pub watched: Vec<WatchedFrame>,
 }
 
 impl Default for UnwoundStack {
@@ -47,6 +60,7 @@ impl Default for UnwoundStack {
             frames_from_copy: 0,
             unmapped: None,
             frame_pointer_beyond_copy: None,
+            watched: Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ mod without_tables;
 
 use alloc::sync::Arc;
 use core::cell::Cell;
+use core::ops::Range;
 
 use gimli::UnwindContext;
 use model::{Avma, FileOffset, FrameAddress, Tid, TruncationReason};
@@ -23,7 +24,7 @@ use crate::reuse::{CodeVersion, StackMemory, StackTrace, StepReads, Steps, Trace
 use crate::row::{CfaRule, Location};
 use crate::rule::{CompactRule, Rule};
 use crate::rule_cache::{CodeLocation, RuleCache};
-use crate::stack::{Frame, StackEnd, UnwoundStack};
+use crate::stack::{Frame, StackEnd, UnwoundStack, WatchedFrame};
 use crate::tables::UnwindTables;
 
 /// The innermost frame, from which a stack is unwound.
@@ -54,6 +55,9 @@ pub struct Unwinder {
 /// The maximum number of steps to another stack (signal stacks, coroutines) in one walk. It ends walks over cyclic stacks, which have to
 /// step down once per cycle.
 const MAX_STACK_SWITCHES: u32 = 16;
+
+/// The maximum number of frames whose registers are recorded: 300 bytes each.
+const MAX_WATCHED_FRAMES: usize = 64;
 
 /// The number of threads whose last stacks are kept.
 const TRACE_SLOTS: usize = 32;
@@ -110,6 +114,7 @@ impl Unwinder {
     ) {
         stack.frames.clear();
         stack.frames_from_copy = 0;
+        stack.watched.clear();
         let slot = innermost.thread.0.unsigned_abs() as usize % TRACE_SLOTS;
         let mut trace = self.traces.get_mut(slot).map(core::mem::take).unwrap_or_default();
         let mut steps = core::mem::take(&mut self.steps);
@@ -118,6 +123,8 @@ impl Unwinder {
         let registers = innermost.registers.clone();
         // Before the walk: where code is loaded during it, the next stack differs in its version and is walked whole.
         let code = CodeVersion::of(space, objects);
+        let watched = objects.watched();
+        let has_watched = !watched.is_empty();
         let mut walk = Walk {
             unwinder: self,
             space,
@@ -134,6 +141,7 @@ impl Unwinder {
             doubt: None,
             on_other_stack: false,
             came_by_frame_pointer: false,
+            watched,
         };
         stack.end = match (walk.run(stack, TraceReuse::new(&trace, code)), walk.doubt) {
             (StackEnd::Complete, Some(reason)) => truncated(reason),
@@ -141,7 +149,7 @@ impl Unwinder {
         };
         (stack.unmapped, stack.frame_pointer_beyond_copy) = (walk.unmapped, walk.frame_pointer_beyond_copy);
         let (taken_over, mut steps) = (walk.taken_over, walk.memory.steps);
-        if stack.end == StackEnd::Complete && self.earlier_stacks {
+        if stack.end == StackEnd::Complete && self.earlier_stacks && !has_watched {
             let architecture = innermost.registers.architecture();
             trace.record(architecture, code, taken_over, &stack.frames, &mut steps);
         }
@@ -260,6 +268,8 @@ struct Walk<'w, 's, O, M> {
     doubt: Option<TruncationReason>,
     /// True if a signal interrupted the thread on another stack than the one that was copied.
     on_other_stack: bool,
+    /// See [`Objects::watched`].
+    watched: Arc<[Range<Avma>]>,
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
@@ -271,6 +281,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         stack.frames.push(Frame { address: position.address, stack_pointer: sp });
         self.memory.steps.push(&self.registers);
         stack.frames_from_copy = 1;
+        self.record_watched(position, stack);
         if position.mapping.is_none_or(|mapping| !mapping.executable) {
             self.unmapped = Some(Avma(pc));
         }
@@ -301,9 +312,12 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             let frame = Frame { address: position.address, stack_pointer };
             stack.frames.push(frame);
             self.memory.steps.push(&self.registers);
+            self.record_watched(position, stack);
             if self.memory.words_beyond_copy == 0 {
                 let most = usize::from(frame_limit).saturating_sub(stack.frames.len());
-                if let Some(outer) = earlier.outer_frames(&frame, most, &self.memory.copy, &self.memory.steps)
+                if self.watched.is_empty()
+                    && let Some(outer) =
+                        earlier.outer_frames(&frame, most, &self.memory.copy, &self.memory.steps)
                 {
                     self.taken_over = outer.len();
                     stack.frames.extend(outer.iter().rev().skip(1));
@@ -312,6 +326,16 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 }
                 stack.frames_from_copy = stack.frames.len();
             }
+        }
+    }
+
+    /// Records the registers of the newest frame, if its code is watched.
+    fn record_watched(&self, position: Position<'s>, stack: &mut UnwoundStack) {
+        if stack.watched.len() < MAX_WATCHED_FRAMES
+            && self.watched.iter().any(|code| code.contains(&position.lookup))
+        {
+            let registers = self.registers.clone();
+            stack.watched.push(WatchedFrame { index: stack.frames.len() - 1, registers });
         }
     }
 
