@@ -22,6 +22,7 @@ const PURE: &[&str] = &[
     "tracker",
     "elf",
     "unwinder",
+    "python",
     "stacks",
     "symbolizer",
     "profile",

@@ -1,0 +1,504 @@
+//! The Python functions that a process ran when a sample was taken.
+//!
+//! The address of the bytecode that the interpreter was executing is in a register or a word of the stack of the sample, so that it is as
+//! old as the sample. It tells the innermost function. The functions outside of it are in frames of the interpreter, which are read
+//! later, when the process has gone on: they count only from where such a frame is still one of the innermost function. If it is not, those that were
+//! found the last time that it was are taken.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{Pid, ProcessMemory, Svma, Tid, Timestamp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::Interpreter;
+use crate::code::{Code, CodeReader, PythonFunction};
+use crate::evidence::{Activation, Candidate, Location};
+use crate::layout::EntryMark;
+use crate::memory::{Blocks, Reader};
+use crate::votes::Votes;
+
+/// One Python function on a stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PythonFrame {
+    /// The function.
+    pub function: Arc<PythonFunction>,
+    /// The line that it executed, or from which it called: one of the function's.
+    pub line: u32,
+}
+
+/// The Python functions that one call of `_PyEval_EvalFrameDefault` ran.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Run {
+    /// Innermost first.
+    pub frames: Vec<PythonFrame>,
+    /// False if further functions, or all, were not found.
+    pub is_complete: bool,
+}
+
+/// A run without its innermost function.
+#[derive(Debug)]
+struct Outer {
+    frames: Vec<PythonFrame>,
+    is_complete: bool,
+    /// The frame of the innermost function of the next run outwards.
+    next: Option<u64>,
+}
+
+/// The Python functions of one program in one process.
+#[derive(Debug)]
+pub struct PythonProcess {
+    interpreter: Arc<Interpreter>,
+    /// The difference of an address of the process and one in the interpreter's file.
+    bias: u64,
+    state: State,
+    codes: Codes,
+    bytecode_votes: Votes,
+    frame_votes: Votes,
+    remembered: FxHashMap<Caller, Arc<Outer>>,
+    samples: u32,
+    blocks: Blocks,
+    order: Vec<Candidate>,
+}
+
+/// A thread, the address of a frame of its innermost function, and the bytecode of that function.
+type Caller = (Tid, u64, u64);
+
+/// What is known of the memory of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// It could not be read, and is not tried again before this time.
+    Unread(Timestamp),
+    /// It is that of a Python.
+    Python,
+    /// It is not.
+    Other,
+}
+
+/// Nanoseconds until memory that could not be read is tried again: a process may be about to map it.
+const RETRY_NANOSECONDS: u64 = 100_000_000;
+/// Nanoseconds for which a code object is believed to be still at its address.
+const TRUSTED_NANOSECONDS: u64 = 100_000_000;
+/// The maximum number of bytes that the functions of a process take. With more, all are forgotten, and those that run are read again.
+const MAX_CODE_BYTES: usize = 16 << 20;
+/// The maximum number of callers that are remembered; with more, all are forgotten.
+const MAX_REMEMBERED: usize = 4096;
+/// The maximum number of addresses without bytecode that are remembered; with more, all are forgotten.
+const MAX_MISSES: usize = 4096;
+/// Nanoseconds after which they are forgotten in any case: functions come to lie anywhere.
+const MISS_NANOSECONDS: u64 = 1_000_000_000;
+/// The maximum number of frames in one run.
+const MAX_FRAMES: usize = 4096;
+
+/// The interval, in samples, at which the places of all candidates are counted once there are enough votes.
+const EXPLORING_SAMPLES: u32 = 32;
+/// The number of places that are looked at in other samples.
+const PLACES_LOOKED_AT: usize = 3;
+/// The maximum number of addresses, in a sample, before which a code object is searched.
+const MAX_SEARCHES: usize = 6;
+/// The bytes before an address in which a code object is searched: far where the place holds bytecode pointers often.
+const NEAR_BYTES: u64 = 4 << 10;
+const FAR_BYTES: u64 = 128 << 10;
+
+/// One sample of the process.
+struct Sample<'r> {
+    reader: Reader<'r>,
+    time: Timestamp,
+    tid: Tid,
+    searches: usize,
+    is_exploring: bool,
+}
+
+/// The fields of a frame.
+struct FrameFields {
+    code: u64,
+    previous: u64,
+    instruction: u64,
+    is_entry: bool,
+    is_native: bool,
+}
+
+impl PythonProcess {
+    /// Knows no function yet. `bias` is the difference of an address of the process and one in the file of `interpreter`.
+    pub fn new(interpreter: Arc<Interpreter>, bias: u64) -> Self {
+        Self {
+            interpreter,
+            bias,
+            state: State::Unread(Timestamp(0)),
+            codes: Codes::default(),
+            bytecode_votes: Votes::default(),
+            frame_votes: Votes::default(),
+            remembered: FxHashMap::default(),
+            samples: 0,
+            blocks: Blocks::default(),
+            order: Vec::new(),
+        }
+    }
+
+    /// Finds the runs of a sample of thread `tid`, innermost first, by the memory of the process as it is now. Returns `None` where the
+    /// memory may not be read, or is not that of the interpreter.
+    pub fn runs(
+        &mut self,
+        memory: &dyn ProcessMemory,
+        (pid, tid): (Pid, Tid),
+        time: Timestamp,
+        activations: &[Activation],
+    ) -> Option<Vec<Run>> {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        let reader = Reader::new(memory, pid, &mut blocks);
+        let is_exploring = !self.frame_votes.are_enough() || self.samples.is_multiple_of(EXPLORING_SAMPLES);
+        let mut sample = Sample { reader, time, tid, searches: 0, is_exploring };
+        let runs = self.check(&mut sample).then(|| {
+            self.samples = self.samples.wrapping_add(1);
+            let mut next = None;
+            let runs = activations.iter().map(|activation| {
+                let (run, following) = self.run(&mut sample, activation, next);
+                next = following;
+                run
+            });
+            runs.collect()
+        });
+        self.blocks = blocks;
+        runs
+    }
+
+    /// Returns true if the memory is that of a Python: the types have their names.
+    fn check(&mut self, sample: &mut Sample<'_>) -> bool {
+        if let State::Unread(until) = self.state
+            && sample.time >= until
+        {
+            let Interpreter { code_type, text_type, .. } = *self.interpreter;
+            self.state = match (
+                self.has_name(sample, code_type, b"code\0"),
+                self.has_name(sample, text_type, b"str\0"),
+            ) {
+                (Some(true), Some(true)) => State::Python,
+                (Some(_), Some(_)) => State::Other,
+                _ => State::Unread(Timestamp(sample.time.0.saturating_add(RETRY_NANOSECONDS))),
+            };
+        }
+        self.state == State::Python
+    }
+
+    fn has_name<const LENGTH: usize>(
+        &self,
+        sample: &mut Sample<'_>,
+        kind: Svma,
+        name: &[u8; LENGTH],
+    ) -> Option<bool> {
+        let name_at =
+            sample.reader.word(self.address(kind).checked_add(self.interpreter.layout.type_name)?)?;
+        Some(sample.reader.array(name_at)? == *name)
+    }
+
+    /// Returns the address of a variable of the interpreter in the process.
+    fn address(&self, variable: Svma) -> u64 {
+        variable.0.wrapping_add(self.bias)
+    }
+
+    /// Finds one run, and the frame of the innermost function of the next run outwards. `frame` is that of this run, if the run before
+    /// has led to it.
+    fn run(
+        &mut self,
+        sample: &mut Sample<'_>,
+        activation: &Activation,
+        frame: Option<u64>,
+    ) -> (Run, Option<u64>) {
+        let interpreter = Arc::clone(&self.interpreter);
+        let codes = CodeReader {
+            layout: &interpreter.layout,
+            code_type: self.address(interpreter.code_type),
+            text_type: self.address(interpreter.text_type),
+        };
+        let Some((candidate, bytecode)) = self.find_bytecode(sample, codes, activation) else {
+            let found = frame.and_then(|frame| self.frame_and_outer(sample, codes, frame));
+            return found.unwrap_or_default();
+        };
+        let Some(code) = self.codes.by_bytecode.get(&bytecode) else { return Default::default() };
+        let (object, line) = (code.object, code.line_at(candidate.word.saturating_sub(1)));
+        let innermost = PythonFrame { function: Arc::clone(&code.function), line };
+        let (verified, guess) = self.find_frame(sample, codes, activation, object, frame);
+        if sample.is_exploring {
+            self.vote(sample, codes, activation);
+        }
+        let caller = verified.or(guess).map(|frame| (sample.tid, frame, bytecode));
+        let read =
+            verified.and_then(|frame| self.outer(sample, codes, frame)).filter(|outer| outer.is_complete);
+        let outer = match (read, caller) {
+            (Some(read), Some(caller)) => {
+                let read = Arc::new(read);
+                if self.remembered.len() >= MAX_REMEMBERED {
+                    self.remembered.clear();
+                }
+                self.remembered.insert(caller, Arc::clone(&read));
+                Some(read)
+            }
+            (_, Some(caller)) => self.remembered.get(&caller).cloned(),
+            _ => None,
+        };
+        let mut run = Run { frames: vec![innermost], is_complete: false };
+        let Some(outer) = outer else { return (run, None) };
+        run.frames.extend(outer.frames.iter().cloned());
+        run.is_complete = outer.is_complete;
+        (run, outer.next)
+    }
+
+    /// Finds the bytecode that an activation ran: the candidate that points into it, and its address in `self.codes`.
+    fn find_bytecode(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        activation: &Activation,
+    ) -> Option<(Candidate, u64)> {
+        let mut order = std::mem::take(&mut self.order);
+        self.bytecode_votes.sort(activation, &mut order);
+        let found = order.iter().find_map(|candidate| {
+            if let Some(bytecode) = self.codes.known(sample, codes, candidate.word) {
+                return Some((*candidate, bytecode));
+            }
+            if sample.searches >= MAX_SEARCHES || !self.codes.may_hold(candidate.word, sample.time) {
+                return None;
+            }
+            sample.searches += 1;
+            let most = if self.bytecode_votes.are_enough() { FAR_BYTES } else { NEAR_BYTES };
+            match codes.find(&mut sample.reader, candidate.word, most) {
+                Some(code) => Some((*candidate, self.codes.insert(code, sample.time))),
+                None => {
+                    self.codes.insert_miss(candidate.word);
+                    None
+                }
+            }
+        });
+        self.order = order;
+        found
+    }
+
+    /// Finds the frame of the innermost function, which has the code object `object`: the frame that is still one of this function, and
+    /// else the one that was most probably the frame when the sample was taken.
+    fn find_frame(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        activation: &Activation,
+        object: u64,
+        linked: Option<u64>,
+    ) -> (Option<u64>, Option<u64>) {
+        let mut order = std::mem::take(&mut self.order);
+        self.frame_votes.sort(activation, &mut order);
+        let mut is_frame = |frame: u64| {
+            let code = frame.checked_add(codes.layout.frame.code).filter(|_| frame.is_multiple_of(8))?;
+            (sample.reader.word(code)? == object).then_some(frame)
+        };
+        let places = if sample.is_exploring { order.len() } else { PLACES_LOOKED_AT };
+        let verified = order.iter().take(places).find_map(|candidate| is_frame(candidate.word));
+        let verified = verified.or_else(|| linked.and_then(is_frame));
+        let guess = order.first().filter(|_| self.frame_votes.are_enough());
+        let guess = guess.map(|candidate| candidate.word).or(linked);
+        self.order = order;
+        (verified, guess)
+    }
+
+    /// Counts the places of all bytecode pointers and frames that agree: that are of the same function. No place is preferred, so that those
+    /// that hold the innermost function get most votes; stale ones agree now and then.
+    fn vote(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, activation: &Activation) {
+        let mut frames = Vec::new();
+        for candidate in activation.iter().filter(|candidate| candidate.word.is_multiple_of(8)) {
+            let field = candidate.word.checked_add(codes.layout.frame.code);
+            if let Some(object) = field.and_then(|field| sample.reader.word(field))
+                && let Some(bytecode) = self.codes.by_object.get(&object)
+            {
+                frames.push((candidate.location, *bytecode));
+            }
+        }
+        let pointers: Vec<(Location, u64)> = activation
+            .iter()
+            .filter_map(|candidate| {
+                let (bytecode, code) = self.codes.by_bytecode.range(..candidate.word).next_back()?;
+                code.has_executed(candidate.word).then_some((candidate.location, *bytecode))
+            })
+            .collect();
+        let agree = |some: &[(Location, u64)], function| some.iter().any(|(_, other)| *other == function);
+        if !pointers.iter().any(|(_, function)| agree(&frames, *function)) {
+            // The process has gone on since.
+            return;
+        }
+        for (location, function) in &pointers {
+            self.bytecode_votes.add(*location, agree(&frames, *function));
+        }
+        for (location, function) in &frames {
+            self.frame_votes.add(*location, agree(&pointers, *function));
+        }
+    }
+
+    /// Finds a run by the frame of its innermost function alone.
+    fn frame_and_outer(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        frame: u64,
+    ) -> Option<(Run, Option<u64>)> {
+        let fields = fields(sample, codes, frame)?;
+        let innermost = self.codes.frame(sample, codes, &fields)?;
+        let outer = self.outer(sample, codes, frame)?;
+        let frames = [innermost].into_iter().chain(outer.frames).collect();
+        Some((Run { frames, is_complete: outer.is_complete }, outer.next))
+    }
+
+    /// Follows the frames outside of `frame` to the end of its run.
+    fn outer(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<Outer> {
+        let mut fields_here = fields(sample, codes, frame)?;
+        let mut outer = Outer { frames: Vec::new(), is_complete: false, next: None };
+        loop {
+            outer.is_complete = fields_here.is_entry;
+            outer.next = Some(fields_here.previous).filter(|previous| *previous != 0);
+            // A generator that has been left since has no caller.
+            if outer.is_complete || outer.next.is_none() || outer.frames.len() >= MAX_FRAMES {
+                return Some(outer);
+            }
+            let Some(next) = fields(sample, codes, fields_here.previous) else { return Some(outer) };
+            if next.is_native {
+                outer.is_complete = true;
+                outer.next = Some(next.previous).filter(|previous| *previous != 0);
+                return Some(outer);
+            }
+            let Some(found) = self.codes.frame(sample, codes, &next) else { return Some(outer) };
+            outer.frames.push(found);
+            fields_here = next;
+        }
+    }
+}
+
+/// Reads the fields of a frame.
+fn fields(sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<FrameFields> {
+    let layout = &codes.layout.frame;
+    // No offset is larger than a page, and no frame lies on the last one.
+    frame.checked_add(1 << 13).filter(|_| frame.is_multiple_of(8))?;
+    let mut byte = |offset| sample.reader.array::<1>(frame + offset).map(|[byte]| byte);
+    let (is_entry, is_native) = match layout.entry {
+        EntryMark::IsEntry(offset) => (byte(offset)? != 0, false),
+        EntryMark::Owner(offset, least) => (false, byte(offset)? >= least),
+    };
+    Some(FrameFields {
+        code: sample.reader.word(frame + layout.code)?,
+        previous: sample.reader.word(frame + layout.previous)?,
+        instruction: sample.reader.word(frame + layout.instruction)?,
+        is_entry,
+        is_native,
+    })
+}
+
+/// The functions of a process that were read.
+#[derive(Default, Debug)]
+struct Codes {
+    by_bytecode: BTreeMap<u64, TimedCode>,
+    /// The bytecode of each code object.
+    by_object: FxHashMap<u64, u64>,
+    /// The bytes that all take.
+    bytes: usize,
+    /// Addresses in no bytecode, and the time since which they are remembered.
+    misses: FxHashSet<u64>,
+    misses_since: Timestamp,
+}
+
+/// A code object, and when it was seen at its address.
+#[derive(Debug)]
+struct TimedCode {
+    code: Code,
+    seen: Timestamp,
+}
+
+impl std::ops::Deref for TimedCode {
+    type Target = Code;
+
+    fn deref(&self) -> &Code {
+        &self.code
+    }
+}
+
+impl Codes {
+    /// Returns the bytecode of the known function that has executed the instruction before `next`, if it is still there.
+    fn known(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, next: u64) -> Option<u64> {
+        let (&bytecode, code) = self.by_bytecode.range(..next).next_back()?;
+        if !code.has_executed(next) {
+            return None;
+        }
+        self.is_current(sample, codes, bytecode).then_some(bytecode)
+    }
+
+    /// Returns true if a known code object is still there. Forgets it otherwise.
+    fn is_current(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, bytecode: u64) -> bool {
+        let Some(known) = self.by_bytecode.get_mut(&bytecode) else { return false };
+        if sample.time.0.saturating_sub(known.seen.0) < TRUSTED_NANOSECONDS {
+            return true;
+        }
+        let is_current = codes.is_unchanged(&mut sample.reader, &known.code);
+        known.seen = sample.time;
+        if !is_current {
+            self.remove(bytecode);
+        }
+        is_current
+    }
+
+    /// Returns the function and line of a frame.
+    fn frame(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        fields: &FrameFields,
+    ) -> Option<PythonFrame> {
+        let known = self.by_object.get(&fields.code).copied();
+        let bytecode = match known.filter(|bytecode| self.is_current(sample, codes, *bytecode)) {
+            Some(bytecode) => bytecode,
+            None => self.insert(codes.read(&mut sample.reader, fields.code)?, sample.time),
+        };
+        let code = self.by_bytecode.get(&bytecode)?;
+        let line = code.line_at(fields.instruction);
+        Some(PythonFrame { function: Arc::clone(&code.function), line })
+    }
+
+    /// Adds a code object, in place of those that its bytecode overlaps. Returns the address of its bytecode.
+    fn insert(&mut self, code: Code, seen: Timestamp) -> u64 {
+        if self.bytes >= MAX_CODE_BYTES {
+            *self = Self::default();
+        }
+        let (bytecode, end) = (code.bytecode, code.bytecode.saturating_add(code.size));
+        let before = self.by_bytecode.range(..bytecode).next_back();
+        let before = before.filter(|(_, known)| known.bytecode.saturating_add(known.size) > bytecode);
+        let overlapped: Vec<u64> = before
+            .into_iter()
+            .chain(self.by_bytecode.range(bytecode..end))
+            .map(|(start, _)| *start)
+            .collect();
+        overlapped.into_iter().for_each(|start| self.remove(start));
+        self.bytes += code.size_in_memory();
+        self.by_object.insert(code.object, bytecode);
+        self.by_bytecode.insert(bytecode, TimedCode { code, seen });
+        bytecode
+    }
+
+    fn remove(&mut self, bytecode: u64) {
+        if let Some(known) = self.by_bytecode.remove(&bytecode) {
+            self.by_object.remove(&known.object);
+            self.bytes = self.bytes.saturating_sub(known.size_in_memory());
+        }
+    }
+
+    /// Returns false for an address at which no bytecode was found lately.
+    fn may_hold(&mut self, address: u64, now: Timestamp) -> bool {
+        if now.0.saturating_sub(self.misses_since.0) > MISS_NANOSECONDS {
+            self.misses.clear();
+            self.misses_since = now;
+        }
+        !self.misses.contains(&address)
+    }
+
+    fn insert_miss(&mut self, address: u64) {
+        if self.misses.len() >= MAX_MISSES {
+            self.misses.clear();
+        }
+        self.misses.insert(address);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use model::Avma;
+
+use super::*;
+use crate::Location;
+use crate::layout::Layout;
+
+const CODE_TYPE: u64 = 0x1000_0000;
+const TEXT_TYPE: u64 = 0x1000_1000;
+const PID: Pid = Pid(7);
+const TID: Tid = Tid(8);
+/// Where compilers keep the pointer to bytecode, and the frame.
+const POINTER: u8 = 15;
+const FRAME: u8 = 3;
+
+/// The memory of an interpreter of 3.11.
+#[derive(Default)]
+struct Memory {
+    pages: RefCell<BTreeMap<u64, [u8; 4096]>>,
+    reads: RefCell<usize>,
+}
+
+impl ProcessMemory for Memory {
+    fn read(&self, pid: Pid, address: Avma, into: &mut [u8]) -> usize {
+        *self.reads.borrow_mut() += 1;
+        assert_eq!((pid, address.0 % 4096, into.len()), (PID, 0, 4096));
+        let pages = self.pages.borrow();
+        let Some(page) = pages.get(&address.0) else { return 0 };
+        into.copy_from_slice(page);
+        page.len()
+    }
+}
+
+impl Memory {
+    fn put(&self, address: u64, bytes: &[u8]) {
+        let mut pages = self.pages.borrow_mut();
+        for (address, byte) in (address..).zip(bytes) {
+            pages.entry(address & !4095).or_insert([0; 4096])[(address & 4095) as usize] = *byte;
+        }
+    }
+
+    fn word(&self, address: u64, word: u64) {
+        self.put(address, &word.to_le_bytes());
+    }
+
+    fn types() -> Self {
+        let memory = Self::default();
+        for (kind, name) in [(CODE_TYPE, &b"code\0"[..]), (TEXT_TYPE, b"str\0")] {
+            memory.word(kind + 24, kind + 512);
+            memory.put(kind + 512, name);
+        }
+        memory
+    }
+
+    fn text(&self, at: u64, text: &str) -> u64 {
+        self.word(at + 8, TEXT_TYPE);
+        self.word(at + 16, text.chars().count() as u64);
+        let (kind, data): (u32, Vec<u8>) = match text.is_ascii() {
+            true => (1 << 6 | 1 << 5 | 1 << 2, text.bytes().collect()),
+            false => (1 << 5 | 4 << 2, text.chars().flat_map(|c| (c as u32).to_le_bytes()).collect()),
+        };
+        self.put(at + 32, &kind.to_le_bytes());
+        self.put(at + if text.is_ascii() { 48 } else { 72 }, &data);
+        at
+    }
+
+    /// Puts a code object of 100 units of bytecode at `at`, each of its lines with 8 units. Returns the address of its bytecode.
+    fn code(&self, at: u64, name: &str, first_line: u32) -> u64 {
+        self.word(at + 8, CODE_TYPE);
+        self.word(at + 16, 100);
+        self.put(at + 72, &first_line.to_le_bytes());
+        self.word(at + 112, self.text(at + 0x400, "/app/ä.py"));
+        self.word(at + 128, self.text(at + 0x600, name));
+        self.word(at + 136, at + 0x800);
+        let table: Vec<u8> =
+            (0..13).flat_map(|entry| [0x80 | 13 << 3 | 7, if entry == 0 { 0 } else { 2 }]).collect();
+        self.word(at + 0x800 + 16, table.len() as u64);
+        self.put(at + 0x800 + 32, &table);
+        at + 184
+    }
+
+    fn frame(&self, at: u64, code: u64, previous: u64, is_entry: bool) {
+        self.word(at + 32, code);
+        self.word(at + 48, previous);
+        self.word(at + 56, code + 184 + 16);
+        self.put(at + 68, &[is_entry.into(), 0]);
+    }
+}
+
+fn process() -> PythonProcess {
+    let interpreter = Interpreter {
+        layout: Layout::of_version(0x030b_07f0, &[]).unwrap(),
+        code_type: Svma(CODE_TYPE - 0x1000),
+        text_type: Svma(TEXT_TYPE - 0x1000),
+        eval: Vec::new(),
+        glue: Vec::new(),
+    };
+    PythonProcess::new(Arc::new(interpreter), 0x1000)
+}
+
+fn activation(pointer: u64, frame: u64) -> Activation {
+    [(POINTER, pointer), (FRAME, frame)]
+        .into_iter()
+        .filter_map(|(place, word)| Candidate::new(Location::register(place), word))
+        .collect()
+}
+
+const MAIN: u64 = 0x20_0000;
+const WORK: u64 = 0x21_0000;
+const KEY: u64 = 0x22_0000;
+const FRAMES: u64 = 0x30_0000;
+
+/// `main` calls `work`, which calls a C function that calls `key`.
+fn three_functions() -> Memory {
+    let memory = Memory::types();
+    for (at, name, line) in [(MAIN, "main", 10), (WORK, "C.work", 30), (KEY, "key", 50)] {
+        memory.code(at, name, line);
+    }
+    memory.frame(FRAMES, MAIN, 0, true);
+    memory.frame(FRAMES + 0x100, WORK, FRAMES, false);
+    memory.frame(FRAMES + 0x200, KEY, FRAMES + 0x100, true);
+    memory
+}
+
+fn names(runs: Option<Vec<Run>>) -> Vec<String> {
+    let run = |run: Run| {
+        let frames = run.frames.iter().map(|frame| format!("{}:{}", frame.function.name, frame.line));
+        let end = if run.is_complete { "" } else { "…" };
+        frames.collect::<Vec<_>>().join(" ") + end
+    };
+    runs.unwrap().into_iter().map(run).collect()
+}
+
+/// `key` behind its 17th unit, in `work` behind the first.
+fn key_in_work() -> [Activation; 2] {
+    [activation(KEY + 184 + 36, FRAMES + 0x200), activation(WORK + 184 + 2, FRAMES + 0x100)]
+}
+
+#[test]
+fn runs_have_their_functions_and_lines() {
+    let memory = three_functions();
+    let runs = process().runs(&memory, (PID, TID), Timestamp(1), &key_in_work());
+    assert_eq!(runs.as_ref().unwrap()[0].frames[0].function.file, "/app/ä.py");
+    assert_eq!(names(runs), ["key:52", "C.work:30 main:11"]);
+}
+
+#[test]
+fn functions_that_have_gone_on_have_the_callers_that_they_had() {
+    let (memory, mut process) = (three_functions(), process());
+    (0..200).for_each(|time| {
+        process.runs(&memory, (PID, TID), Timestamp(time), &key_in_work());
+    });
+    // Another function runs where `key` ran, and called from elsewhere.
+    memory.frame(FRAMES + 0x200, MAIN, 0, true);
+    let again = process.runs(&memory, (PID, TID), Timestamp(300), &key_in_work());
+    assert_eq!(names(again), ["key:52", "C.work:30 main:11"]);
+    // Of another thread nothing is known, and nothing guessed.
+    let other = process.runs(&memory, (PID, Tid(9)), Timestamp(301), &key_in_work());
+    assert_eq!(names(other), ["key:52…", "C.work:30 main:11"]);
+    let nowhere = process.runs(&memory, (PID, TID), Timestamp(302), &[activation(0x7000_0000, 0x7000_0000)]);
+    assert_eq!(names(nowhere), ["…"]);
+}
+
+#[test]
+fn another_function_at_the_same_address_is_told_apart() {
+    let (memory, mut process) = (three_functions(), process());
+    process.runs(&memory, (PID, TID), Timestamp(1), &key_in_work());
+    memory.code(KEY, "later", 70);
+    memory.word(KEY + 128, memory.text(KEY + 0x700, "later"));
+    let later = process.runs(&memory, (PID, TID), Timestamp(1 + TRUSTED_NANOSECONDS), &key_in_work());
+    assert_eq!(names(later)[0], "later:72");
+    // It can no longer be read, so that nobody knows better.
+    memory.pages.borrow_mut().clear();
+    let ended = process.runs(&memory, (PID, TID), Timestamp(2 + 2 * TRUSTED_NANOSECONDS), &key_in_work());
+    assert_eq!(names(ended)[0], "later:72…");
+}
+
+#[test]
+fn what_only_looks_like_python_is_not_believed() {
+    let runs = |memory: &Memory, time| process().runs(memory, (PID, TID), Timestamp(time), &key_in_work());
+    assert_eq!(runs(&Memory::default(), 1), None, "it cannot be read");
+    let memory = three_functions();
+    memory.put(CODE_TYPE + 512, b"kode");
+    assert_eq!(runs(&memory, 1), None);
+    let memory = three_functions();
+    memory.word(KEY + 16, 1 << 60);
+    memory.word(WORK + 128, 8);
+    memory.word(MAIN + 136, u64::MAX - 8);
+    assert_eq!(names(runs(&memory, 1)), ["…", "…"]);
+}
+
+#[test]
+fn cycles_and_deep_stacks_end() {
+    let memory = three_functions();
+    memory.frame(FRAMES, MAIN, FRAMES + 0x100, false);
+    let runs = process().runs(&memory, (PID, TID), Timestamp(1), &key_in_work()).unwrap();
+    assert!(!runs[1].is_complete && runs[1].frames.len() <= MAX_FRAMES + 1);
+    let memory = three_functions();
+    (0..100_000).for_each(|depth| {
+        memory.frame(0x4000_0000 + depth * 4096, MAIN, 0x4000_0000 + (depth + 1) * 4096, false);
+    });
+    *memory.reads.borrow_mut() = 0;
+    let deep = [activation(MAIN + 184 + 2, 0x4000_0000)];
+    assert_eq!(process().runs(&memory, (PID, TID), Timestamp(1), &deep).unwrap().len(), 1);
+    assert!(*memory.reads.borrow() <= 96, "{}", memory.reads.borrow());
+}
+
+#[test]
+fn functions_without_end_take_bounded_memory() {
+    let (memory, mut process) = (Memory::types(), process());
+    for number in 0..1000 {
+        memory.code(MAIN, &"long".repeat(200), 1);
+        // Many lines: the table is of the largest size that is read.
+        memory.word(MAIN + 0x800 + 16, 3000);
+        memory.put(MAIN + 0x800 + 32, &[0x80 | 13 << 3, 2].repeat(1500));
+        let at = 0x50_0000 + number * 0x2000;
+        memory.pages.borrow_mut().retain(|page, _| !(0x50_0000..CODE_TYPE).contains(page));
+        let pages = memory.pages.borrow().clone();
+        for (page, bytes) in pages.range(MAIN..MAIN + 0x2000) {
+            memory.put(page - MAIN + at, bytes);
+        }
+        let run = [activation(at + 184 + 2, FRAMES)];
+        let found = process.runs(&memory, (PID, TID), Timestamp(number), &run).unwrap();
+        assert_eq!(found[0].frames.len(), 1);
+    }
+    assert!(process.codes.by_bytecode.len() < 1000 && process.codes.bytes < MAX_CODE_BYTES + (1 << 20));
+}

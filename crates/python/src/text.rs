@@ -1,0 +1,31 @@
+//! Strings of Python (`PyUnicodeObject`).
+
+use crate::layout::Layout;
+use crate::memory::Reader;
+
+/// The maximum length of a name, in characters. Longer ones are cut.
+const MAX_CHARACTERS: u64 = 1024;
+
+/// Reads a string of type `text_type` (Avma) at `address`. Returns `None` where there is none.
+pub(crate) fn read(reader: &mut Reader<'_>, layout: &Layout, text_type: u64, address: u64) -> Option<String> {
+    if reader.word(address.checked_add(layout.object_type)?)? != text_type {
+        return None;
+    }
+    let length = reader.word(address.checked_add(layout.text.length)?)?.min(MAX_CHARACTERS);
+    let state = u32::from_le_bytes(reader.array(address.checked_add(layout.text.state)?)?);
+    // `interned`: 2 bits, `kind`: 3 bits (bytes of a character), `compact`, `ascii`.
+    let (kind, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
+    if !is_compact || ![1, 2, 4].contains(&kind) || (is_ascii && kind != 1) {
+        return None;
+    }
+    let data = address.checked_add(if is_ascii { layout.text.ascii } else { layout.text.compact })?;
+    let mut bytes = vec![0; length as usize * kind as usize];
+    if !reader.read(data, &mut bytes) {
+        return None;
+    }
+    let character = |bytes: &[u8]| {
+        let number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+        char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER)
+    };
+    Some(bytes.chunks_exact(kind as usize).map(character).collect())
+}

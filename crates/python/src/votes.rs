@@ -1,0 +1,108 @@
+//! Which places of a native frame hold the pointer to bytecode, and which the interpreter's frame: as the compiler has chosen.
+
+use std::cmp::Reverse;
+
+use crate::evidence::{Candidate, Location};
+
+/// Counts how often each place held what was looked for, and how often something else of its kind, such as the pointer of an earlier
+/// call.
+#[derive(Debug)]
+pub(crate) struct Votes {
+    counts: [Counts; 256],
+    total: u32,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Counts {
+    right: u16,
+    wrong: u16,
+}
+
+/// A count of this halves all: the votes of a program's start may be of rare code.
+const MAX_COUNT: u16 = 1 << 14;
+
+/// The number of votes from which on places are trusted or not.
+const ENOUGH: u32 = 64;
+/// A place with less than this share (1/N) of the votes of the best one is not trusted.
+const LEAST_SHARE: u16 = 32;
+/// A place that is right less than this share (1/N) as often as the best one, when it holds something, is not trusted.
+const LEAST_PRECISION: u32 = 2;
+
+impl Default for Votes {
+    fn default() -> Self {
+        Self { counts: [Counts::default(); 256], total: 0 }
+    }
+}
+
+impl Votes {
+    /// Counts a place that held it, or something else of its kind.
+    pub(crate) fn add(&mut self, location: Location, is_right: bool) {
+        let Some(counts) = self.counts.get_mut(usize::from(location.number())) else { return };
+        let count = if is_right { &mut counts.right } else { &mut counts.wrong };
+        *count += 1;
+        if *count >= MAX_COUNT {
+            self.counts.iter_mut().for_each(|counts| {
+                *counts = Counts { right: counts.right / 2, wrong: counts.wrong / 2 };
+            });
+        }
+        self.total = self.total.saturating_add(u32::from(is_right));
+    }
+
+    /// Returns true if there are so many votes that some places are trusted, and others not.
+    pub(crate) fn are_enough(&self) -> bool {
+        self.total >= ENOUGH
+    }
+
+    fn counts(&self, location: Location) -> Counts {
+        self.counts.get(usize::from(location.number())).copied().unwrap_or_default()
+    }
+
+    /// Puts candidates into `order`: those of the places with most votes first, others in their order. Without places that are not trusted,
+    /// once there are enough votes.
+    pub(crate) fn sort(&self, candidates: &[Candidate], order: &mut Vec<Candidate>) {
+        let best = self.counts.iter().max_by_key(|counts| counts.right).copied().unwrap_or_default();
+        let are_enough = self.are_enough();
+        order.clear();
+        order.extend(
+            candidates
+                .iter()
+                .filter(|candidate| !are_enough || self.counts(candidate.location).are_trusted_beside(best)),
+        );
+        order.sort_by_key(|candidate| Reverse(self.counts(candidate.location).right));
+    }
+}
+
+impl Counts {
+    fn are_trusted_beside(self, best: Self) -> bool {
+        let all = |counts: Self| u32::from(counts.right) + u32::from(counts.wrong);
+        let is_precise =
+            LEAST_PRECISION * u32::from(self.right) * all(best) >= u32::from(best.right) * all(self);
+        self.right > 0 && self.right >= best.right / LEAST_SHARE && is_precise
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_places_are_not_trusted() {
+        let mut votes = Votes::default();
+        let [good, stale, rare] = [1, 2, 3].map(Location::from_number);
+        let candidates = [rare, stale, good].map(|location| Candidate { location, word: 0 });
+        let sorted = |votes: &Votes| {
+            let mut order = Vec::new();
+            votes.sort(&candidates, &mut order);
+            order.into_iter().map(|candidate| candidate.location).collect::<Vec<_>>()
+        };
+        assert_eq!(sorted(&votes), [rare, stale, good]);
+        for number in 0..100 {
+            votes.add(good, true);
+            votes.add(stale, number % 3 == 0);
+        }
+        assert_eq!(sorted(&votes), [good]);
+        (0..100_000).for_each(|_| votes.add(good, true));
+        (0..5_000).for_each(|_| votes.add(rare, true));
+        assert_eq!(sorted(&votes), [good, rare]);
+    }
+}
