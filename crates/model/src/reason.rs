@@ -138,6 +138,8 @@ pub enum Reason {
     JitMapRefused(MapRefusal),
     /// The image has no file, and the process is gone (vDSO of another kernel, memfd); or the kernel maps it (`[uprobes]`).
     ImageGone,
+    /// Functions of Python that were not found in the memory of their process ([`crate::PYTHON_CODE`]).
+    PythonNotFound,
     /// Code of a hypervisor or of a guest system.
     Foreign,
     /// The profile is of another tool, and that one had no name.
@@ -173,6 +175,9 @@ impl fmt::Display for Reason {
             Self::NotInJitMap => f.write_str("generated code that its perf map does not cover"),
             Self::JitMapRefused(why) => write!(f, "generated code whose perf map is not used: {why}"),
             Self::ImageGone => f.write_str("image without a file, which cannot be read now"),
+            Self::PythonNotFound => {
+                f.write_str("Python functions that were not found in the memory of their process")
+            }
             Self::Foreign => f.write_str("hypervisor or guest code"),
             Self::NotInProfile => f.write_str("the tool that made the profile had no name"),
             Self::Truncated(reason) => write!(f, "stack truncated: {reason}"),

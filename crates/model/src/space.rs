@@ -128,6 +128,13 @@ pub enum Space {
         /// The dump's path in the mount namespace of the process.
         path: Name,
     },
+    /// A Python function ([`crate::PYTHON_CODE`]). Offsets are lines of its file.
+    Python {
+        /// The path of the file, as the program states it; empty where the function is not known.
+        file: Name,
+        /// The function's qualified name; [`crate::UNKNOWN_PYTHON`] where it is not known.
+        function: Name,
+    },
     /// An address that no mapping of the process covers. Offsets are addresses in the process.
     Unmapped {
         /// The process whose memory it is.

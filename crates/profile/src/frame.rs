@@ -151,6 +151,8 @@ pub fn module_of(space: &Space) -> Option<Name> {
         Space::KernelModule { name, .. } => bare(&kernel_module_name(name.base_name())),
         Space::KernelSymbol { name } => name.clone(),
         Space::Jit { mapping: path, .. } | Space::JitDump { path, .. } => bare(path.base_name()),
+        Space::Python { file, function } if file.is_empty() => bare(function.as_bytes()),
+        Space::Python { file, .. } => bare(file.base_name()),
         Space::Unmapped { .. } | Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => return None,
     })
 }

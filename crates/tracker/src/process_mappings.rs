@@ -1,24 +1,30 @@
-//! The two layers of a process's mappings: those that records announce, and above them the generated functions that a jitdump
-//! announces. The upper layer changes with each compiled function, thousands of times as often.
+//! The layers of a process's mappings: those that records announce, and above them the generated functions that a jitdump
+//! announces. The upper layer changes with each compiled function, thousands of times as often. Python functions lie at addresses of their
+//! own.
 
-use model::{Avma, SpaceId};
+use model::{Avma, PYTHON_CODE, SpaceId};
 
 use crate::mapping::{Mapping, MappingKind};
 use crate::mapping_tree::TreeId;
 use crate::mappings::Mappings;
 
-/// The two layers.
+/// The layers.
 #[derive(Default, Debug)]
 pub(crate) struct ProcessMappings {
     /// Of records.
     pub(crate) recorded: Mappings,
     /// Generated functions. Mappings of other kinds mark where such functions gave way to them.
     generated: Mappings,
+    /// At the addresses of [`PYTHON_CODE`].
+    python: Mappings,
 }
 
 impl ProcessMappings {
     /// The mapping that covers `address`.
     pub(crate) fn get(&self, address: Avma) -> Option<Mapping> {
+        if PYTHON_CODE.contains(&address) {
+            return self.python.get(address);
+        }
         self.generated_at(address).or_else(|| self.recorded.get(address))
     }
 
@@ -33,6 +39,16 @@ impl ProcessMappings {
             Some(mapping) => Some((mapping.space, mapping.offset_of(address))),
             None => self.recorded.locate(address),
         }
+    }
+
+    /// The Python function at `address`, which is of [`PYTHON_CODE`].
+    pub(crate) fn python_at(&self, address: Avma) -> Option<Mapping> {
+        self.python.get(address)
+    }
+
+    /// Adds a Python function.
+    pub(crate) fn insert_python(&mut self, mapping: Mapping) {
+        self.python.insert(mapping);
     }
 
     /// Adds a generated function. What it overlaps of others gives way.
@@ -55,7 +71,8 @@ impl ProcessMappings {
 
     /// The mappings of a child of this process.
     pub(crate) fn fork(&mut self) -> Self {
-        Self { recorded: self.recorded.fork(), generated: self.generated.fork() }
+        let (recorded, generated) = (self.recorded.fork(), self.generated.fork());
+        Self { recorded, generated, python: self.python.fork() }
     }
 
     /// Calls `space` with the space of each mapping, also of those that are covered. Shared trees for which `is_new` is
@@ -66,6 +83,7 @@ impl ProcessMappings {
         space: &mut impl FnMut(SpaceId),
     ) {
         self.recorded.each_space(&mut *is_new, &mut *space);
-        self.generated.each_space(is_new, space);
+        self.generated.each_space(&mut *is_new, &mut *space);
+        self.python.each_space(is_new, space);
     }
 }

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use decoder::record::{Comm, CpuMode, Mmap, MmapIdentity, Record, Task};
 use hashbrown::HashMap;
 use model::{
-    AddressKind, Avma, BuildId, FileIdentity, Name, Pid, Reason, Space, SpaceId, SpaceTable, StackEntry, Tid,
-    Timestamp, TruncationReason,
+    AddressKind, Avma, BuildId, FileIdentity, Name, PYTHON_CODE, Pid, Reason, Space, SpaceId, SpaceTable,
+    StackEntry, Tid, Timestamp, TruncationReason,
 };
 
 use crate::callchain::{AddressSpace, ChainItem, chain_items};
@@ -343,6 +343,11 @@ impl Tracker {
             return (mapping.space, mapping.offset_of(address));
         }
         let process = self.processes.of(pid);
+        if PYTHON_CODE.contains(&address)
+            && let Some(mapping) = process.mappings.python_at(address)
+        {
+            return (mapping.space, mapping.offset_of(address));
+        }
         // A call may be the last instruction of a generated function, and the next function may begin right behind it.
         let call = match kind {
             AddressKind::ReturnAddress => address.0.checked_sub(1).map(Avma),
@@ -392,6 +397,13 @@ impl Tracker {
         self.see(record.pid, record.tid);
         self.revive(record.pid, record.tid);
         let executable = mapping::is_executable(record);
+        if PYTHON_CODE.contains(&start) {
+            let space = self.spaces.intern(Space::of_python_mapping(record.path));
+            let (offset, kind) = (record.page_offset, MappingKind::Python);
+            let mapping = Mapping { start, last, offset, space, kind, executable };
+            self.processes.of(record.pid).mappings.insert_python(mapping);
+            return self.renew_generated(record.pid);
+        }
         let process = self.processes.of(record.pid);
         if mapping::is_anonymous(record, mapping::build_id(record).or(known.build_id)) {
             let space = match process.anonymous_at(start, last) {

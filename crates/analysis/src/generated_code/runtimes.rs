@@ -210,6 +210,7 @@ impl Runtimes {
             Space::Jit { pid, .. } | Space::JitDump { pid, .. } | Space::Unmapped { pid, .. } => {
                 self.0.get(pid).copied()
             }
+            Space::Python { file, .. } if !file.is_empty() => Some(Runtime::Python),
             _ => None,
         }
     }

@@ -105,6 +105,7 @@ impl Advisor {
             | Reason::NotInJitMap
             | Reason::JitMapRefused(_)
             | Reason::ImageGone
+            | Reason::PythonNotFound
             | Reason::Foreign
             | Reason::NotInProfile
             | Reason::Truncated(_) => return None,

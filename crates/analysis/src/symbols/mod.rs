@@ -20,7 +20,9 @@ use elf::UnpackBudget;
 use host::objects::{ObjectLimits, ObjectStore, RecordedFiles, RetainedFiles, SearchPaths};
 use host::sys::identity::NOBODY;
 use host::sys::system;
-use model::{Harm, Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
+use model::{
+    Harm, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, SpaceTable, StackEntry, Symbolized,
+};
 use symbolizer::archived::ArchivedNames;
 use symbolizer::{Options, Resolutions};
 
@@ -367,6 +369,13 @@ impl Symbolizing {
                     .collect(),
                 ..each(&|entry| self.dumps.resolve(entry))
             },
+            Space::Python { file, .. } if file.is_empty() => {
+                Answers::none(job.entries, &Reason::PythonNotFound)
+            }
+            Space::Python { file, function } => {
+                let function = python_name(file, function);
+                each(&|entry| python_function(&function, file, entry))
+            }
             Space::Unmapped { pid, .. } => each(&|entry| match lookups.resolve(*pid, job.space, entry) {
                 resolved @ Resolution::Resolved(_) => resolved,
                 _ => Resolution::Unresolved(Reason::Unmapped),
@@ -377,6 +386,27 @@ impl Symbolizing {
             Space::Foreign(reason) => each(&|_| Resolution::Unresolved(reason.clone())),
         }
     }
+}
+
+/// Returns the name of a Python function. One without a name of its own (`<module>`, `<lambda>`) has its file's.
+fn python_name(file: &Name, function: &Name) -> Arc<str> {
+    let has_name = !function.as_bytes().starts_with(b"<");
+    let name =
+        if has_name { function.to_string() } else { format!("{function} ({})", Name::new(file.base_name())) };
+    Name::cut(&name).into()
+}
+
+/// A place in a Python function: its line.
+fn python_function(function: &Arc<str>, file: &Name, entry: &StackEntry) -> Resolution {
+    let location = SourceLocation {
+        file: Name::cut(&file.to_string()).into(),
+        line: u32::try_from(entry.lookup_offset()).unwrap_or(0),
+        column: 0,
+        discriminator: 0,
+        start_line: 0,
+    };
+    let frame = model::Frame { function: Arc::clone(function), location: Some(location), inlined: false };
+    Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: None })
 }
 
 /// A place with one function, of which no line is known.

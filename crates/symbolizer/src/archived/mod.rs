@@ -323,6 +323,7 @@ impl<'a> Reader<'a> {
                 path: name(self)?,
             },
             8 => Space::Unmapped { pid: self.pid()?, generation: self.small("a generation")? },
+            10 => Space::Python { file: name(self)?, function: name(self)? },
             _ => return self.error("a kind of space", "not known: a newer prof wrote it"),
         }))
     }

@@ -122,6 +122,11 @@ pub(super) fn write_space(out: &mut Vec<u8>, space: &Space) {
             write_number(out, pid_number(pid));
             write_number(out, (*generation).into());
         }
+        Space::Python { file, function } => {
+            out.push(10);
+            write_bytes(out, file.as_bytes());
+            write_bytes(out, function.as_bytes());
+        }
         Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => out.push(0),
     }
 }

@@ -1,0 +1,72 @@
+//! How a recording tells of Python functions, which have no code in memory: each is a mapping at addresses that no processor has, with a name
+//! that says file and function. Readers that know nothing of it show that name as an object's.
+//!
+//! ```text
+//! address:  PYTHON_CODE.start ……[ first line … last line ]……   one address for each line, and one behind
+//! offset of the mapping:          first line
+//! name:     /app/server.py:Server.handle
+//! ```
+//! A line of a caller is a return address, as everywhere: one behind the line's own address.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::{Avma, Name, Space};
+
+/// The addresses of Python functions. Bit 62 is set and bit 63 is not: no processor of 64 bits has such addresses in its lower half.
+pub const PYTHON_CODE: Range<Avma> = Avma(0x4000_0000_0000_0000)..Avma(0x4100_0000_0000_0000);
+
+/// The name of the mapping that stands for functions which were not found: it has no file.
+pub const UNKNOWN_PYTHON: &str = "[python]";
+
+/// The maximum length of a file's path and of a function's name in the name of a mapping, in bytes. Longer ones are cut.
+const MAX_PART_BYTES: usize = 1024;
+
+/// Returns the name of the mapping that stands for a Python function.
+pub fn python_mapping_name(file: &str, function: &str) -> Vec<u8> {
+    let part = |text: &str, separator: Option<char>| {
+        let is_wrong = |character: char| character == '\0' || Some(character) == separator;
+        let text: alloc::string::String =
+            text.chars().map(|character| if is_wrong(character) { '.' } else { character }).collect();
+        text.get(..text.floor_char_boundary(MAX_PART_BYTES)).unwrap_or_default().as_bytes().to_vec()
+    };
+    let mut name = part(file, None);
+    if !name.is_empty() {
+        name.push(b':');
+    }
+    name.extend(part(function, Some(':')));
+    name
+}
+
+impl Space {
+    /// Returns the space of a mapping of [`PYTHON_CODE`] with this name.
+    pub fn of_python_mapping(name: &[u8]) -> Self {
+        let (file, function) = match name.iter().rposition(|byte| *byte == b':') {
+            Some(end) => (name.get(..end).unwrap_or_default(), name.get(end + 1..).unwrap_or_default()),
+            None => (&[][..], name),
+        };
+        Self::Python { file: Name::new(file), function: Name::new(function) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_mappings_come_back() {
+        let parts = |file: &str, function: &str| {
+            let Space::Python { file, function } =
+                Space::of_python_mapping(&python_mapping_name(file, function))
+            else {
+                panic!()
+            };
+            (file.as_bytes().to_vec(), function.as_bytes().to_vec())
+        };
+        assert_eq!(parts("/a:b.py", "C.<locals>.f"), (b"/a:b.py".to_vec(), b"C.<locals>.f".to_vec()));
+        assert_eq!(parts("/a.py", "a:\\0"), (b"/a.py".to_vec(), b"a.\\0".to_vec()));
+        assert_eq!(parts("", UNKNOWN_PYTHON), (Vec::new(), UNKNOWN_PYTHON.as_bytes().to_vec()));
+        let long = "ä".repeat(2000);
+        assert_eq!(parts(&long, &long).1.len(), MAX_PART_BYTES);
+    }
+}
