@@ -16,8 +16,9 @@ pub fn record<F: FnMut(EngineEvent)>(
     engine: &mut Engine<F>,
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, recorder::Error> {
-    let mut in_order =
-        UnwindingStage::new(engine, options.keeps_stacks(), options.mechanisms).for_live_view();
+    let mut in_order = UnwindingStage::new(engine, options.keeps_stacks(), options.mechanisms)
+        .for_live_view()
+        .with_interpreter_frames(options.interpreter_frames);
     let refused_tables = in_order.refused_tables();
     in_order.consumer_mut().refused_tables = refused_tables;
     let summary = recorder::record(options, control, &mut in_order, Vec::new(), notices)?;

@@ -37,6 +37,7 @@ mod open;
 mod options;
 mod output;
 mod processes;
+mod python_stacks;
 mod records;
 mod ring;
 mod session;

@@ -16,6 +16,7 @@ mod caller_cache;
 mod chain;
 mod generated_code;
 mod generated_tables;
+mod interpreters;
 mod kernel_walk;
 mod live_memory;
 mod mechanisms;
@@ -29,6 +30,7 @@ mod walker;
 
 pub use chain::{ChainEnd, ChainUnwinder, MAX_CHAIN_ADDRESSES, truncate_chain};
 pub use generated_tables::{GeneratedTables, TableNumbers};
+pub use interpreters::MappedInterpreter;
 pub use mechanisms::Mechanisms;
 pub use object_tables::RefusedTables;
 pub use process_maps::{ProcessMaps, ProcessMapsCache};

@@ -25,6 +25,8 @@ bitflags! {
         const COPY_SIZES = 1 << 7;
         /// Adapts the interval between rounds to the fill of the rings.
         const PACE = 1 << 8;
+        /// Names Python functions by the memory of the running process.
+        const PYTHON = 1 << 9;
     }
 }
 

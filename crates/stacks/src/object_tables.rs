@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use elf::{ElfError, ObjectSource, OpenedObject};
 use model::{Name, ObjectIdentity, Pid, Space};
-use unwinder::{ObjectSections, UnwindTables};
+use python::Interpreter;
+use unwinder::{ObjectNumber, ObjectSections, UnwindTables};
 
+use crate::interpreters::{InterpreterObject, Interpreters};
 use crate::table_bytes::TableBytes;
 
 /// Collects a sentence for each object with unwind tables that cannot be read. Clones share the sentences, so that they can be read
@@ -39,11 +41,19 @@ impl RefusedTables {
     }
 }
 
+/// What was found in objects when they were opened. Clones share the lists.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct OpenedLists {
+    pub(crate) refused: RefusedTables,
+    /// `None` where nobody asks for interpreters.
+    pub(crate) interpreters: Option<Interpreters>,
+}
+
 /// Opens objects and reads their unwind tables, whatever holds the bytes of these.
 pub(crate) trait TableSource: fmt::Debug + Send + Sync {
     /// Reads the tables of an object that the process `pid` has mapped. Returns `None` where the object cannot be had, is another
     /// one than was mapped, or of an architecture that cannot be unwound.
-    fn read(&self, space: &Space, pid: Pid, refused: &RefusedTables) -> Option<OpenTables>;
+    fn read(&self, space: &Space, pid: Pid, lists: &OpenedLists) -> Option<OpenTables>;
 
     /// See [`ObjectSource::close`].
     fn close(&self, identity: &ObjectIdentity);
@@ -56,7 +66,7 @@ pub(crate) trait TableSource: fmt::Debug + Send + Sync {
 }
 
 impl<O: ObjectSource> TableSource for O {
-    fn read(&self, space: &Space, pid: Pid, refused: &RefusedTables) -> Option<OpenTables> {
+    fn read(&self, space: &Space, pid: Pid, lists: &OpenedLists) -> Option<OpenTables> {
         let opened = match space {
             Space::Object(identity) => self.open(identity, pid)?,
             Space::Vdso { build_id } => {
@@ -69,11 +79,16 @@ impl<O: ObjectSource> TableSource for O {
             sections.add_debug_file(debug_file);
         }
         let tables = UnwindTables::new(sections.map_bytes(TableBytes::new));
+        let interpreter = lists.interpreters.as_ref().and_then(|_| Interpreter::from_object(&opened.object));
+        let interpreter = interpreter.map(|interpreter| InterpreterObject {
+            interpreter: Arc::new(interpreter),
+            segments: opened.object.segments().to_vec(),
+        });
         if let Space::Object(identity) = space {
-            refused.add(&identity.path, tables.refused());
+            lists.refused.add(&identity.path, tables.refused());
         }
         let bytes = opened.object.headers_size() + tables.indices_size();
-        Some(OpenTables { tables: Arc::new(tables), bytes })
+        Some(OpenTables { tables: Arc::new(tables), bytes, interpreter })
     }
 
     fn close(&self, identity: &ObjectIdentity) {
@@ -95,27 +110,42 @@ pub(crate) struct OpenTables {
     tables: Arc<UnwindTables<TableBytes>>,
     /// The memory that the tables and the headers of the object take, without unpacked sections, which have a budget of their own.
     bytes: usize,
+    /// `None` once it is in the list of interpreters, too.
+    interpreter: Option<InterpreterObject>,
 }
 
 /// The unwind tables of one object, which is opened when they are asked for first.
 #[derive(Debug)]
 pub(crate) struct ObjectTables {
     space: Space,
+    number: ObjectNumber,
     /// A process that maps the object.
     pid: Pid,
     source: Arc<dyn TableSource>,
-    refused: RefusedTables,
+    lists: OpenedLists,
     tables: OnceLock<Option<OpenTables>>,
 }
 
 impl ObjectTables {
-    pub(crate) fn new(space: Space, pid: Pid, source: Arc<dyn TableSource>, refused: RefusedTables) -> Self {
-        Self { space, pid, source, refused, tables: OnceLock::new() }
+    pub(crate) fn new(
+        space: Space,
+        number: ObjectNumber,
+        pid: Pid,
+        source: Arc<dyn TableSource>,
+        lists: &OpenedLists,
+    ) -> Self {
+        Self { space, number, pid, source, lists: lists.clone(), tables: OnceLock::new() }
     }
 
     /// Returns the tables as [`TableSource::read`] does, which is asked once.
     pub(crate) fn tables(&self) -> Option<Arc<UnwindTables<TableBytes>>> {
-        let read = || self.source.read(&self.space, self.pid, &self.refused);
+        let read = || {
+            let mut open = self.source.read(&self.space, self.pid, &self.lists)?;
+            if let (Some(interpreters), Some(found)) = (&self.lists.interpreters, open.interpreter.take()) {
+                interpreters.add(self.number, found);
+            }
+            Some(open)
+        };
         self.tables.get_or_init(read).as_ref().map(|open| Arc::clone(&open.tables))
     }
 

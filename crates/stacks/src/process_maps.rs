@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use elf::ObjectSource;
@@ -14,7 +15,8 @@ use unwinder::{AddressSpace, ObjectNumber, Objects, UnwindTables};
 
 use crate::generated_code::{DumpUpdater, GeneratedCode};
 use crate::generated_tables::number_of_space;
-use crate::object_tables::{ObjectTables, RefusedTables, TableSource};
+use crate::interpreters::{InterpreterSlot, Interpreters, MappedInterpreter};
+use crate::object_tables::{ObjectTables, OpenedLists, RefusedTables, TableSource};
 use crate::table_bytes::TableBytes;
 
 /// The mappings of a process at one moment.
@@ -26,9 +28,16 @@ pub struct ProcessMaps {
     images: HashMap<ObjectNumber, Arc<ObjectTables>, FxBuildHasher>,
     /// The code of the jitdumps that the process maps.
     generated: Vec<Arc<GeneratedCode>>,
+    interpreters: Option<Interpreters>,
+    interpreter: InterpreterSlot,
 }
 
 impl ProcessMaps {
+    /// Returns the interpreter of Python that the process has mapped, if its object was opened.
+    pub fn interpreter(&self) -> Option<Arc<MappedInterpreter>> {
+        self.interpreter.get(self.interpreters.as_ref()?, &self.space)
+    }
+
     /// Returns the space and offset of a frame; `None` outside every mapping.
     pub fn entry(&self, frame: FrameAddress<Avma>) -> Option<StackEntry> {
         let (address, kind, lookup) = match frame {
@@ -117,6 +126,10 @@ impl Objects for MappedObjects<'_> {
         Some((object, offset))
     }
 
+    fn watched(&self) -> Arc<[Range<Avma>]> {
+        self.maps.interpreter().map_or_else(Arc::default, |interpreter| Arc::clone(interpreter.eval()))
+    }
+
     fn generated_version(&mut self) -> u64 {
         // The same mappings always have the same dumps, and the counts of each dump only grow: equal sums mean equal counts.
         let add = |(all, made), (more, more_made)| (all + more, made + more_made);
@@ -130,7 +143,7 @@ impl Objects for MappedObjects<'_> {
 #[derive(Debug)]
 pub struct ProcessMapsCache {
     objects: Arc<dyn TableSource>,
-    refused: RefusedTables,
+    lists: OpenedLists,
     images: HashMap<SpaceId, Arc<ObjectTables>, FxBuildHasher>,
     processes: HashMap<Pid, (Generation, Arc<ProcessMaps>), FxBuildHasher>,
     dump_updater: Option<DumpUpdater>,
@@ -159,10 +172,9 @@ const MAX_TABLE_BYTES: usize = 32 << 20;
 impl ProcessMapsCache {
     /// Creates an empty cache that has objects opened by `objects`.
     pub fn new(objects: Arc<impl ObjectSource + 'static>) -> Self {
-        let refused = RefusedTables::default();
         Self {
             objects,
-            refused,
+            lists: OpenedLists::default(),
             images: HashMap::default(),
             processes: HashMap::default(),
             dump_updater: None,
@@ -178,9 +190,16 @@ impl ProcessMapsCache {
         Self { dump_updater: Some(DumpUpdater::new(Box::new(dumps), has_clock)), ..self }
     }
 
+    /// Returns the same cache, which also looks for interpreters of Python in the objects that it opens.
+    #[must_use]
+    pub fn with_interpreters(mut self) -> Self {
+        self.lists.interpreters = Some(Interpreters::default());
+        self
+    }
+
     /// Returns the list of unwind tables that could not be read. It grows as further objects are opened.
     pub fn refused_tables(&self) -> RefusedTables {
-        self.refused.clone()
+        self.lists.refused.clone()
     }
 
     /// Returns the mappings of a process as the tracker knows them now, and reads on its jitdumps.
@@ -295,7 +314,8 @@ impl ProcessMapsCache {
             if let Some(object) = object {
                 let known = self.images.entry(mapping.space).or_insert_with(|| {
                     let space = tracker.spaces().get(mapping.space).clone();
-                    Arc::new(ObjectTables::new(space, pid, Arc::clone(&self.objects), self.refused.clone()))
+                    let objects = Arc::clone(&self.objects);
+                    Arc::new(ObjectTables::new(space, object, pid, objects, &self.lists))
                 });
                 images.insert(object, Arc::clone(known));
                 if generated.len() < MAX_DUMPS_OF_PROCESS
@@ -314,7 +334,15 @@ impl ProcessMapsCache {
                 executable: mapping.executable,
             });
         }
-        ProcessMaps { space, mappings, images, generated }
+        let interpreters = self.lists.interpreters.clone();
+        ProcessMaps {
+            space,
+            mappings,
+            images,
+            generated,
+            interpreters,
+            interpreter: InterpreterSlot::default(),
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 
 use decoder::Sample;
 use model::{Avma, Pid, ProcessMemory, TruncationReason};
+use python::Activation;
 use unwinder::{Architecture, NoMemory, StackEnd, UnwoundStack};
 
 use crate::caller_cache::CallerCache;
 use crate::chain::{ChainEnd, ChainUnwinder, push_frames};
+use crate::interpreters::push_activations;
 use crate::kernel_walk::{FirstWord, callers_beyond};
 use crate::live_memory::{FrameCheck, LiveMemory};
 use crate::mechanisms::Mechanisms;
@@ -68,6 +70,11 @@ impl StackWalker {
     /// Returns the stack that was walked last. Frames that an earlier stack or the kernel's walk has added are only in the chain.
     pub fn stack(&self) -> &UnwoundStack {
         self.unwinder.stack()
+    }
+
+    /// Appends what the sample holds of each frame of the interpreter of Python in the last stack, innermost first.
+    pub fn push_activations(&self, sampled: &SampledStack<'_>, activations: &mut Vec<Activation>) {
+        push_activations(self.stack(), sampled.state, &sampled.maps.space, activations);
     }
 
     /// Appends the stack as far as the sample itself holds it: in the copy, and beyond that by the kernel's walk where all code keeps

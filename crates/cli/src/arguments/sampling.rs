@@ -60,6 +60,9 @@ pub struct SamplingArguments {
     /// Record call chains (the default)
     #[arg(short = 'g', conflicts_with = "call_graph", help_heading = "Stacks", hide_short_help = true)]
     chains: bool,
+    /// Keep the interpreter's own frames in call chains beside the Python functions that it runs
+    #[arg(long, help_heading = "Stacks", hide_short_help = true)]
+    interpreter_frames: bool,
     /// Maximum number of addresses in a call chain
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within(1..=u16::MAX),
           help_heading = "Stacks", hide_short_help = true)]
@@ -80,6 +83,7 @@ impl SamplingArguments {
         };
         options.delay = self.delay;
         options.per_thread = self.no_cpu_rings;
+        options.interpreter_frames = self.interpreter_frames;
         options.max_stack = self.max_stack;
         options.levels = match (self.all_user, self.all_kernel) {
             (true, _) => PrivilegeLevels::User,

@@ -270,7 +270,8 @@ pub fn sample(
     let mut stacks = (StackTotals::default(), PerArrival::default());
     let (recorded, sources) = if options.copies_stacks() {
         let mut unwinding =
-            UnwindingStage::new(ChunkEncoder::new(&mut *file), options.keeps_stacks(), options.mechanisms);
+            UnwindingStage::new(ChunkEncoder::new(&mut *file), options.keeps_stacks(), options.mechanisms)
+                .with_interpreter_frames(options.interpreter_frames);
         if options.in_parts {
             unwinding = unwinding.for_overwrite_window();
         }

@@ -188,6 +188,8 @@ pub struct Options {
     pub low_memory: bool,
     /// The sources of stack frames, and the savings, to use. All, unless the effect of one is measured by leaving it out.
     pub mechanisms: Mechanisms,
+    /// True if the frames of an interpreter stay in call chains beside the functions that it runs.
+    pub interpreter_frames: bool,
     /// True if the recording goes into several files, or only its newest part is kept. Totals of the whole recording, such as the
     /// CPU time of each task, are then left out, because they are wrong for a part.
     pub in_parts: bool,
@@ -262,6 +264,7 @@ impl Options {
             extras: Extras::default(),
             low_memory: false,
             mechanisms: Mechanisms::all(),
+            interpreter_frames: false,
             in_parts: false,
             is_streamed: false,
             dump_conditions: Vec::new(),

@@ -11,10 +11,12 @@ use elf::UnpackBudget;
 use host::dump_files::DumpFiles;
 use host::objects::{BlockBytes, ObjectLimits, ObjectStore, SearchPaths};
 use host::sys::process_memory::LiveProcesses;
-use model::{EventIndex, Pid, Timestamp, TruncationReason};
+use model::{EventIndex, Pid, Tid, Timestamp, TruncationReason};
+use python::Activation;
 use stacks::{
-    Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, extend_by_walk,
-    is_32_bit, is_outside_mappings, kernel_part, link_register, native_architecture,
+    MappedInterpreter, Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker,
+    UserState, extend_by_walk, is_32_bit, is_outside_mappings, kernel_part, link_register,
+    native_architecture, user_part,
 };
 use tracker::{OrderedRecord, Tracker};
 use unwinder::{StackEnd, Unwinder};
@@ -27,9 +29,10 @@ use super::fresh_maps::FreshMaps;
 use super::ordered_consumer::OrderedConsumer;
 use super::stage::Layouts;
 use super::totals::StackTotals;
-use super::unwound_sample::{self, UnwoundWith};
+use super::unwound_sample::{self, UnwoundSample, UnwoundWith};
 use crate::mapped_files::MappedFiles;
 use crate::processes::DeadProcessSweep;
+use crate::python_stacks::{PythonSample, PythonStacks, decode_activations, encode_activations};
 
 /// Number of stacks after a cut one, and at the beginning of a recording, whose frames are kept if they are complete: deeper
 /// stacks that are cut can be completed by them. The beginning counts since the size of the copies is not decided yet.
@@ -46,6 +49,9 @@ pub(super) struct SampleUnwinder {
     pub(super) exec_times: ExecTimes,
     fresh_maps: FreshMaps,
     pub(super) files: MappedFiles,
+    pub(super) python: PythonStacks,
+    /// What the stack at hand holds of Python functions.
+    activations: Vec<Activation>,
     /// The number of stacks to come whose frames are kept if they are complete.
     stacks_to_keep: u32,
     /// The call chain of the sample at hand, and its bytes in the recorded byte order.
@@ -75,9 +81,13 @@ impl SampleUnwinder {
         let store = ObjectStore::<BlockBytes>::new(SearchPaths::from_environment(None, Vec::new(), true));
         let store = Arc::new(store.with_limits(limits()));
         let dumps = DumpFiles::new(|pid| host::procfs::life(pid).ok());
+        // True: the timestamps of records and of jitdumps are on the same clock.
+        let maps_cache = ProcessMapsCache::new(store).with_dumps(dumps, true);
         Self {
-            // True: the timestamps of records and of jitdumps are on the same clock.
-            maps_cache: ProcessMapsCache::new(store).with_dumps(dumps, true),
+            maps_cache: match mechanisms.contains(Mechanisms::PYTHON) {
+                true => maps_cache.with_interpreters(),
+                false => maps_cache,
+            },
             walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
             totals: StackTotals::default(),
             copy_sizes: PerArrival::default(),
@@ -85,6 +95,8 @@ impl SampleUnwinder {
             exec_times: ExecTimes::default(),
             fresh_maps: FreshMaps::default(),
             files: MappedFiles::default(),
+            python: PythonStacks::new(false),
+            activations: Vec::new(),
             stacks_to_keep: KEPT_STACKS_AFTER_CUT,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
@@ -153,7 +165,13 @@ impl SampleUnwinder {
         let maps = self.maps_cache.get(consumer.tracker(), pid);
         let (newer, start) = (OnceCell::new(), self.chain.len());
         let mut sampled = SampledStack { sample, pid, state, maps: &maps };
+        let interpreter = maps.interpreter();
         let mut unwound = self.walker.walk(&sampled, &mut self.chain);
+        if interpreter.is_none() && maps.interpreter().is_some() {
+            // The walk has opened its object. Now its frames are known.
+            self.chain.truncate(start);
+            unwound = self.walker.walk(&sampled, &mut self.chain);
+        }
         if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time)
             && self.mechanisms.contains(Mechanisms::FRESH_MAPS)
         {
@@ -170,6 +188,12 @@ impl SampleUnwinder {
         self.record_copy_use(pid, context.layouts.arrival, state, unwound.end);
         if unwound.end != StackEnd::Complete && self.walker.exceeds_copy() {
             unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
+        }
+        if let Some(interpreter) = sampled.maps.interpreter() {
+            self.activations.clear();
+            self.walker.push_activations(&sampled, &mut self.activations);
+            let at = (pid, state.thread, context.time);
+            self.name_python(at, sampled.maps, &interpreter, start, context.layouts, consumer)?;
         }
         // The kernel's part counts, too, and earlier stacks may be longer than the limit.
         let limit = context.layouts.max_addresses;
@@ -214,8 +238,19 @@ impl SampleUnwinder {
         }
         let start = into.len();
         encode(self.with_chain(*sample), &layouts.written, into);
-        let with = UnwoundWith { pid, generation: generation.as_u64(), beyond_copy: unwound.beyond_copy };
-        if into.len() == start || !unwound_sample::mark_unwound(into, start, with) {
+        let sample_end = into.len();
+        if maps.interpreter().is_some() {
+            self.activations.clear();
+            self.walker.push_activations(&sampled, &mut self.activations);
+            encode_activations(&self.activations, into);
+        }
+        let with = UnwoundWith {
+            pid,
+            generation: generation.as_u64(),
+            beyond_copy: unwound.beyond_copy,
+            python_bytes: (into.len() - sample_end) as u64,
+        };
+        if sample_end == start || !unwound_sample::mark_unwound(into, start, with) {
             into.truncate(start);
             return false;
         }
@@ -246,9 +281,12 @@ impl SampleUnwinder {
         context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<bool> {
-        let Some((raw, with)) = unwound_sample::split_unwound(record) else { return Ok(false) };
+        let Some(UnwoundSample { raw, with, python }) = unwound_sample::split_unwound(record) else {
+            return Ok(false);
+        };
         let mut end = StackEnd::Complete;
-        if consumer.tracker().recorded_generation(with.pid).as_u64() == with.generation {
+        let is_unchanged = consumer.tracker().recorded_generation(with.pid).as_u64() == with.generation;
+        if is_unchanged && python.is_empty() {
             let event = Some(context.event);
             consumer.record(context.time, OrderedRecord { raw, event, offset: None })?;
         } else {
@@ -256,13 +294,42 @@ impl SampleUnwinder {
             let maps = self.maps_cache.get(consumer.tracker(), with.pid);
             self.chain.clear();
             self.chain.extend(kernel_part(&sample));
-            if !unwound_sample::extend_within(&maps.space, &sample, &mut self.chain) {
+            let start = self.chain.len();
+            if is_unchanged {
+                self.chain.extend(user_part(&sample));
+            } else if !unwound_sample::extend_within(&maps.space, &sample, &mut self.chain) {
                 end = StackEnd::Truncated(TruncationReason::MappingUnknown);
+            }
+            if let Some(interpreter) = maps.interpreter() {
+                self.activations = decode_activations(python);
+                let at = (with.pid, sample.thread.map_or(Tid(0), |(_, tid)| tid), context.time);
+                self.name_python(at, &maps, &interpreter, start, context.layouts, consumer)?;
+                let limit = context.layouts.max_addresses;
+                if stacks::truncate_chain(&mut self.chain, limit) {
+                    end = StackEnd::Truncated(TruncationReason::AddressLimit(limit));
+                }
             }
             self.forward(sample, context, consumer)?;
         }
         self.totals.count(end, with.beyond_copy);
         Ok(true)
+    }
+
+    /// Puts Python functions into the user part of the chain, which begins at `start`, and forwards records of those that are new.
+    fn name_python(
+        &mut self,
+        (pid, tid, time): (Pid, Tid, Timestamp),
+        maps: &ProcessMaps,
+        interpreter: &MappedInterpreter,
+        start: usize,
+        layouts: &Layouts,
+        consumer: &mut impl OrderedConsumer,
+    ) -> io::Result<()> {
+        let mut records = Vec::new();
+        let sample = PythonSample { pid, tid, time, maps, interpreter, activations: &self.activations };
+        let (tracker, chain) = (consumer.tracker(), (&mut self.chain, start));
+        self.python.rewrite(&sample, &LiveProcesses, tracker, &layouts.recorded, chain, &mut records);
+        forward_records(&records, time, consumer)
     }
 
     /// Returns the user registers and the stack copy of a sample; `None` where there are none, or the thread is in an exec that
@@ -307,6 +374,7 @@ impl SampleUnwinder {
     /// Forgets ended processes, here and in the tracker: a recording may go on for days.
     pub(super) fn forget_ended(&mut self, tracker: &mut Tracker) {
         self.dead_process_sweep.run_if_due(tracker);
+        self.python.forget_ended(tracker);
         self.maps_cache.forget_ended(tracker);
     }
 

@@ -28,6 +28,7 @@ use super::sample_unwinder::{SampleContext, SampleUnwinder};
 use super::totals::StackTotals;
 use super::unwound_sample::split_unwound;
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink};
+use crate::python_stacks::PythonStacks;
 
 /// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not.
 const MAX_PENDING_BYTES: usize = 64 << 20;
@@ -108,6 +109,13 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
         }
     }
 
+    /// Sets whether the frames of an interpreter stay in call chains beside the functions that it runs.
+    #[must_use]
+    pub fn with_interpreter_frames(mut self, stay: bool) -> Self {
+        self.unwinder.python = PythonStacks::new(stay);
+        self
+    }
+
     /// Makes the stage keep less memory of earlier stacks, objects and chunks, for a view that stays open
     /// ([`crate::Options::low_memory`]).
     pub fn for_live_view(self) -> Self {
@@ -185,7 +193,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
                 break;
             };
             let (raw, is_unwound) = match split_unwound(&raw) {
-                Some((sample, _)) => (sample, true),
+                Some(unwound) => (unwound.raw, true),
                 None => (raw, false),
             };
             let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id)).copied();
@@ -316,6 +324,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
+        self.unwinder.python.begin_round();
         self.forward_ordered()?;
         if self.unwinds() {
             self.consumer.set_stack_totals(&self.unwinder.totals);
@@ -330,7 +339,9 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
     }
 
     fn wants_round_soon(&mut self) -> bool {
-        self.pending.bytes() > HASTE_THRESHOLD_BYTES || self.consumer.wants_round_soon()
+        self.pending.bytes() > HASTE_THRESHOLD_BYTES
+            || self.unwinder.python.wants_round_soon()
+            || self.consumer.wants_round_soon()
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {

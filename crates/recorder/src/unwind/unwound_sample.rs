@@ -20,10 +20,12 @@ pub(super) struct UnwoundWith {
     pub(super) generation: u64,
     /// True if the stack was deeper than its copy, and completed by an earlier stack of the process.
     pub(super) beyond_copy: bool,
+    /// The number of bytes between the sample and this: what the stack holds of Python functions ([`crate::python_stacks`]).
+    pub(super) python_bytes: u64,
 }
 
 /// Bytes of an [`UnwoundWith`] behind a record.
-const UNWOUND_WITH_BYTES: usize = 16;
+const UNWOUND_WITH_BYTES: usize = 24;
 
 /// Turns the sample that begins at `start`, the last of `records`, into an [`UNWOUND_SAMPLE`]. Returns false, and changes nothing,
 /// where the record would become too large.
@@ -38,23 +40,40 @@ pub(super) fn mark_unwound(records: &mut Vec<u8>, start: usize, with: UnwoundWit
     records.extend(with.generation.to_ne_bytes());
     records.extend(with.pid.0.to_ne_bytes());
     records.extend(u32::from(with.beyond_copy).to_ne_bytes());
+    records.extend(with.python_bytes.to_ne_bytes());
     true
 }
 
-/// Splits an [`UNWOUND_SAMPLE`] into the sample and what it was unwound with; `None` for any other record.
-pub(super) fn split_unwound<'a>(record: &RawRecord<'a>) -> Option<(RawRecord<'a>, UnwoundWith)> {
+/// An [`UNWOUND_SAMPLE`] in its parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct UnwoundSample<'a> {
+    /// The sample.
+    pub(super) raw: RawRecord<'a>,
+    /// What it was unwound with.
+    pub(super) with: UnwoundWith,
+    /// What its stack holds of Python functions.
+    pub(super) python: &'a [u8],
+}
+
+/// Splits an [`UNWOUND_SAMPLE`] into its parts; `None` for any other record.
+pub(super) fn split_unwound<'a>(record: &RawRecord<'a>) -> Option<UnwoundSample<'a>> {
     if record.kind != UNWOUND_SAMPLE {
         return None;
     }
     let (body, with) = record.body.split_last_chunk::<UNWOUND_WITH_BYTES>()?;
     let (generation, rest) = with.split_first_chunk::<8>()?;
-    let (pid, beyond_copy) = rest.split_first_chunk::<4>()?;
+    let (pid, rest) = rest.split_first_chunk::<4>()?;
+    let (beyond_copy, python_bytes) = rest.split_first_chunk::<4>()?;
+    let python_bytes = u64::from_ne_bytes(*python_bytes.first_chunk()?);
     let with = UnwoundWith {
         pid: Pid(i32::from_ne_bytes(*pid)),
         generation: u64::from_ne_bytes(*generation),
         beyond_copy: beyond_copy.iter().any(|byte| *byte != 0),
+        python_bytes,
     };
-    Some((RawRecord { kind: kind::SAMPLE, body, ..*record }, with))
+    let (body, python) =
+        body.split_at_checked(body.len().checked_sub(usize::try_from(python_bytes).ok()?)?)?;
+    Some(UnwoundSample { raw: RawRecord { kind: kind::SAMPLE, body, ..*record }, with, python })
 }
 
 /// Appends the user part of the sample's call chain up to the first address that is in no executable mapping of `space`; appends
@@ -91,21 +110,24 @@ mod tests {
             [header, vec![0xaa; 16]].concat()
         };
         for beyond_copy in [false, true] {
-            let with = UnwoundWith { pid: Pid(77), generation: 1 << 40, beyond_copy };
-            let mut records = [vec![1; 8], record(kind::SAMPLE, 24)].concat();
+            let with = UnwoundWith { pid: Pid(77), generation: 1 << 40, beyond_copy, python_bytes: 8 };
+            let mut records = [vec![1; 8], record(kind::SAMPLE, 24), vec![7; 8]].concat();
             assert!(mark_unwound(&mut records, 8, with));
-            assert_eq!(records[..32], [vec![1; 8], record(UNWOUND_SAMPLE, 40)].concat());
+            assert_eq!(records[..40], [vec![1; 8], record(UNWOUND_SAMPLE, 56), vec![7; 8]].concat());
             let (unwound, size) = RawRecord::parse(&records[8..], Endian::NATIVE).unwrap();
-            let (raw, found) = split_unwound(&unwound).unwrap();
+            let found = split_unwound(&unwound).unwrap();
             let mut bytes = Vec::new();
-            raw.encode(Endian::NATIVE, &mut bytes).unwrap();
-            assert_eq!((size, found, bytes), (40, with, record(kind::SAMPLE, 24)));
+            found.raw.encode(Endian::NATIVE, &mut bytes).unwrap();
+            assert_eq!((size, found.with, bytes), (56, with, record(kind::SAMPLE, 24)));
+            assert_eq!(found.python, [7; 8]);
         }
-        let with = UnwoundWith { pid: Pid(77), generation: 1, beyond_copy: false };
+        let with = UnwoundWith { pid: Pid(77), generation: 1, beyond_copy: false, python_bytes: 0 };
         let body = &[0; 24];
         assert!(split_unwound(&RawRecord { kind: UNWOUND_SAMPLE, misc: 0, body }).is_some());
         assert_eq!(split_unwound(&RawRecord { kind: kind::SAMPLE, misc: 0, body }), None);
         assert_eq!(split_unwound(&RawRecord { kind: UNWOUND_SAMPLE, misc: 0, body: &body[..8] }), None);
+        let body = &[1; 32];
+        assert_eq!(split_unwound(&RawRecord { kind: UNWOUND_SAMPLE, misc: 0, body }), None, "too many bytes");
         assert!(!mark_unwound(&mut vec![0; 65_535], 0, with), "the size has 16 bits");
     }
 

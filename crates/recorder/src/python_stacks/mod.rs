@@ -1,0 +1,170 @@
+//! Names Python functions in call chains, by the memory of running processes (`docs/decisions/0013-python-without-a-switch.md`).
+//!
+//! ```text
+//! sample in its ring ─▶ activations ─▶ its turn in time order ─▶ PythonStacks: runs ─▶ chain with addresses of functions
+//!                                                                             └─▶ MMAP2 records of functions that are new
+//! ```
+
+mod activations;
+mod chain;
+mod functions;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use decoder::RecordLayout;
+use model::{Pid, ProcessMemory, Tid, Timestamp};
+use python::{Activation, PythonProcess, Run};
+use rustc_hash::{FxBuildHasher, FxHashSet};
+use stacks::{MappedInterpreter, ProcessMaps};
+use tracker::Tracker;
+
+pub(crate) use activations::{decode_activations, encode_activations};
+use chain::ChainRewriter;
+use functions::{FunctionTable, Place, UNKNOWN_PLACE};
+
+/// The Python functions of all processes.
+#[derive(Debug)]
+pub(crate) struct PythonStacks {
+    /// True if the interpreter's own frames stay in call chains.
+    keeps_interpreter: bool,
+    processes: HashMap<Pid, Process, FxBuildHasher>,
+    functions: FunctionTable,
+    haste: Haste,
+    rewriter: ChainRewriter,
+}
+
+/// A process that runs Python.
+#[derive(Debug)]
+struct Process {
+    /// See [`Tracker::program`].
+    program: Option<u32>,
+    /// The difference of addresses and those in the interpreter's file.
+    bias: u64,
+    python: PythonProcess,
+    /// The addresses of the functions for which there are records.
+    recorded: FxHashSet<u64>,
+}
+
+/// A sample of a process that has mapped an interpreter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PythonSample<'a> {
+    pub(crate) pid: Pid,
+    pub(crate) tid: Tid,
+    pub(crate) time: Timestamp,
+    pub(crate) maps: &'a ProcessMaps,
+    pub(crate) interpreter: &'a MappedInterpreter,
+    pub(crate) activations: &'a [Activation],
+}
+
+/// The maximum number of processes; with more, all are forgotten: most have ended.
+const MAX_PROCESSES: usize = 256;
+
+/// A budget of early rounds. Each costs as much as ten samples.
+#[derive(Debug)]
+struct Haste {
+    /// True if functions were not found since the last round.
+    is_wanted: bool,
+    left: u32,
+    /// The time at which the last one was added to the budget.
+    added: Instant,
+}
+
+/// Early rounds at the beginning: for some seconds, in which most functions are met for the first time.
+const FIRST_EARLY_ROUNDS: u32 = 500;
+/// The interval at which another one is allowed.
+const EARLY_ROUND_INTERVAL: Duration = Duration::from_millis(50);
+
+impl Default for Haste {
+    fn default() -> Self {
+        Self { is_wanted: false, left: FIRST_EARLY_ROUNDS, added: Instant::now() }
+    }
+}
+
+impl Haste {
+    fn begin_round(&mut self) {
+        if std::mem::take(&mut self.is_wanted) {
+            self.left = self.left.saturating_sub(1);
+        }
+        let due = self.added.elapsed().as_nanos() / EARLY_ROUND_INTERVAL.as_nanos();
+        if due > 0 {
+            self.added = Instant::now();
+            self.left = u32::try_from(due)
+                .map_or(FIRST_EARLY_ROUNDS, |due| self.left.saturating_add(due).min(FIRST_EARLY_ROUNDS));
+        }
+    }
+}
+
+impl PythonStacks {
+    /// Knows no process yet. With `keeps_interpreter`, the interpreter's own frames stay in call chains.
+    pub(crate) fn new(keeps_interpreter: bool) -> Self {
+        Self {
+            keeps_interpreter,
+            processes: HashMap::default(),
+            functions: FunctionTable::default(),
+            haste: Haste::default(),
+            rewriter: ChainRewriter::default(),
+        }
+    }
+
+    /// Puts Python functions into the user part of a call chain, which begins at `start` with its marker, in place of the frames of the
+    /// interpreter. Appends MMAP2 records in `layout`, for the functions that are new, to `records`. Changes nothing where the memory of
+    /// the process may not be read.
+    pub(crate) fn rewrite(
+        &mut self,
+        sample: &PythonSample<'_>,
+        memory: &dyn ProcessMemory,
+        tracker: &Tracker,
+        layout: &RecordLayout,
+        (chain, start): (&mut Vec<u64>, usize),
+        records: &mut Vec<u8>,
+    ) {
+        let PythonSample { pid, tid, time, interpreter, activations, .. } = *sample;
+        let (program, bias) = (tracker.program(pid), interpreter.bias());
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
+            self.processes.clear();
+        }
+        let begin = || Process {
+            program,
+            bias,
+            python: PythonProcess::new(interpreter.interpreter().clone(), bias),
+            recorded: FxHashSet::default(),
+        };
+        let process = self.processes.entry(pid).or_insert_with(begin);
+        if (process.program, process.bias) != (program, bias) {
+            *process = begin();
+        }
+        let Some(runs) = process.python.runs(memory, (pid, tid), time, activations) else { return };
+        if runs.iter().any(|run| !run.is_complete) {
+            self.haste.is_wanted = true;
+        }
+        let functions = &mut self.functions;
+        let mut addresses = |run: &Run, found: &mut Vec<u64>| {
+            let unknown = (!run.is_complete).then_some(None);
+            for frame in run.frames.iter().map(Some).chain(unknown) {
+                let place = frame.and_then(|frame| functions.place(frame));
+                let Place { start, line } = place.unwrap_or(UNKNOWN_PLACE);
+                if process.recorded.insert(start) {
+                    functions.encode_mapping(start, pid, time, layout, records);
+                }
+                found.push(start + line);
+            }
+        };
+        self.rewriter.rewrite(sample, &runs, self.keeps_interpreter, &mut addresses, (chain, start));
+    }
+
+    /// Returns true if the next round should come early: frames are read sooner after their samples then, and are found more often.
+    pub(crate) fn wants_round_soon(&self) -> bool {
+        self.haste.is_wanted && self.haste.left > 0
+    }
+
+    /// Counts a round, before its samples come.
+    pub(crate) fn begin_round(&mut self) {
+        self.haste.begin_round();
+    }
+
+    /// Forgets processes that the tracker has forgotten.
+    pub(crate) fn forget_ended(&mut self, tracker: &Tracker) {
+        self.processes.retain(|&pid, _| tracker.knows(pid));
+    }
+}
