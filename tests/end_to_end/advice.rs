@@ -145,7 +145,4 @@ fn a_command_is_started_again_with_names_of_its_runtime() {
     if let Some(node) = installed(&["node"]) {
         assert_named_when_asked(&node, "shares.js", "sixty");
     }
-    if let Some(python) = installed(&["python3.14", "python3.13", "python3.12"]) {
-        assert_named_when_asked(&python, "shares.py", "sixty shares.py");
-    }
 }

@@ -44,6 +44,7 @@ mod privileged_execs;
 mod prof;
 mod programs;
 mod push;
+mod python;
 mod refusals;
 mod report;
 mod runs;
