@@ -157,7 +157,8 @@ fn profiled_beside(kinds: &[&[&OsStr]]) -> Option<[Run; 3]> {
     let (_neighbours, pids): (Vec<_>, Vec<_>) =
         kinds.iter().map(|kind| Neighbour::of(kind)).collect::<Option<Vec<_>>>()?.into_iter().unzip();
     let folder = folder();
-    let record = ["record", "-e", "cpu-clock", "-d", "1", "-o", "out", "-a"];
+    // Others cause more than the three problems that are said at once.
+    let record = ["record", "-v", "-e", "cpu-clock", "-d", "1", "-o", "out", "-a"];
     let top = ["top", "-e", "cpu-clock", "--json", "--intervals", "2", "-a"];
     // The machine's other programs are of any size: their names are not looked for.
     let flame = ["flame", "--folded", "-i", "out", "--comm", "neighbour"];

@@ -65,7 +65,7 @@ fn a_profile_of_go_has_the_rows_that_its_own_tool_prints() {
             .output()
             .unwrap();
         let top = String::from_utf8(tool.stdout).unwrap();
-        let ours = rows(file, &["--event", event]);
+        let ours = rows(file, &["--event", event, "--raw-names"]);
         let number = |cell: &str| cell.trim_end_matches(|last: char| !last.is_ascii_digit()).parse::<u64>();
         let theirs = top.lines().skip_while(|line| !line.contains("flat%")).skip(1);
         let mut compared = 0;

@@ -32,7 +32,7 @@ fn every_command_has_a_manual_page() {
     run(prof(["man"]).arg(folder.path())).ok();
     let page = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(page("prof.1").contains("prof\\-record(1)"));
-    for command in commands() {
+    for command in commands().iter().filter(|command| *command != "help") {
         let text = page(&format!("prof-{command}.1"));
         assert!(text.contains(&format!(".TH prof-{command} 1")), "{text}");
     }

@@ -74,11 +74,12 @@ fn recordings_end(flags: &[&str]) {
     let file = folder.path().join("prof.data");
     let pid = system.program.id().to_string();
     let flags: Vec<&str> = flags.iter().map(|&flag| if flag == "PID" { &pid } else { flag }).collect();
-    let recorded = in_time(&[&["record", "-F", "999", "-d", "1"], &flags[..]].concat(), &file);
+    let recorded = in_time(&[&["record", "-v", "-F", "999", "-d", "1"], &flags[..]].concat(), &file);
     assert_eq!(recorded.code, 0, "{flags:?}: {}", recorded.stderr);
     let place = system.place.display().to_string();
     assert!(recorded.stderr.contains(&place), "{}", recorded.stderr);
-    let read = in_time(&["report", "--csv", "-i", file.to_str().unwrap()], &folder.path().join("out.csv"));
+    let read =
+        in_time(&["report", "-v", "--csv", "-i", file.to_str().unwrap()], &folder.path().join("out.csv"));
     assert_eq!(read.code, 0, "{}", read.stderr);
     assert!(read.stderr.contains(&place), "{}", read.stderr);
 }
