@@ -1,14 +1,21 @@
 //! Reads memory of other processes: `process_vm_readv(2)`.
+//!
+//! Only what is in memory is read, as `/proc/PID/pagemap` says. To read another page, the kernel would fetch it: from a file system that
+//! may not answer, if a hostile process has mapped one there. Then nobody could end us, not even with SIGKILL.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use model::{Avma, Pid, ProcessMemory};
 
 use super::check;
-use super::system::shows_our_pids;
+use super::system::{page_size, shows_our_pids};
 
-/// Reads memory of a process from `address` (Avma) into `into`. Returns the number of bytes read: fewer than requested if an
-/// unmapped page follows.
+/// Reads memory of a process from `address` (Avma) into `into`. Returns the number of bytes read: fewer than requested if a page follows
+/// that is not in memory, or not mapped.
 ///
 /// # Errors
 /// `EFAULT` if nothing is mapped at `address`, `ESRCH` if the process has ended, `EPERM` if we may not read it.
@@ -26,6 +33,8 @@ pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<usize> {
 
 /// Reads the memory of the process of the thread with this number.
 fn read_by(tid: i32, address: u64, into: &mut [u8]) -> io::Result<usize> {
+    let length = PAGE_MAPS.with_borrow_mut(|maps| maps.present(tid, address, into.len()));
+    let into = into.get_mut(..length.unwrap_or(into.len())).unwrap_or_default();
     let Ok(address) = usize::try_from(address) else { return Err(io::ErrorKind::InvalidInput.into()) };
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: into.len() };
@@ -37,6 +46,57 @@ fn read_by(tid: i32, address: u64, into: &mut [u8]) -> io::Result<usize> {
         check(-1)?;
     }
     Ok(usize::try_from(read).unwrap_or(0))
+}
+
+thread_local! {
+    static PAGE_MAPS: RefCell<PageMaps> = RefCell::default();
+}
+
+/// The page maps of processes, kept open: opening one takes longer than reading it.
+#[derive(Default)]
+struct PageMaps(HashMap<i32, File>);
+
+/// Maximum number of open page maps of a thread. When it is reached, all are closed: most processes have ended.
+const MAX_PAGE_MAPS: usize = 64;
+/// Maximum number of pages that are looked at. Who reads asks for a few.
+const MAX_PAGES: usize = 64;
+/// Bytes of a page map for each page.
+const ENTRY_BYTES: usize = 8;
+/// The bit of an entry that says that the page is in memory (`Documentation/admin-guide/mm/pagemap.rst`).
+const PRESENT: u64 = 1 << 63;
+
+impl PageMaps {
+    /// Returns how many of `length` bytes from `address` on lie in pages that are in memory; `None` if the kernel does not tell.
+    fn present(&mut self, tid: i32, address: u64, length: usize) -> Option<usize> {
+        let page = page_size() as u64;
+        let first = address / page;
+        let last = address.saturating_add(length.max(1) as u64 - 1) / page;
+        let pages = usize::try_from(last - first).map_or(MAX_PAGES, |pages| (pages + 1).min(MAX_PAGES));
+        let mut entries = [0; MAX_PAGES * ENTRY_BYTES];
+        let entries = entries.get_mut(..pages * ENTRY_BYTES)?;
+        let read = self.read(tid, first.checked_mul(ENTRY_BYTES as u64)?, entries)?;
+        let entries = entries.get(..read)?.as_chunks::<ENTRY_BYTES>().0;
+        let is_present = |entry: &&[u8; ENTRY_BYTES]| u64::from_ne_bytes(**entry) & PRESENT != 0;
+        let present = entries.iter().take_while(is_present).count() as u64;
+        let end = (first + present).saturating_mul(page);
+        Some(usize::try_from(end.saturating_sub(address)).map_or(length, |present| present.min(length)))
+    }
+
+    /// Reads a part of a page map. A kept one may be that of an earlier program of the process: then it is empty.
+    fn read(&mut self, tid: i32, offset: u64, into: &mut [u8]) -> Option<usize> {
+        if let Some(map) = self.0.get(&tid)
+            && let Ok(read @ 1..) = map.read_at(into, offset)
+        {
+            return Some(read);
+        }
+        if self.0.len() >= MAX_PAGE_MAPS {
+            self.0.clear();
+        }
+        let map = File::open(format!("/proc/{tid}/pagemap")).ok()?;
+        let read = map.read_at(into, offset).ok()?;
+        self.0.insert(tid, map);
+        Some(read)
+    }
 }
 
 /// The processes that run on this machine.
@@ -60,7 +120,23 @@ mod tests {
         let mut found = [0; 8];
         assert_eq!(read(own_pid(), word.as_ptr() as u64, &mut found).unwrap(), 8);
         assert_eq!(found, word);
-        assert!(read(own_pid(), 16, &mut found).is_err());
-        assert!(read(own_pid(), u64::MAX - 4, &mut found).is_err());
+        assert!(!matches!(read(own_pid(), 16, &mut found), Ok(1..)));
+        assert!(!matches!(read(own_pid(), u64::MAX - 4, &mut found), Ok(1..)));
+    }
+
+    #[test]
+    fn pages_that_are_not_in_memory_are_left_alone() {
+        let page = page_size();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4 * page as u64).unwrap();
+        file.write_all_at(&[7; 16], page as u64).unwrap();
+        let mapping = crate::sys::file_map::FileMap::new(&file).unwrap();
+        let bytes = mapping.as_ref();
+        let mut found = vec![0; 2 * page];
+        let address = bytes.as_ptr() as u64;
+        assert_eq!(read(own_pid(), address + page as u64, &mut found[..16]).unwrap_or(0), 0);
+        assert_eq!(bytes[page], 7);
+        assert_eq!(read(own_pid(), address + page as u64, &mut found[..16]).unwrap(), 16);
+        assert_eq!(found[..16], [7; 16]);
     }
 }
