@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::{CpuId, Name, Pid, SourceLocation, Space, ThreadState, Tid, TruncationReason};
 
 use crate::index::Index;
-use crate::runtime_names::Tiers;
+use crate::runtime_names::{self, Tiers};
 
 /// A frame of a view. Equal frames are drawn as one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -152,7 +152,10 @@ pub fn module_of(space: &Space) -> Option<Name> {
         Space::KernelSymbol { name } => name.clone(),
         Space::Jit { mapping: path, .. } | Space::JitDump { path, .. } => bare(path.base_name()),
         Space::Python { file, function } if file.is_empty() => bare(function.as_bytes()),
-        Space::Python { file, .. } => bare(file.base_name()),
+        Space::Python { file, .. } => {
+            let path = file.to_string();
+            Name::from(runtime_names::python_script(&path).unwrap_or(&path))
+        }
         Space::Unmapped { .. } | Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => return None,
     })
 }

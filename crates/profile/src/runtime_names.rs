@@ -81,6 +81,11 @@ pub(crate) fn is_of_runtime(script: &str) -> bool {
         || script.strip_prefix("python3.").is_some_and(is_numbered)
 }
 
+/// Returns true for a module of Python, as [`python_script`] names it.
+pub(crate) fn is_python_script(module: &str) -> bool {
+    module.ends_with(".py") || module.starts_with("<frozen")
+}
+
 fn of_python(name: &str) -> Option<RuntimeName<'_>> {
     let (function, path) = name.strip_prefix("py::")?.rsplit_once(':')?;
     let script = python_script(path)?;
@@ -89,7 +94,7 @@ fn of_python(name: &str) -> Option<RuntimeName<'_>> {
 
 /// Returns the part of a path that people use for a module of Python: from the folder of libraries on, or else the file. A package's
 /// `__init__.py` keeps its folder.
-fn python_script(path: &str) -> Option<&str> {
+pub(crate) fn python_script(path: &str) -> Option<&str> {
     let of_package = |path| match base_name(path) {
         Some("__init__.py") => last_parts(path, 2),
         file => file,

@@ -174,7 +174,13 @@ fn of_module(module: Option<&Name>, kind: FrameKind, is_users: &dyn Fn(&str) -> 
         // Inlined into the kernel.
         Some("kernel.kallsyms") => Nearness::System,
         Some(module) if OF_EVERY_PROGRAM.iter().any(|start| module.starts_with(start)) => Nearness::System,
-        Some(script) if kind == FrameKind::Jit && runtime_names::is_of_runtime(script) => Nearness::System,
+        Some(script)
+            if (kind == FrameKind::Jit || runtime_names::is_python_script(script))
+                && runtime_names::is_of_runtime(script) =>
+        {
+            Nearness::System
+        }
+        Some(script) if runtime_names::is_python_script(script) => Nearness::Own,
         Some(module) if kind != FrameKind::Jit && !is_users(module) => Nearness::Other,
         _ => Nearness::Own,
     }
@@ -236,5 +242,14 @@ mod tests {
         ] {
             assert!(!is_of_language(name), "{name}");
         }
+    }
+
+    #[test]
+    fn scripts_of_python_are_the_users_but_for_its_library() {
+        let nearness = |module: &str| of_module(Some(&Name::from(module)), FrameKind::User, &|_| false);
+        assert!(nearness("app.py") == Nearness::Own);
+        assert!(nearness("python3.11/json/decoder.py") == Nearness::System);
+        assert!(nearness("<frozen importlib._bootstrap>") == Nearness::System);
+        assert!(nearness("python3.11") == Nearness::Other);
     }
 }
