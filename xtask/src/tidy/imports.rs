@@ -18,9 +18,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("symbolizer", &["model", "elf"]),
     ("profile", &["model"]),
     ("export", &["model", "decoder", "perfdata", "profile"]),
-    ("push", &["model", "host"]),
     ("stacks", &["model", "decoder", "tracker", "generated", "elf", "unwinder", "python"]),
     ("host", &["model", "generated", "elf"]),
+    ("push", &["model", "host"]),
     (
         "recorder",
         &[
