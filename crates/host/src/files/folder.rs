@@ -57,7 +57,7 @@ pub(super) fn open_folder(
 /// Creates the folder `path` and its missing parents with mode 0700. Under `sudo`, they belong to the invoking user.
 ///
 /// # Errors
-/// As [`open_folder`], and those of `mkdirat(2)`.
+/// As `open_folder`, and those of `mkdirat(2)`.
 pub fn make_folders(path: &Path) -> Result<(), DestinationError> {
     let trusted = Trusted::for_this_process();
     let mut walk = PathWalk::new(path, &trusted)?;
