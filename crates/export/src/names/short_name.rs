@@ -179,7 +179,8 @@ impl Text<'_> {
                     }
                     (at, start) = (close + 1, close + 1);
                 }
-                b'<' if at == part => at = self.closing_bracket(at)? + 1,
+                // `make.<locals>.<listcomp>` of Python, `ArrayList.<init>` of Java
+                b'<' if at == part || self.0[at - 1] == b'.' => at = self.closing_bracket(at)? + 1,
                 b'<' => {
                     path.push_range(start..at);
                     at = self.closing_bracket(at)? + 1;
@@ -256,7 +257,8 @@ impl Text<'_> {
         let mut parts = Vec::new();
         let mut start = range.start;
         for at in range.clone().filter(|&at| self.0[at] == separator[0]) {
-            if at > start {
+            // What is in brackets says little without the function that it belongs to.
+            if at > start && self.0.get(at + 1) != Some(&b'<') {
                 parts.push(part(start..at + 1));
                 start = at + 1;
             }
@@ -364,6 +366,18 @@ mod tests {
         );
         for same in ["Interpreter", "StubRoutines (1)", "vtable stub", "Thread.run"] {
             assert_eq!(shown(same).0, same);
+        }
+    }
+
+    #[test]
+    fn functions_within_others_keep_their_brackets() {
+        for (name, short) in [
+            ("make.<locals>.<listcomp>", "make.<locals>.<listcomp>"),
+            ("Index.add.<locals>.best", "add.<locals>.best"),
+            ("<module> (app.py)", "<module> (app.py)"),
+            ("java.util.ArrayList.<init>", "util.ArrayList.<init>"),
+        ] {
+            assert_eq!(shown(name), (name.into(), short.into()), "{name}");
         }
     }
 
