@@ -83,7 +83,7 @@ pub(crate) fn is_of_runtime(script: &str) -> bool {
 
 /// Returns true for a module of Python, as [`python_script`] names it.
 pub(crate) fn is_python_script(module: &str) -> bool {
-    module.ends_with(".py") || module.starts_with("<frozen")
+    module.ends_with(".py") || module.starts_with('<')
 }
 
 fn of_python(name: &str) -> Option<RuntimeName<'_>> {

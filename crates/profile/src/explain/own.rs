@@ -91,7 +91,7 @@ const OF_RUNTIMES: [&str; 9] = [
 ];
 
 /// The beginnings of names of libraries that every program of their language has.
-const OF_EVERY_PROGRAM: [&str; 15] = [
+const OF_EVERY_PROGRAM: [&str; 17] = [
     "ld-",
     "ld.",
     "ld64.",
@@ -104,8 +104,10 @@ const OF_EVERY_PROGRAM: [&str; 15] = [
     "libm.",
     "libmimalloc",
     "libpthread",
+    "libpython3.",
     "libstdc++",
     "libtcmalloc",
+    "python3.",
     "vdso",
 ];
 
@@ -247,9 +249,12 @@ mod tests {
     #[test]
     fn scripts_of_python_are_the_users_but_for_its_library() {
         let nearness = |module: &str| of_module(Some(&Name::from(module)), FrameKind::User, &|_| false);
-        assert!(nearness("app.py") == Nearness::Own);
+        assert!(nearness("app.py") == Nearness::Own && nearness("<string>") == Nearness::Own);
         assert!(nearness("python3.11/json/decoder.py") == Nearness::System);
         assert!(nearness("<frozen importlib._bootstrap>") == Nearness::System);
-        assert!(nearness("python3.11") == Nearness::Other);
+        assert!(
+            nearness("python3.11") == Nearness::System
+                && nearness("libpython3.11.so.1.0") == Nearness::System
+        );
     }
 }
