@@ -1,13 +1,13 @@
 //! What a process is a part of: its program, and how it names its service.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use model::Pid;
 
-use super::{executable_maps, path, read_shared, shared_path};
+use super::{executable_maps, path, read_shared};
 use crate::sys::process_memory;
 
 /// Maximum number of bytes of an environment that are searched: as many as the arguments of a program may have with the usual limit of the stack
@@ -23,6 +23,10 @@ const CONTEXT_VERSION: u32 = 2;
 const CONTEXT_HEADER_BYTES: usize = 32;
 /// The names of mappings with a process context: of a memory file, and of memory without one.
 const CONTEXT_MAPPINGS: [&[u8]; 3] = [b"/memfd:OTEL_CTX", b"[anon_shmem:OTEL_CTX]", b"[anon:OTEL_CTX]"];
+/// Fields of `/proc/PID/stat` by their numbers in proc(5).
+const FLAGS: usize = 9;
+const ENVIRONMENT_START: usize = 50;
+const ENVIRONMENT_END: usize = 51;
 /// Bit of the flags in `/proc/PID/stat` that says that it is a thread of the kernel (`PF_KTHREAD` in `include/linux/sched.h`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -51,22 +55,46 @@ pub fn executable(pid: Pid) -> io::Result<Vec<u8>> {
 }
 
 fn is_kernel_thread(pid: Pid) -> bool {
-    let stat = path(pid, "stat").and_then(fs::read).unwrap_or_default();
-    // The name, which may contain anything, ends with the last parenthesis. State, parent, group, session, terminal and its group follow.
-    let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
-    let flags = rest.split(|&byte| byte == b' ').filter(|field| !field.is_empty()).nth(6);
-    let flags = flags.and_then(|flags| str::from_utf8(flags).ok()?.parse::<u64>().ok());
-    flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
+    stat_field(pid, FLAGS).is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
-/// Reads how the environment of a process, as it was when its program began, names its service. Reads the memory of the process, and may
-/// hang if a file system does not answer that the process has mapped there.
+/// Returns a field of `/proc/PID/stat` by its number in proc(5).
+fn stat_field(pid: Pid, number: usize) -> Option<u64> {
+    let stat = path(pid, "stat").and_then(fs::read).ok()?;
+    // The name, which may contain anything, ends with the last parenthesis. It is the second field.
+    let rest = stat.rsplit(|&byte| byte == b')').next()?;
+    let mut fields = rest.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+    str::from_utf8(fields.nth(number.checked_sub(3)?)?).ok()?.parse().ok()
+}
+
+/// The memory of a process, from an address on, as far as it can be read.
+struct MemoryReader {
+    pid: Pid,
+    at: u64,
+    end: u64,
+}
+
+impl Read for MemoryReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let length = left.min(into.len());
+        let read = process_memory::read(self.pid, self.at, into.get_mut(..length).unwrap_or_default())?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Reads how the environment of a process, as it was when its program began, names its service.
 ///
 /// # Errors
 /// The process has ended, or we may not read it.
 pub fn service_environment(pid: Pid) -> io::Result<ServiceEnvironment> {
-    let file = File::open(shared_path(pid, "environ")?)?;
-    service_in(BufReader::new(file.take(MAX_ENVIRONMENT_BYTES)))
+    // `/proc/PID/environ` would fetch pages that are not in memory: see `process_memory`.
+    let address = |field| stat_field(pid, field).filter(|address| *address != 0);
+    let (Some(at), Some(end)) = (address(ENVIRONMENT_START), address(ENVIRONMENT_END)) else {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    };
+    service_in(BufReader::new(MemoryReader { pid, at, end }.take(MAX_ENVIRONMENT_BYTES)))
 }
 
 fn service_in(environment: impl BufRead) -> io::Result<ServiceEnvironment> {
@@ -86,7 +114,7 @@ fn service_in(environment: impl BufRead) -> io::Result<ServiceEnvironment> {
 }
 
 /// Reads the resource that a process has published for readers outside (OTEP 4719): a protobuf message `Resource` of OpenTelemetry, which
-/// is not checked. `None` if there is none, or it is being written. May hang as [`service_environment`].
+/// is not checked. `None` if there is none, or it is being written.
 ///
 /// # Errors
 /// The process has ended, or we may not read it.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use decoder::record::Record;
 use host::procfs;
-use host::timed_worker::{Outcome, TimedWorker};
 use model::{Name, Pid, Timestamp};
 use perfdata::sections::resources::{self, MAX_TEXT_BYTES, MOST, ProcessResource, ResourceChange};
 use rustc_hash::FxBuildHasher;
@@ -19,8 +18,6 @@ const MAX_PROCESSES: usize = 1 << 16;
 /// Maximum number of processes that are read per second. Reading one takes 30 µs and two switches of threads; programs that are started by the
 /// hundred seldom name services of their own, and have those of their parents.
 const MAX_READS_PER_SECOND: u32 = 100;
-/// Longest time to wait for the memory of a process, which may lie on a file system that does not answer.
-const MEMORY_TIME: Duration = Duration::from_secs(1);
 /// Longest time to wait, at the end of a recording, for processes that are being read.
 const FINISH_TIME: Duration = Duration::from_millis(500);
 /// Maximum number of processes that are asked again, at the end of a recording, whether they have published a context since they began.
@@ -246,7 +243,6 @@ impl Table {
 /// Reads processes for the worker.
 #[derive(Default)]
 struct Reader {
-    memory: TimedWorker,
     /// When the current second began, and the number of processes that were read in it.
     second: Option<(Instant, u32)>,
 }
@@ -259,7 +255,7 @@ impl Reader {
                 if since.0 > 0 && !self.may_read() {
                     return;
                 }
-                let Some(resource) = self.read(pid, shared.reads_services) else { return };
+                let Some(resource) = Self::read(pid, shared.reads_services) else { return };
                 let mut table = shared.lock();
                 if table.requested.contains(&pid) {
                     table.set(pid, since, resource);
@@ -269,8 +265,8 @@ impl Reader {
                 }
             }
             Order::ReadContext(pid) => {
-                let context = self.in_time(move || procfs::process_context(pid).ok().flatten());
-                let (Some(context), mut table) = (context.flatten(), shared.lock()) else { return };
+                let Some(context) = procfs::process_context(pid).ok().flatten() else { return };
+                let mut table = shared.lock();
                 let Some(known) = table.known.get(&pid).cloned() else { return };
                 let resource = ProcessResource { context: Some(context.into()), ..known.resource };
                 table.set(pid, known.since, resource);
@@ -289,7 +285,7 @@ impl Reader {
     }
 
     /// Reads what a process is a part of; `None` if it has ended.
-    fn read(&mut self, pid: Pid, reads_services: bool) -> Option<ProcessResource> {
+    fn read(pid: Pid, reads_services: bool) -> Option<ProcessResource> {
         let executable = procfs::executable(pid).ok();
         let cgroup = procfs::cgroup(pid).ok();
         if executable.is_none() && cgroup.is_none() {
@@ -297,13 +293,9 @@ impl Reader {
         }
         let name = |text: Vec<u8>| Name::new(&text);
         let has_memory = executable.as_ref().is_some_and(|path| !path.is_empty());
-        let said = (reads_services && has_memory).then(|| {
-            self.in_time(move || {
-                let environment = procfs::service_environment(pid).unwrap_or_default();
-                (environment, procfs::process_context(pid).ok().flatten())
-            })
-        });
-        let (environment, context) = said.flatten().unwrap_or_default();
+        let reads = reads_services && has_memory;
+        let environment = reads.then(|| procfs::service_environment(pid).ok()).flatten().unwrap_or_default();
+        let context = reads.then(|| procfs::process_context(pid).ok()).flatten().flatten();
         let short = |text: &Vec<u8>| text.len() <= MAX_TEXT_BYTES;
         Some(ProcessResource {
             executable: executable.map(name),
@@ -312,14 +304,6 @@ impl Reader {
             attributes: environment.attributes.filter(short).map(Into::into),
             context: context.map(Into::into),
         })
-    }
-
-    /// Runs what reads the memory of a process; `None` if it takes too long.
-    fn in_time<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        match self.memory.run(MEMORY_TIME, work) {
-            Outcome::Done(value) => Some(value),
-            Outcome::Pending(_) | Outcome::Refused => None,
-        }
     }
 }
 
