@@ -572,6 +572,10 @@ impl SampleSink for ThreadTimes {
                         self.pass_gaps(time);
                         self.waiting_command = None;
                         self.lives.remove(&comm.tid);
+                        // What the kernel counted before is not the command's.
+                        if let Some(counted) = self.counted.get_mut(&comm.tid) {
+                            counted.retain(|count| count.time >= time.0);
+                        }
                         self.timeline.restarted(comm.pid, comm.tid, time, comm.sample_id.cpu);
                     }
                     Some(_) => {}

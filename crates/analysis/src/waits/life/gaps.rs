@@ -13,6 +13,11 @@ use crate::waits::kernel_counts::{Class, class, missing, part, signed, surplus};
 use crate::waits::placed::Parts;
 use crate::waits::state::{State, Wait};
 
+/// Greatest distance, in nanoseconds, between a record and the moment from which the kernel counts. Of wakings in backends of PostgreSQL
+/// with 7,000 a second it was 9 µs on average, of switches in a Go program with 10,000 a second 1.6 to 3.7 µs. What the kernel counted
+/// beyond that has another cause, such as a waking that was lost, and must not shorten a long wait.
+const MAX_DELAY_NS: u64 = 20_000;
+
 /// Time that a thread ran, could have run, and was blocked, in nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Shares {
@@ -110,8 +115,8 @@ impl Life {
         self.adjust(admitted(running), admitted(runnable));
     }
 
-    /// Moves time between the classes until each has what the kernel counted: from those that are too long, the same time of each
-    /// interval, to those that are too short. The kernel counts from the moment at which it chooses, queues or takes a thread; records
+    /// Moves time between the classes towards what the kernel counted: from those that are too long, the same time of each interval and
+    /// at most [`MAX_DELAY_NS`], to those that are too short. The kernel counts from the moment at which it chooses, queues or takes a thread; records
     /// are written microseconds later or earlier.
     fn adjust(&mut self, running: i64, runnable: i64) {
         let blocked = 0_i64.saturating_sub(running).saturating_sub(runnable);
@@ -128,10 +133,13 @@ impl Life {
         }
     }
 
-    /// Takes `time` nanoseconds from the states of a class: the same time of each interval, but at most its length. Returns what each
-    /// state gives.
+    /// Takes up to `time` nanoseconds from the states of a class: the same time of each interval, but at most its length and
+    /// [`MAX_DELAY_NS`]. Returns what each state gives.
     fn take(&mut self, wanted: Class, mut time: u64) -> Vec<(State, u64)> {
+        let intervals = |count: &Count| count.samples.max(1);
         if wanted == Class::Running {
+            let switches = self.states.values().map(intervals).fold(0, u64::saturating_add);
+            time = time.min(switches.saturating_mul(MAX_DELAY_NS));
             let mut parts = Parts::new(time, self.ran.values().map(|ran| u128::from(*ran)).sum());
             let names = self.ran.iter_mut().map(|(&thread, ran)| {
                 let part = parts.next(*ran).min(*ran);
@@ -140,14 +148,14 @@ impl Life {
             });
             return names.collect();
         }
-        let intervals = |count: &Count| count.samples.max(1);
         let states = self.states.iter_mut().filter(|(state, _)| class(state.activity) == Some(wanted));
         let mut states: Vec<(&State, &mut Count)> = states.collect();
         // Shorter intervals first: what they cannot give, the longer ones do.
         states.sort_unstable_by_key(|(state, count)| (count.period / intervals(count), **state));
         let mut left: u64 = states.iter().map(|(_, count)| intervals(count)).fold(0, u64::saturating_add);
         let taken = states.into_iter().map(|(state, count)| {
-            let part = part(time, intervals(count), left).min(count.period);
+            let most = count.period.min(intervals(count).saturating_mul(MAX_DELAY_NS));
+            let part = part(time, intervals(count), left).min(most);
             time -= part;
             left -= intervals(count);
             count.period -= part;
