@@ -36,6 +36,13 @@ struct Problems {
     printed: usize,
 }
 
+/// Returns the width of the terminal, if the output is one, in columns. Asks the kernel alone: `crossterm::terminal::size` would run
+/// `tput`.
+pub fn terminal_columns(is_terminal: bool) -> Option<usize> {
+    let size = is_terminal.then(crossterm::terminal::window_size).and_then(Result::ok);
+    size.map(|size| usize::from(size.columns)).filter(|&columns| columns > 0)
+}
+
 impl Console {
     /// Creates the console. Colours are used on a terminal, or as `NO_COLOR` and `CLICOLOR_FORCE` say.
     pub fn new(quiet: bool, verbosity: u8) -> Self {
@@ -43,8 +50,7 @@ impl Console {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_terminal = std::io::stderr().is_terminal();
         let colour = !no_colour && (set("CLICOLOR_FORCE") || is_terminal);
-        let size = crossterm::terminal::size().ok().filter(|_| is_terminal);
-        let columns = size.map(|(columns, _)| usize::from(columns).min(MAX_COLUMNS));
+        let columns = terminal_columns(is_terminal).map(|columns| columns.min(MAX_COLUMNS));
         Self { quiet, verbosity, colour, columns, problems: Arc::default() }
     }
 

@@ -15,7 +15,7 @@ use profile::{Detail, Pattern, Show, Weight};
 
 use crate::arguments::numbers::percent;
 use crate::arguments::{QueryArguments, RecordingArguments, StackArguments};
-use crate::console::Console;
+use crate::console::{Console, terminal_columns};
 use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
@@ -116,8 +116,7 @@ pub fn run(arguments: &ReportArguments, console: &Console) -> anyhow::Result<Exi
 /// Returns the width of the terminal; `None` if the output is no terminal, so that names are not cut.
 fn terminal_width(output: &Output) -> Option<usize> {
     let on_terminal = output.is_stdout() && std::io::stdout().is_terminal();
-    let size = crossterm::terminal::size().ok().filter(|_| on_terminal);
-    size.map(|(columns, _)| usize::from(columns)).filter(|&columns| columns > 0)
+    terminal_columns(on_terminal)
 }
 
 /// Checks that the columns that separate rows can be combined, and that the recording has them.

@@ -16,7 +16,7 @@ use profile::{FrameId, Label, Pattern, Show, Weight};
 
 use crate::arguments::numbers::percent;
 use crate::arguments::{QueryArguments, exit_with_usage_error};
-use crate::console::Console;
+use crate::console::{Console, terminal_columns};
 use crate::input;
 use crate::output::Output;
 use crate::sandbox;
@@ -98,8 +98,7 @@ pub fn run(arguments: &DiffArguments, console: &Console) -> anyhow::Result<ExitC
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let on_terminal = output.is_stdout() && std::io::stdout().is_terminal();
-    let width = crossterm::terminal::size().ok().filter(|_| on_terminal);
-    let width = width.map(|(columns, _)| usize::from(columns)).filter(|&columns| columns > 0);
+    let width = terminal_columns(on_terminal);
     let fetches = arguments.query.debuginfod.fetches(console)?;
     sandbox::judge(console, output, fetches, |output| {
         let compared = arguments.compare(&sides, console)?;
