@@ -1,9 +1,10 @@
 //! Terminals and pipes.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use super::prof::{folder, may_record, record, run};
+use super::prof::{folder, may_record, prof, record, run};
 use super::programs;
 
 #[test]
@@ -56,4 +57,14 @@ fn a_closed_pipe_is_no_error() {
         assert_eq!(run_.stdout.len(), 100);
         assert!(!run_.stderr.contains("roken pipe") && !run_.stderr.contains("panicked"), "{}", run_.stderr);
     }
+}
+
+#[test]
+fn nothing_is_run_to_learn_the_width_of_a_terminal() {
+    let folder = folder();
+    let (tool, mark) = (folder.path().join("tput"), folder.path().join("mark"));
+    std::fs::write(&tool, format!("#!/bin/sh\n: > '{}'\necho 80\n", mark.display())).unwrap();
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    run(prof(["completions", "bash"]).env("PATH", folder.path())).ok();
+    assert!(!mark.exists());
 }
