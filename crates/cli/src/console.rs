@@ -14,7 +14,7 @@ use model::{Harm, Name};
 const MAX_PROBLEMS: usize = 3;
 /// Maximum width of a message on a terminal, in columns: longer lines are hard to read.
 const MAX_COLUMNS: usize = 100;
-/// What goes before the command that a message advises. It begins a line of its own where lines are broken, so that it can be copied.
+/// The words before the command that a message advises. It begins a line of its own where lines are broken, so that it can be copied.
 const ADVICE: &str = "; try: ";
 
 /// Prints messages according to verbosity and colour settings. Problems wait for [`Self::finish`], which prints the worst first.

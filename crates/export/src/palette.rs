@@ -181,7 +181,7 @@ mod tests {
     }
 }
 
-/// What people see who lack one kind of cones, by Viénot, Brettel and Mollon (1999), without their gamma.
+/// Colours as people see them who lack one kind of cones, by Viénot, Brettel and Mollon (1999), without their gamma.
 #[cfg(test)]
 pub(crate) mod vision {
     use super::Rgb;

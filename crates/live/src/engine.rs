@@ -90,7 +90,7 @@ pub struct Engine<F: FnMut(EngineEvent)> {
     pub(crate) commands: Receiver<EngineCommand>,
     pub(crate) send: F,
     pub(crate) recording: Option<Arc<Recording>>,
-    /// What processes with samples are parts of, where that is read.
+    /// The services, programs and cgroups of processes with samples, where they are read.
     pub(crate) resources: Option<ProcessResources>,
     pub(crate) events: LiveEvents,
     pub(crate) cpus: u32,

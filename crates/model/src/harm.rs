@@ -1,6 +1,6 @@
 //! How much a problem takes from a result.
 
-/// What a problem takes from a result, from the least to the most. Of many messages, those about the most come first.
+/// The harm that a problem does to a result, from the least to the most. Of many messages, those about the most come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Harm {
     /// Nothing: something is done in another way than was asked for, or could be done better.

@@ -24,12 +24,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of the headers of an answer, in bytes.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
-/// What a client needs to know.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Where to send.
+    /// The place to send to.
     pub endpoint: Endpoint,
-    /// Where tokens and other headers come from.
+    /// The sources of tokens and other headers.
     pub headers: HeaderSources,
     /// A file with the certificates of authorities that are trusted instead of the system's.
     pub authorities: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub enum Answer {
     Later {
         /// The status or the fault of the connection.
         sentence: String,
-        /// How long to wait, if the engine says so.
+        /// The time to wait, if the engine says so.
         after: Option<Duration>,
         /// True if waiting alone does not help: somebody must change a token or a certificate.
         needs_help: bool,

@@ -6,7 +6,7 @@ use std::fmt;
 const PROFILES_PATH: &str = "/v1development/profiles";
 /// The path of Pyroscope's own receiver.
 const INGEST_PATH: &str = "/ingest";
-/// What a URL of Pyroscope's own receiver begins with.
+/// The beginning of a URL of Pyroscope's own receiver.
 const PYROSCOPE: &str = "pyroscope+";
 
 /// The way in which an engine receives profiles.
@@ -61,7 +61,7 @@ impl Endpoint {
     /// `OTEL_EXPORTER_OTLP_ENDPOINT` is a base.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// Parses as [`Self::parse`] does.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, EndpointError> {

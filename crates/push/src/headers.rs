@@ -10,7 +10,7 @@ use ureq::http::{HeaderName, HeaderValue};
 /// Maximum size of a file with headers or a token, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// Where headers come from.
+/// The sources of headers.
 #[derive(Clone, Default, Debug)]
 pub struct HeaderSources {
     /// A file with a token, which is sent as `Authorization: Bearer TOKEN`.

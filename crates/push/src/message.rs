@@ -10,7 +10,7 @@ const MAX_QUERY_BYTES: usize = 16 << 10;
 /// The body of a request, compressed with gzip.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// What the URL gets behind its path: `KEY=VALUE&…`, or nothing.
+    /// The query of the URL: `KEY=VALUE&…`, or nothing.
     pub query: String,
     /// The compressed body.
     pub body: Vec<u8>,

@@ -15,7 +15,7 @@ use super::store::Store;
 /// Maximum number of messages on the way to the thread that keeps them. An interval of `prof watch` has a few.
 const MAX_ON_THE_WAY: usize = 64;
 
-/// What a pusher has done since it started.
+/// The totals of a pusher since it started.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PushTotals {
     /// Number of messages that the engine took, among them those that it took in part.
@@ -62,7 +62,7 @@ enum Job {
     ReadHeaders,
 }
 
-/// What the thread that sends has done.
+/// The totals of the thread that sends.
 enum Done {
     /// Sent a message of this size, compressed.
     Sent(Answer, u64),

@@ -16,7 +16,7 @@ use super::message::{Message, read_messages};
 pub const DEFAULT_SPOOL_BYTES: u64 = 64 << 20;
 /// Bytes of memory that messages may take without a folder: hours of what a machine sends, and less than a fifth of what `prof watch` may use.
 const MAX_MEMORY_BYTES: u64 = 16 << 20;
-/// What the names of spooled files end in.
+/// The ending of the names of spooled files.
 const SUFFIX: &str = ".profile";
 /// The mode of spooled files, which are as private as a recording.
 const MODE: u32 = 0o600;

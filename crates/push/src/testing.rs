@@ -24,7 +24,7 @@ pub struct Received {
     pub body: Vec<u8>,
 }
 
-/// How the engine answers a request.
+/// The behaviour of the engine when a request comes.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// By the rules: accepts what they allow, and refuses the rest with 400.

@@ -51,7 +51,7 @@ struct Identity {
     first_line: u32,
 }
 
-/// How code objects of a process are told from other memory.
+/// The facts by which code objects of a process are told from other memory.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeReader<'l> {
     pub(crate) layout: &'l Layout,

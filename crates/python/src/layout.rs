@@ -41,7 +41,7 @@ pub(crate) struct FrameLayout {
     pub(crate) entry: EntryMark,
 }
 
-/// What tells the outermost frame of those that one call of `_PyEval_EvalFrameDefault` runs.
+/// The mark of the outermost frame of those that one call of `_PyEval_EvalFrameDefault` runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EntryMark {
     /// 3.11: the byte `is_entry` of that frame.

@@ -64,7 +64,7 @@ pub struct PythonProcess {
 /// A thread, the address of a frame of its innermost function, and the bytecode of that function.
 type Caller = (Tid, u64, u64);
 
-/// What is known of the memory of a process.
+/// The known memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// It could not be read, and is not tried again before this time.

@@ -41,7 +41,7 @@ impl RefusedTables {
     }
 }
 
-/// What was found in objects when they were opened. Clones share the lists.
+/// The finds in objects when they were opened. Clones share the lists.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct OpenedLists {
     pub(crate) refused: RefusedTables,

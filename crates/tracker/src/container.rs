@@ -75,7 +75,7 @@ fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What the path of a cgroup says of the processes in it.
+/// The facts that the path of a cgroup tells of the processes in it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CgroupFacts {
     /// The whole id of the container.

@@ -132,7 +132,7 @@ impl EventView<'_> {
         self.event.estimates().chain(self.hints.sentences())
     }
 
-    /// As [`Self::remarks`], with causes of any size.
+    /// Returns the sentences of [`Self::remarks`], with causes of any size.
     pub fn all_remarks(&self) -> impl Iterator<Item = String> {
         self.event.estimates().chain(self.hints.all_sentences())
     }

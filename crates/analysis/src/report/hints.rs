@@ -174,7 +174,7 @@ impl Hint {
         Self { samples: 0, innermost: 0, share: 0.0, modules: Vec::new(), kind, advice }
     }
 
-    /// What is the matter, how much of `all` samples it takes, and what to type.
+    /// The sentence on a problem, with the share of `all` samples that it takes and the command to type.
     fn sentence(&self, all: f64) -> String {
         let share = self.share * 100.0;
         let what = match &self.kind {

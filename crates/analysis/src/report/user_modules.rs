@@ -28,7 +28,7 @@ impl UserModules {
         Self(own)
     }
 
-    /// As [`Self::new`], with the programs of all processes: none is left without code of its own.
+    /// Finds the modules as [`Self::new`] does, and the programs of all processes: none is left without code of its own.
     pub fn with_programs(spaces: &SpaceTable) -> Self {
         Self(modules(spaces, |path| is_of_user(path) || !is_library(path)))
     }

@@ -152,7 +152,7 @@ fn write(
     Ok(())
 }
 
-/// What is to be said of a recording, with what it takes from it.
+/// The remarks on a recording, each with its harm.
 struct NoteList<'c> {
     console: &'c Console,
     notes: RefCell<Vec<(Harm, String)>>,

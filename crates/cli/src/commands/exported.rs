@@ -18,7 +18,7 @@ use crate::arguments::QueryArguments;
 use crate::console::Console;
 use crate::input;
 
-/// What is exported of a recording.
+/// The parts of a recording that are exported.
 pub struct ExportOptions {
     pub format: Format,
     /// True to merge threads of the same name.

@@ -20,7 +20,7 @@ use crate::input;
 use crate::output::Output;
 use crate::sandbox;
 
-/// What a request may contain: Pyroscope accepts 16,000 samples in a profile and bursts of 2 MB by default.
+/// The limits of a request: Pyroscope accepts 16,000 samples in a profile and bursts of 2 MB by default.
 pub const REQUEST_LIMITS: RequestLimits = RequestLimits { samples: 15_000, bytes: 2_000_000 };
 /// Time for which messages are sent again that an engine does not accept now.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -37,7 +37,7 @@ Examples:
   prof top --off-cpu -p 1234         where its threads run and where they wait
 Press ? for help while it runs. A command that still runs at the end is terminated.";
 
-/// What is said about the JSON after the examples.
+/// The remark about the JSON after the examples.
 const JSON_FIELDS: &str = "\
 The JSON is one object per interval, on one line. Fields are added over time, never removed or given another meaning
 while version is 1. All lists are bounded; *_omitted counts what they leave out.

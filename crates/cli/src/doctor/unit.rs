@@ -5,7 +5,7 @@ use host::survey::Survey;
 /// The first kernel with `CAP_PERFMON`.
 const PERFMON_SINCE: (u32, u32) = (5, 8);
 
-/// What a unit runs.
+/// The command that a unit runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnitKind {
     /// A flight recorder: `prof record -a --overwrite`.
@@ -32,7 +32,7 @@ impl UnitKind {
         }
     }
 
-    /// What comes before the rights: what it does, how to install it, and what it runs.
+    /// The beginning of a unit: what it does, how to install it, and the command that it runs.
     fn beginning(self, program: &str) -> String {
         match self {
             Self::Record => format!(

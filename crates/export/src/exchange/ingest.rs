@@ -12,7 +12,7 @@ use super::resource::{Resource, ResourceValue};
 /// A profile of one process and event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IngestedProfile {
-    /// What the URL gets behind its path: name, labels, time and format.
+    /// The query of the URL: name, labels, time and format.
     pub query: String,
     /// The file of pprof.
     pub body: Vec<u8>,

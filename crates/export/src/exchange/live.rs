@@ -22,7 +22,7 @@ pub struct LiveInterval {
     duration_ns: u64,
 }
 
-/// Where code lies.
+/// The place of code.
 #[derive(Clone, Copy, Debug)]
 pub struct LivePlace<'a> {
     /// The number of its space.

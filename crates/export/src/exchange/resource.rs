@@ -14,7 +14,7 @@ pub struct Resource {
 pub enum ResourceValue {
     /// A text. Some engines make a label of each: it should be the same for as many profiles as possible.
     Text(String),
-    /// A number, such as a process id.
+    /// The value of an attribute that is a number, such as a process id.
     Number(i64),
 }
 

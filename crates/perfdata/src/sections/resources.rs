@@ -18,7 +18,7 @@ pub const MOST: usize = 1 << 16;
 /// Maximum size of a text, in bytes: a process context is about a page, and what the environment says is as long as a command line.
 pub const MAX_TEXT_BYTES: usize = 16 << 10;
 
-/// What a process is a part of. All of it comes from the process, so it may be anything.
+/// The service, program and cgroup of a process. All of it comes from the process, so it may be anything.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ProcessResource {
     /// The path of its program; empty for a thread of the kernel.
@@ -40,7 +40,7 @@ pub struct ResourceChange {
     pub pid: Pid,
     /// Since when, in the recording's clock. 0 for what was so from the start.
     pub since: Timestamp,
-    /// What it is a part of.
+    /// The service, host and container of the process.
     pub resource: ProcessResource,
 }
 

@@ -11,7 +11,7 @@ const CODE_TYPE: u64 = 0x1000_0000;
 const TEXT_TYPE: u64 = 0x1000_1000;
 const PID: Pid = Pid(7);
 const TID: Tid = Tid(8);
-/// Where compilers keep the pointer to bytecode, and the frame.
+/// The registers and slots in which compilers keep the pointer to bytecode, and the frame.
 const POINTER: u8 = 15;
 const FRAME: u8 = 3;
 

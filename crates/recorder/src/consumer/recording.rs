@@ -42,7 +42,7 @@ pub struct Recording {
     pub kernel: Arc<KernelObjects>,
     /// The build ids, sizes and times of mapped files, which are read while it runs.
     pub files: MappedFiles,
-    /// What processes are parts of, which is read while it runs.
+    /// The services, programs and cgroups of processes, which are read while it runs.
     pub resources: ProcessResources,
 }
 

@@ -25,7 +25,7 @@ const MAX_ASKED_AT_END: usize = 256;
 /// Time after which what a process is a part of is read again, because it may have published a context since.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What recorded processes are parts of. Clones share it. The default reads nothing.
+/// The services, programs and cgroups of recorded processes. Clones share it. The default reads nothing.
 #[derive(Clone, Default, Debug)]
 pub struct ProcessResources(Option<Arc<Shared>>);
 

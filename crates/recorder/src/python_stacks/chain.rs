@@ -14,7 +14,7 @@ pub(super) struct ChainRewriter {
     found: Vec<u64>,
 }
 
-/// What an address of a chain is.
+/// The kind of an address in a chain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// It runs bytecode, for a run that is to be named.

@@ -50,7 +50,7 @@ pub(super) struct SampleUnwinder {
     fresh_maps: FreshMaps,
     pub(super) files: MappedFiles,
     pub(super) python: PythonStacks,
-    /// What the stack at hand holds of Python functions.
+    /// The words of the stack at hand that may tell of Python functions.
     activations: Vec<Activation>,
     /// The number of stacks to come whose frames are kept if they are complete.
     stacks_to_keep: u32,

@@ -49,9 +49,9 @@ pub(super) fn mark_unwound(records: &mut Vec<u8>, start: usize, with: UnwoundWit
 pub(super) struct UnwoundSample<'a> {
     /// The sample.
     pub(super) raw: RawRecord<'a>,
-    /// What it was unwound with.
+    /// The registers and the stack that it was unwound with.
     pub(super) with: UnwoundWith,
-    /// What its stack holds of Python functions.
+    /// The words of its stack that may tell of Python functions.
     pub(super) python: &'a [u8],
 }
 
