@@ -144,7 +144,10 @@ impl Unwinder {
             watched,
         };
         stack.end = match (walk.run(stack, TraceReuse::new(&trace, code)), walk.doubt) {
-            (StackEnd::Complete, Some(reason)) => truncated(reason),
+            // Without the file of an object, its unwind data are not missing but unread.
+            (StackEnd::Complete | StackEnd::Truncated(TruncationReason::NoUnwindData), Some(reason)) => {
+                truncated(reason)
+            }
             (end, _) => end,
         };
         (stack.unmapped, stack.frame_pointer_beyond_copy) = (walk.unmapped, walk.frame_pointer_beyond_copy);

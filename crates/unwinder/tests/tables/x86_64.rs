@@ -178,10 +178,11 @@ fn a_stack_through_an_object_that_cannot_be_read_is_not_complete() {
         executable: true,
     });
     let mut objects = WithoutLibrary(program());
-    // By the frame pointer, and by the next return address that can be checked.
+    // By the frame pointer, by the next return address that can be checked, and where there is none.
     for stack in [
         &[1, 2, 0x1234, library + 0x20, 3, 0, code(0x320), 4],
         &[1, library + 0x20, 2, 3, code(0x320), 4, 5, 6],
+        &[1, library + 0x20, 2, 3, 4, 5, 6, 7],
     ] {
         for fp in [SP + 40, 1] {
             let registers = registers(library + 0x40, fp);
