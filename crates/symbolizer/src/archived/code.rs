@@ -69,13 +69,14 @@ pub fn parse_code(
     held: HeldBytes,
 ) -> (Vec<ArchivedCode>, Option<ArchiveError>) {
     let mut pieces = Vec::new();
-    let error = Reader { bytes, position: 0, held }.read_code(style, &mut pieces).err();
+    let error = Reader::new(bytes, held).read_code(style, &mut pieces).err();
     (pieces, error)
 }
 
 impl Reader<'_> {
     fn read_code(&mut self, style: NameStyle, pieces: &mut Vec<ArchivedCode>) -> Result<(), ArchiveError> {
-        if self.number("the version of the code")? != VERSION {
+        self.version = self.number("the version of the code")?;
+        if !(2..=VERSION).contains(&self.version) {
             return self.error("the version of the code", "not known: a newer prof wrote it");
         }
         let mut texts = self.strings(style)?;
@@ -129,7 +130,7 @@ mod tests {
             line: 7,
             column: 0,
             discriminator: 0,
-            start_line: 0,
+            start_line: 5,
         };
         let inner = Frame { function: Arc::from("g"), location: Some(location), inlined: true };
         let outer = Frame { function: Arc::from(name), location: None, inlined: false };

@@ -24,8 +24,8 @@ use writer::{StringTableBuilder, write_frames, write_number, write_space};
 pub use code::{ArchivedCode, encode_code, parse_code};
 pub use held::{HeldBytes, TooMuch};
 
-/// The version that is written. Version 1, which has no functions without a name, is still read.
-const VERSION: u64 = 2;
+/// The version that is written. Versions 1, which has no functions without a name, and 2, which has no start lines, are still read.
+const VERSION: u64 = 3;
 
 /// The resolutions of addresses, by their spaces.
 #[derive(Default)]
@@ -130,7 +130,7 @@ impl ArchivedNames {
     /// than `held` is such an error.
     pub fn parse(bytes: &[u8], style: NameStyle, held: HeldBytes) -> (Self, Option<ArchiveError>) {
         let mut names = Self::default();
-        let error = Reader { bytes, position: 0, held }.read(style, &mut names).err();
+        let error = Reader::new(bytes, held).read(style, &mut names).err();
         (names, error)
     }
 }
@@ -206,9 +206,14 @@ struct Reader<'a> {
     position: usize,
     /// What is not taken yet of the memory for the result.
     held: HeldBytes,
+    version: u64,
 }
 
 impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8], held: HeldBytes) -> Self {
+        Self { bytes, position: 0, held, version: VERSION }
+    }
+
     fn error<T>(&self, field: &'static str, wrong: &'static str) -> Result<T, ArchiveError> {
         Err(ArchiveError { offset: self.position, field, wrong })
     }
@@ -329,7 +334,8 @@ impl<'a> Reader<'a> {
     }
 
     fn read(&mut self, style: NameStyle, names: &mut ArchivedNames) -> Result<(), ArchiveError> {
-        if !(1..=VERSION).contains(&self.number("the version")?) {
+        self.version = self.number("the version")?;
+        if !(1..=VERSION).contains(&self.version) {
             return self.error("the version", "not known: a newer prof wrote it");
         }
         let mut texts = self.strings(style)?;
@@ -400,7 +406,7 @@ impl<'a> Reader<'a> {
                         line: self.small("a line")?,
                         column: self.small("a column")?,
                         discriminator: 0,
-                        start_line: 0,
+                        start_line: if self.version < 3 { 0 } else { self.small("a start line")? },
                     })
                 }
             };

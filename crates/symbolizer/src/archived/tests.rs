@@ -24,15 +24,30 @@ fn spaces() -> Vec<Space> {
         Space::Jit { pid: Pid(-1), generation: 2, mapping: Name::from("//anon") },
         Space::JitDump { pid: Pid(3), generation: 2, path: Name::from("/tmp/jit-3.dump") },
         Space::Unmapped { pid: Pid(3), generation: 0 },
+        Space::Python { file: Name::from("/app/a.py"), function: Name::from("A.run") },
     ]
 }
 
 fn found(name: &str) -> Resolution {
     let location =
-        SourceLocation { file: Arc::from("/src/a.rs"), line: 7, column: 0, discriminator: 0, start_line: 0 };
+        SourceLocation { file: Arc::from("/src/a.rs"), line: 7, column: 0, discriminator: 0, start_line: 5 };
     let inner = Frame { function: Arc::from("_ZN1a1bEv"), location: Some(location), inlined: true };
     let outer = Frame { function: Arc::from(name), location: None, inlined: false };
     Resolution::Resolved(Symbolized { frames: [inner, outer].into(), symbol_offset: Some(0) })
+}
+
+#[test]
+fn names_of_before_start_lines_are_read() {
+    let space = [5, 1, b'k', 1];
+    // Offset, kind of address, offset in the symbol, number of frames; function, inlined, file, line and column.
+    let address = [9, 1, 0, 1, 0, 0, 2, 7, 0];
+    let bytes = [&[2, 2, 1, b'f', 3, b'a', b'.', b'c', 1][..], &space, &address].concat();
+    let (names, error) = ArchivedNames::parse(&bytes, NameStyle::Linkage, HeldBytes::new(1 << 20));
+    assert_eq!(error, None);
+    let kernel_symbol = Space::KernelSymbol { name: Name::from("k") };
+    let Some(Resolution::Resolved(found)) = names.resolve(&kernel_symbol, &entry(9)) else { panic!() };
+    let location = found.frames[0].location.as_ref().unwrap();
+    assert_eq!((&*location.file, location.line, location.start_line), ("a.c", 7, 0));
 }
 
 #[test]

@@ -54,6 +54,7 @@ pub(super) fn write_frames<'a>(out: &mut Vec<u8>, frames: &'a [Frame], strings: 
                 write_number(out, strings.number(&location.file) + 1);
                 write_number(out, location.line.into());
                 write_number(out, location.column.into());
+                write_number(out, location.start_line.into());
             }
         }
     }
