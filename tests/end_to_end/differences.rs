@@ -138,6 +138,7 @@ fn what_cannot_be_compared_is_refused_with_what_to_type() {
         (&[][..], "two sides are compared"),
         (&["a", "b", "c", "d"], "try: prof diff a b -- c d"),
         (&["a"], "try: prof diff BEFORE AFTER"),
+        (&["a", "--", "b", "--threshold", "3%"], "`--threshold` stands behind --"),
         (&["a", "b", "--threshold", "3%"], "--threshold needs runs"),
         (&["a", "--before", "tim=1,2", "--after", "pid=1"], "no key `tim`"),
         (&["a", "--before", "time=2,1", "--after", "pid=1"], "ends before it starts"),
@@ -153,10 +154,37 @@ fn what_cannot_be_compared_is_refused_with_what_to_type() {
         run(prof(["record", "-q", "-e", "page-faults", "-c", "1", "-o", "f.data", "--", "true"])
             .current_dir(at));
     if faults.code == 0 {
-        let refused = diff(at, &["a.data", "f.data"]);
-        assert_eq!(refused.code, 1);
-        assert!(refused.stderr.contains("different events"), "{}", refused.stderr);
+        for face in FACES {
+            let refused = compare(at, face, "a.data", "f.data");
+            assert_eq!(refused.code, 1, "{face:?}");
+            let said = "a.data counts cpu-clock and f.data counts page-faults";
+            assert!(refused.stderr.contains(said), "{face:?}: {}", refused.stderr);
+        }
     }
+}
+
+/// The commands that compare.
+const FACES: [&[&str]; 3] =
+    [&["diff"], &["flame", "--folded", "--diff"], &["view", "-o", "page.html", "--diff"]];
+
+fn compare(folder: &Path, face: &[&str], before: &str, after: &str) -> Run {
+    run(prof(face.iter().copied().chain([before, after])).current_dir(folder))
+}
+
+#[test]
+fn what_counts_samples_alone_is_compared_by_samples() {
+    let folder = folder();
+    let at = folder.path();
+    if record(at, "a.data", "60").is_none() {
+        return;
+    }
+    run(prof(["export", "--format", "folded", "-i", "a.data", "-o", "a.folded"]).current_dir(at)).ok();
+    for face in FACES {
+        compare(at, face, "a.folded", "a.data").ok();
+        compare(at, face, "a.data", "a.folded").ok();
+    }
+    let totals = &json(at, &["a.folded", "a.data"])["totals"][0];
+    assert_eq!(totals["before"], totals["after"], "{totals}");
 }
 
 #[test]

@@ -26,6 +26,7 @@
 pub mod aggregate;
 pub mod annotate;
 mod batch;
+pub mod comparable;
 mod counter;
 mod embedded;
 mod error;

@@ -63,6 +63,11 @@ impl ForeignProfile {
         })
     }
 
+    /// Returns true if what `wanted` names, or what is shown where nothing is asked for, is the number of samples.
+    pub(crate) fn counts_samples(&self, wanted: Option<&str>) -> bool {
+        self.choose(wanted).is_ok_and(|chosen| Some(chosen) == self.sample_count())
+    }
+
     /// Returns the index of the quantity that counts samples, if there is one.
     fn sample_count(&self) -> Option<usize> {
         let is_count = |quantity: &Quantity| matches!(quantity.unit.as_str(), "" | "count");

@@ -147,11 +147,16 @@ impl StackArguments {
 
     /// Returns the weight of the stacks of an event.
     pub fn weight(&self, attr: &Attr) -> Weight {
+        self.chosen_weight().unwrap_or_else(|| weight_of(attr))
+    }
+
+    /// Returns the weight that `--weight` or `--off-cpu` chooses; `None` if neither is given.
+    pub fn chosen_weight(&self) -> Option<Weight> {
         match self.weight.as_deref() {
-            _ if self.time().is_some() => Weight::Period,
-            Some("samples") => Weight::Samples,
-            Some(_) => Weight::Period,
-            None => weight_of(attr),
+            _ if self.off_cpu => Some(Weight::Period),
+            Some("samples") => Some(Weight::Samples),
+            Some(_) => Some(Weight::Period),
+            None => None,
         }
     }
 
@@ -164,16 +169,6 @@ impl StackArguments {
     /// Returns true if wakers of blocked threads are shown.
     pub fn wakers(&self) -> bool {
         self.wakers
-    }
-
-    /// Returns true if `--weight` is given.
-    pub fn names_weight(&self) -> bool {
-        self.weight.is_some()
-    }
-
-    /// Returns true if `--weight samples` is given.
-    pub fn weighs_samples(&self) -> bool {
-        self.weight.as_deref() == Some("samples")
     }
 
     /// Describes the filters on stacks; empty without any.

@@ -3,14 +3,15 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use analysis::comparable::{Basis, Common};
 use analysis::input::Input;
 use analysis::{Notices, Request};
 use anyhow::{Context, bail};
 use export::flamegraph::change::{self, Change};
 use export::summary::grouped;
-use profile::comparison::{AFTER, BEFORE, Comparison, Side};
+use profile::comparison::{Comparison, Side};
 use profile::queries::{CallTree, NodeId};
-use profile::{Detail, Show, View, Weight};
+use profile::{Detail, Show, Weight};
 
 use crate::arguments::QueryArguments;
 use crate::arguments::drawing::{DrawingArguments, FrameArguments};
@@ -35,16 +36,21 @@ pub struct ChangeArguments<'a> {
 struct ReadSide {
     name: String,
     title: String,
-    /// By the sum of periods, and by the number of samples.
-    by_weight: [Weighed; 2],
-    event: String,
-}
-
-struct Weighed {
     side: Side,
-    unit: String,
+    basis: Basis,
+    weight: Weight,
     total: u64,
     samples: u64,
+}
+
+impl ReadSide {
+    /// Returns the mean weight of a sample.
+    fn mean_weight(&self) -> f64 {
+        match self.weight {
+            Weight::Samples => 1.0,
+            Weight::Period => self.total as f64 / self.samples.max(1) as f64,
+        }
+    }
 }
 
 /// Reads both profiles, one after the other, and draws their difference.
@@ -63,20 +69,17 @@ pub fn draw(
         );
     }
     let before = input::open(Some(arguments.before), console)?;
-    // Other tools do not say in which module a function is: one without is not the same as one with.
-    let has_modules = before.foreign.is_none() && after.foreign.is_none();
-    let [before, after] = [before, after].map(|side| read(arguments, side, has_modules, console));
+    let event = arguments.query.samples.event.as_deref();
+    let common = Common::default().with(&before, event).with(&after, event);
+    let [before, after] = [before, after].map(|side| read(arguments, side, common, console));
     let [before, after] = [before?, after?];
-    let (column, weight) = comparable(arguments, &before, &after)?;
-    let facts = [&before, &after].map(|side| {
-        let weighed = &side.by_weight[column];
-        (side.title.clone(), weighed.total, weighed.samples, weighed.unit.clone())
-    });
-    let [before, after] = [before, after].map(|side| {
-        let [by_period, by_samples] = side.by_weight;
-        if column == 0 { by_period.side } else { by_samples.side }
-    });
-    let comparison = Comparison::new(before, after, |_| false);
+    if let Some(difference) = Basis::difference((&before.name, &before.basis), (&after.name, &after.basis)) {
+        bail!(difference);
+    }
+    let mean_weights = [before.mean_weight(), after.mean_weight()];
+    let title = format!("{} → {}", before.title, after.title);
+    let (all, unit) = ([before.total, after.total], after.basis.unit().to_owned());
+    let comparison = Comparison::new(before.side, after.side, |_| false);
     let tree = comparison.tree();
     let keeps_threads = known_threads(tree) >= MIN_SHARE_OF_KNOWN_THREADS;
     let merged;
@@ -87,28 +90,20 @@ pub fn draw(
         merged = tree.merged_threads();
         &merged
     };
-    let mean = |(_, total, samples, _): &(String, u64, u64, String)| match weight {
-        Weight::Samples => 1.0,
-        Weight::Period => *total as f64 / (*samples).max(1) as f64,
-    };
-    let change = Change { tree, mean_weights: [mean(&facts[BEFORE]), mean(&facts[AFTER])] };
+    let change = Change { tree, mean_weights };
     if arguments.folded {
         change::write_folded(&change, output)?;
         return Ok(());
     }
-    let [(title_before, all_before, ..), (title_after, all_after, _, unit)] = &facts;
-    let title = format!("{title_before} → {title_after}");
-    let gone = change::gone(tree);
-    let is_time = unit == "ns";
-    let figures = totals([*all_before, *all_after], gone, unit);
-    change::write(&change, &arguments.drawing.options(title, figures, unit, is_time)?, output)?;
+    let figures = totals(all, change::gone(tree), &unit);
+    change::write(&change, &arguments.drawing.options(title, figures, &unit, unit == "ns")?, output)?;
     Ok(())
 }
 
 fn read(
     arguments: &ChangeArguments<'_>,
     input: Input,
-    has_modules: bool,
+    common: Common,
     console: &Console,
 ) -> anyhow::Result<ReadSide> {
     let (query, frames) = (arguments.query, arguments.frames);
@@ -125,60 +120,28 @@ fn read(
     let cannot = format!("cannot compare {name}");
     let analysis = input::analyse(input, &request, "compare", console)?;
     let event = analysis.events.first().context(cannot.clone())?;
-    let show = Show { modules: has_modules, addresses: frames.addresses, ..query.stacks.show() };
+    let show = Show { modules: common.modules, addresses: frames.addresses, ..query.stacks.show() };
     let shape = query.stacks.shape();
-    let shown = analysis.event_view(event, show, Weight::Period, &shape, console);
+    let weight = query.stacks.chosen_weight().unwrap_or(common.weight());
+    let shown = analysis.event_view(event, show, weight, &shape, console);
     shown.warn(console);
     if shown.view.total() > 0 && shown.view.shown_total() == 0 {
         bail!("{cannot}: no sample has a frame that matches --keep or --root-at");
     }
-    let by_samples = analysis.view(&event.profile, show, Weight::Samples, &shape);
-    let samples = event.profile.total().samples;
+    let mut side = Side::new().with_threads();
+    side.add_run(&shown.view);
     let what = analysis.title_parts(event, &query.description());
     let what = what.first().cloned().unwrap_or_else(|| name.clone());
     let is_same = what == name || what.starts_with(&name);
     Ok(ReadSide {
         title: if is_same { what } else { format!("{name} ({what})") },
-        by_weight: [
-            weighed(&shown.view, shown.unit().to_owned(), samples),
-            weighed(&by_samples, "samples".to_owned(), samples),
-        ],
-        event: shown.name,
         name,
+        side,
+        basis: Basis::new(event, weight),
+        weight,
+        total: shown.view.shown_total(),
+        samples: event.profile.total().samples,
     })
-}
-
-fn weighed(view: &View<'_>, unit: String, samples: u64) -> Weighed {
-    let mut side = Side::new().with_threads();
-    side.add_run(view);
-    Weighed { side, unit, total: view.shown_total(), samples }
-}
-
-/// Chooses the weight that both profiles have: the one that is asked for, else time or events, else samples where one of them counts
-/// only these. Returns its position in [`ReadSide::by_weight`], too.
-fn comparable(
-    arguments: &ChangeArguments<'_>,
-    before: &ReadSide,
-    after: &ReadSide,
-) -> anyhow::Result<(usize, Weight)> {
-    let [unit_before, unit_after] = [before, after].map(|side| side.by_weight[0].unit.as_str());
-    let stacks = &arguments.query.stacks;
-    if stacks.weighs_samples() {
-        return Ok((1, Weight::Samples));
-    }
-    if unit_before == unit_after {
-        return Ok((0, Weight::Period));
-    }
-    if !stacks.names_weight() && [unit_before, unit_after].contains(&"samples") {
-        return Ok((1, Weight::Samples));
-    }
-    bail!(
-        "{} counts {} and {} counts {}, which cannot be compared; try: --event NAME, or recording both alike",
-        before.name,
-        before.event,
-        after.name,
-        after.event
-    );
 }
 
 /// Returns the share of the weight after the change that is of threads whose labels there were before.

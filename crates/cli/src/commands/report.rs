@@ -176,7 +176,7 @@ fn write(
     let several = analysis.events.len() > 1;
     let weight = |attr: &Attr| match weight_of(attr) {
         // Events side by side are counted in their own units, so that they can be compared.
-        _ if several && !stacks.names_weight() && !attr.is_cpu_clock() => Weight::Period,
+        _ if several && stacks.chosen_weight().is_none() && !attr.is_cpu_clock() => Weight::Period,
         _ => stacks.weight(attr),
     };
     let shape = stacks.shape();

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use analysis::comparable::{Basis, Common};
 use analysis::input::Input;
 use analysis::user_modules::UserModules;
-use analysis::{Analysis, Request};
+use analysis::{Analysis, EventView, Request};
 use anyhow::{Context, bail};
 use export::summary::Summary;
 use export::view::{Page, PageSides};
@@ -38,28 +39,23 @@ pub fn write(
 ) -> anyhow::Result<()> {
     let inputs = [input::open(Some(arguments.before), console)?, after];
     let names = inputs.each_ref().map(|input| input.name.clone());
-    // Other tools do not say in which module a function is: one without is not the same as one with.
-    let has_modules = inputs.iter().all(|input| input.foreign.is_none());
+    let typed = arguments.query.samples.event.as_deref();
+    let common = inputs.iter().fold(Common::default(), |common, input| common.with(input, typed));
     let [before, after] = inputs.map(|input| read(arguments, input, console));
     let analyses = [before?, after?];
     let stacks = &arguments.query.stacks;
-    let show = Show { modules: has_modules, ..stacks.show() };
+    let show = Show { modules: common.modules, ..stacks.show() };
     let (shape, mut events) = (stacks.shape(), Vec::new());
     for (analysis, name) in analyses.iter().zip(&names) {
         let event = analysis.events.first().with_context(|| format!("cannot compare {name}"))?;
-        // Periods compare even if the rates differ.
-        let weight = if stacks.names_weight() { stacks.weight(&event.event.attr) } else { Weight::Period };
+        let weight = stacks.chosen_weight().unwrap_or(common.weight());
         events.push(analysis.event_view(event, show, weight, &shape, console));
     }
     let [one, other] = events.as_slice() else { bail!("two recordings are compared") };
-    if one.unit() != other.unit() {
-        bail!(
-            "{} counts {} and {} counts {}, which cannot be compared; try: --weight samples, or recording both alike",
-            names[BEFORE],
-            one.unit(),
-            names[AFTER],
-            other.unit()
-        );
+    let basis = |shown: &EventView<'_>| Basis::new(shown.event, shown.view.weight());
+    if let Some(difference) = Basis::difference((&names[BEFORE], &basis(one)), (&names[AFTER], &basis(other)))
+    {
+        bail!(difference);
     }
     let (mut sides, mut facts) = ([Side::new(), Side::new()], [Facts::default(), Facts::default()]);
     for (index, (shown, analysis)) in events.iter().zip(&analyses).enumerate() {

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use analysis::Request;
+use analysis::comparable::{Basis, Common};
 use anyhow::bail;
 use clap::Args;
 use export::difference::{self, Difference, Format, SideName, Threshold, Unit};
-use profile::comparison::{Comparison, Evidence, Side};
-use profile::{FrameId, Label, Pattern, Show, Weight};
+use profile::comparison::{AFTER, BEFORE, Comparison, Evidence, Side};
+use profile::{FrameId, Label, Pattern, Show};
 
 use crate::arguments::numbers::percent;
 use crate::arguments::{QueryArguments, exit_with_usage_error};
@@ -112,7 +113,7 @@ struct ReadSide {
     facts: Facts,
     title: String,
     event: String,
-    unit: String,
+    basis: Basis,
 }
 
 /// Both sides, joined.
@@ -121,31 +122,21 @@ struct Compared {
     facts: [Facts; 2],
     titles: [String; 2],
     event: String,
-    unit: String,
+    basis: Basis,
 }
 
 impl DiffArguments {
     fn compare(&self, sides: &Sides, console: &Console) -> anyhow::Result<Compared> {
         let [before, after] = &sides.inputs;
-        // Other tools do not say in which module a function is: one without is not the same as one with.
-        let has_modules = [before, after].into_iter().all(|side| !side.is_of_other_tool(console));
+        let common =
+            [before, after].into_iter().fold(Common::default(), |common, side| side.narrow(common, console));
         // One recording at a time: each is dropped before the next is read.
-        let (before, after) =
-            (self.read(before, has_modules, console)?, self.read(after, has_modules, console)?);
-        let base = |event: &str| event.split(':').next().unwrap_or_default().to_owned();
-        if base(&before.event) != base(&after.event) {
-            bail!(
-                "the recordings have different events: {} before, {} after; try: prof record -e {0} for both",
-                before.event,
-                after.event
-            );
-        }
-        if before.unit != after.unit {
-            bail!(
-                "the recordings have different weights: {} before, {} after; try: --weight samples",
-                before.unit,
-                after.unit
-            );
+        let (before, after) = (self.read(before, common, console)?, self.read(after, common, console)?);
+        let names = sides.inputs.each_ref().map(|side| side.name.as_str());
+        if let Some(difference) =
+            Basis::difference((names[BEFORE], &before.basis), (names[AFTER], &after.basis))
+        {
+            bail!(difference);
         }
         let (one, other) = (&before.facts, &after.facts);
         let comparison = Comparison::new(before.side, after.side, |module| one.is_rebuilt(other, module));
@@ -153,15 +144,15 @@ impl DiffArguments {
             comparison,
             titles: [before.title, after.title],
             event: after.event,
-            unit: after.unit,
+            basis: after.basis,
             facts: [before.facts, after.facts],
         })
     }
 
-    fn read(&self, input: &SideInput, has_modules: bool, console: &Console) -> anyhow::Result<ReadSide> {
+    fn read(&self, input: &SideInput, common: Common, console: &Console) -> anyhow::Result<ReadSide> {
         let mut read: Option<ReadSide> = None;
         for path in &input.recordings {
-            self.add(&mut read, path, input, has_modules, console)?;
+            self.add(&mut read, path, input, common, console)?;
         }
         match read {
             Some(read) => Ok(read),
@@ -174,7 +165,7 @@ impl DiffArguments {
         read: &mut Option<ReadSide>,
         path: &Path,
         side: &SideInput,
-        has_modules: bool,
+        common: Common,
         console: &Console,
     ) -> anyhow::Result<()> {
         let input = input::open(Some(path), console)?;
@@ -189,22 +180,16 @@ impl DiffArguments {
         let analysis = input::analyse(input, &request, "compare", console)?;
         let Some(event) = analysis.events.first() else { bail!("{name} has no samples") };
         let stacks = &self.query.stacks;
-        let show = Show { modules: has_modules, ..stacks.show() };
-        // Periods compare even if the rates differ.
-        let weight = if stacks.names_weight() { stacks.weight(&event.event.attr) } else { Weight::Period };
+        let show = Show { modules: common.modules, ..stacks.show() };
+        let weight = stacks.chosen_weight().unwrap_or(common.weight());
         let view = analysis.view(&event.profile, show, weight, &stacks.shape());
-        let unit = match weight {
-            Weight::Samples => "samples",
-            Weight::Period if event.is_clock() => "ns",
-            Weight::Period => "events",
-        };
         let event_name = event.event.name.to_string();
         let read = read.get_or_insert_with(|| ReadSide {
             side: Side::new(),
             facts: Facts::default(),
             title: analysis.title(event, &side.samples.description()),
             event: event_name.clone(),
-            unit: unit.to_owned(),
+            basis: Basis::new(event, weight),
         });
         if read.event != event_name {
             bail!("the runs have different events: {} and, in {name}, {event_name}", read.event);
@@ -280,7 +265,7 @@ impl Compared {
             sides: [name(0), name(1)],
             is_paired: sides.experiment.design == Some(profile::comparison::statistics::Design::Pairs),
             event: &self.event,
-            unit: match self.unit.as_str() {
+            unit: match self.basis.unit() {
                 "ns" => Unit::Time,
                 "samples" => Unit::Samples,
                 _ => Unit::Events(&self.event),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use analysis::comparable::Common;
 use analysis::runs::{MANIFEST, Manifest, RecordedRun, RunSide};
 use profile::comparison::Experiment;
 use profile::comparison::statistics::Design;
@@ -23,10 +24,11 @@ pub struct SideInput {
 }
 
 impl SideInput {
-    /// Returns true if the first of its profiles is one of another tool. Errors are found again when it is read.
-    pub fn is_of_other_tool(&self, console: &Console) -> bool {
+    /// Leaves what the first of its profiles has as well. Errors are found again when it is read.
+    pub fn narrow(&self, common: Common, console: &Console) -> Common {
         let first = self.recordings.first().filter(|path| path.as_os_str() != "-");
-        first.is_some_and(|path| input::open(Some(path), console).is_ok_and(|input| input.foreign.is_some()))
+        let input = first.and_then(|path| input::open(Some(path), console).ok());
+        input.map_or(common, |input| common.with(&input, self.samples.event.as_deref()))
     }
 }
 
@@ -57,6 +59,12 @@ impl Sides {
     ) -> Result<Self, String> {
         let read =
             |paths: &[PathBuf]| paths.iter().map(|path| Operand::read(path)).collect::<Result<Vec<_>, _>>();
+        if let Some(option) = separate.iter().find(|path| is_option(path)) {
+            return Err(format!(
+                "`{}` stands behind --, where the runs after the change are; try it before --",
+                option.display()
+            ));
+        }
         let mut sides = match (operands, separate) {
             ([], _) => return Err(format!("two sides are compared; {FORMS}")),
             ([both], []) if slices.iter().all(Option::is_some) => match Operand::read(both)? {
@@ -210,6 +218,12 @@ impl Operand {
         let manifest = Manifest::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Self::Runs(path.to_owned(), manifest))
     }
+}
+
+/// Returns true for what looks like an option and is no file.
+fn is_option(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.len() > 1 && bytes.starts_with(b"-") && !path.exists()
 }
 
 fn slices_of_runs(folder: &Path) -> String {

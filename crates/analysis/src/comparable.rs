@@ -1,0 +1,89 @@
+//! What two profiles need to have in common to be compared, in a table, a picture or a page.
+
+use profile::Weight;
+
+use crate::input::Input;
+use crate::load::EventProfile;
+
+/// What both sides of a comparison have, known before they are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Common {
+    /// True if both say in which module a function is. Other tools do not, and a function without its module is not the same as one with it.
+    pub modules: bool,
+    /// True if both count more than samples. Folded stacks do not, so that the other side is weighed by samples, too.
+    pub weights: bool,
+}
+
+impl Default for Common {
+    /// What two recordings have.
+    fn default() -> Self {
+        Self { modules: true, weights: true }
+    }
+}
+
+impl Common {
+    /// Leaves what a side has as well. `event` is the event that is compared, if one was chosen.
+    #[must_use]
+    pub fn with(self, side: &Input, event: Option<&str>) -> Self {
+        let foreign = side.foreign.as_ref();
+        Self {
+            modules: self.modules && foreign.is_none(),
+            weights: self.weights && !foreign.is_some_and(|foreign| foreign.counts_samples(event)),
+        }
+    }
+
+    /// Returns the weight by which both sides compare, if none was chosen. Periods compare even if the rates differ.
+    pub fn weight(self) -> Weight {
+        if self.weights { Weight::Period } else { Weight::Samples }
+    }
+}
+
+/// What the figures of a side count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Basis {
+    /// The event without its modifiers; `None` for a profile of another tool, which has its own names for events.
+    event: Option<String>,
+    /// The unit: `ns`, `samples`, what another tool says, or the event.
+    unit: String,
+    /// The name of the event in messages.
+    name: String,
+}
+
+impl Basis {
+    /// Returns what a profile counts by this weight.
+    pub fn new(profile: &EventProfile, weight: Weight) -> Self {
+        let name = profile.event.name.to_string();
+        let event = name.split(':').next().unwrap_or_default().to_owned();
+        let unit = match weight {
+            Weight::Samples => "samples".to_owned(),
+            Weight::Period if profile.is_clock() => "ns".to_owned(),
+            Weight::Period => profile.unit.clone().unwrap_or_else(|| event.clone()),
+        };
+        Self { event: profile.unit.is_none().then_some(event), unit, name }
+    }
+
+    /// Returns the unit: `ns`, `samples`, what another tool says, or the event.
+    pub fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// Returns why a side cannot be compared with another, and what to type; `None` if it can. Sides are given with their names.
+    pub fn difference(
+        (before_name, before): (&str, &Self),
+        (after_name, after): (&str, &Self),
+    ) -> Option<String> {
+        let are_other_events =
+            matches!((&before.event, &after.event), (Some(one), Some(other)) if one != other);
+        let (one, other, advice) = if are_other_events {
+            (&before.name, &after.name, "--event NAME")
+        } else if before.unit != after.unit {
+            (&before.unit, &after.unit, "--weight samples")
+        } else {
+            return None;
+        };
+        Some(format!(
+            "{before_name} counts {one} and {after_name} counts {other}, which cannot be compared; try: {advice}, or recording \
+             both alike"
+        ))
+    }
+}
