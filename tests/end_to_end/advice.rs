@@ -1,11 +1,17 @@
 //! Advice is typed, and the figure that it complained about gets better.
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
+use super::bad_input::copy_program;
+use super::folded::Folded;
 use super::prof::{Run, UNREAD, figure, folded, folder, may_record, prof, run};
 use super::programs;
 use super::runtime_shares::{fixture, installed};
+use super::unprivileged::as_nobody;
 
 /// Records a command into `prof.data` of a folder.
 fn record(folder: &Path, flags: &[String], command: &[&OsStr]) -> Run {
@@ -119,6 +125,161 @@ fn a_jvm_that_is_asked_keeps_frame_pointers() {
     let after = record(folder.path(), &typed(&before.stderr, "generated; try: "), &command);
     let reason = "no unwind data";
     assert!(10 * cut(&after, reason) < cut(&before, reason), "{}\n{}", before.stderr, after.stderr);
+}
+
+/// The line of the hints that a recording gets with all details that contains `part`.
+fn hint(file: &Path, part: &str) -> Option<String> {
+    let hints = folded(file, &["-v"]).ok().stderr;
+    hints.lines().find(|line| line.contains(part)).map(str::to_owned)
+}
+
+/// Samples of a recording that have a frame of this name.
+fn samples_in(file: &Path, name: &str) -> u64 {
+    Folded::parse(folded(file, &[]).ok().text()).with(name)
+}
+
+#[test]
+fn a_program_that_is_built_with_symbols_and_not_stripped_has_names() {
+    let (Some(stripped), Some(whole)) =
+        (programs::c_built("shares", "stripped", &["-s"]), programs::c("shares"))
+    else {
+        return;
+    };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let work = |program: &Path| {
+        record(folder.path(), &[], &[program.as_os_str(), "alone".as_ref(), "100".as_ref()]);
+    };
+    let advice = "try building it with `-g`";
+    work(&stripped);
+    assert!(hint(&file, advice).is_some() && samples_in(&file, "sixty") == 0);
+    work(&whole);
+    assert!(hint(&file, advice).is_none() && samples_in(&file, "sixty") > 0);
+}
+
+#[test]
+fn stacks_without_frame_pointers_are_whole_once_they_are_unwound() {
+    let flags = ["-fomit-frame-pointer"];
+    let Some(deep) = programs::c_built("deep", "nofp", &flags).filter(|_| may_record()) else { return };
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let of = |flags: &[String]| {
+        record(folder.path(), flags, &[deep.as_os_str(), "20".as_ref(), "100".as_ref()]);
+    };
+    of(&["--call-graph".to_owned(), "fp".to_owned()]);
+    let outside = "outside every mapping";
+    let said = hint(&file, outside).expect("stacks go astray without frame pointers");
+    assert_eq!(samples_in(&file, "main"), 0);
+    of(&typed(&said, "try recording with `prof record "));
+    assert!(hint(&file, outside).is_none() && samples_in(&file, "main") > 0);
+}
+
+#[test]
+fn a_program_that_was_built_anew_is_recorded_again() {
+    let Some(program) = programs::c_built("shares", "no-id", &["-Wl,--build-id=none"]) else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let (file, copy) = (folder.path().join("prof.data"), folder.path().join("shares"));
+    let command = [copy.as_os_str(), "alone".as_ref(), "100".as_ref()];
+    copy_program(&program, &copy);
+    record(folder.path(), &["--no-names".to_owned()], &command);
+    std::fs::remove_file(&copy).unwrap();
+    copy_program(&program, &copy);
+    let advice = "try recording again";
+    assert!(hint(&file, advice).is_some() && samples_in(&file, "sixty") == 0);
+    record(folder.path(), &[], &command);
+    assert!(hint(&file, advice).is_none() && samples_in(&file, "sixty") > 0);
+}
+
+#[test]
+fn a_file_that_only_root_may_read_has_names_with_sudo() {
+    let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let (file, copy) = (folder.path().join("prof.data"), folder.path().join("shares"));
+    copy_program(&program, &copy);
+    record(folder.path(), &["--no-names".to_owned()], &[copy.as_os_str(), "alone".as_ref(), "100".as_ref()]);
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let read = ["flame", "--folded", "-v", "-i", file.to_str().unwrap()];
+    let Some(as_user) = as_nobody(folder.path(), &read) else { return };
+    let as_user = as_user.ok();
+    assert!(as_user.stderr.contains("try `sudo`, which may read it"), "{}", as_user.stderr);
+    assert_eq!(Folded::parse(as_user.text()).with("sixty"), 0);
+    assert!(samples_in(&file, "sixty") > 0);
+}
+
+#[test]
+fn frames_in_a_library_that_is_gone_are_there_as_root() {
+    let library = ["-shared", "-fPIC", "-Dmain=burn", "-fomit-frame-pointer"];
+    let (Some(plugin), Some(library)) =
+        (programs::c_built("plugin", "fp", &["-ldl"]), programs::c_built("deep", "library", &library))
+    else {
+        return;
+    };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    copy_program(&plugin, &path("plugin"));
+    copy_program(&library, &path("library.so"));
+    let mut running = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "./plugin", "./library.so", "20000"])
+        .current_dir(&folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    BufReader::new(running.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let pid = running.id().to_string();
+    let record = ["record", "-e", "cpu-clock", "-F", "999", "-d", "0.3", "-p", &pid];
+    let as_user = as_nobody(folder.path(), &record);
+    let as_root = run(prof(record).args(["-o", path("root.data").to_str().unwrap()]));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let (Some(as_user), as_root) = (as_user, as_root.ok()) else { return };
+    let reason = "object file unreadable";
+    assert!(cut(&as_user, reason) > 0 && as_user.stderr.contains("try: as root"), "{}", as_user.stderr);
+    assert_eq!(cut(&as_root, reason), 0, "{}", as_root.stderr);
+}
+
+#[test]
+fn few_samples_become_enough_at_the_advised_rate() {
+    let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let of = |flags: &[String]| {
+        record(folder.path(), flags, &[program.as_os_str(), "alone".as_ref(), "200".as_ref()]);
+        let explained = run(prof(["explain"]).current_dir(folder.path())).ok();
+        explained.text().to_owned()
+    };
+    let few = of(&["-F".to_owned(), "199".to_owned()]);
+    let enough = of(&typed(&few, "or more often ("));
+    assert!(!enough.contains("or more often ("), "{few}\n{enough}");
+}
+
+#[test]
+fn a_lower_rate_misses_less_of_the_time() {
+    let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let missing = |run: &Run| {
+        let line = run.stderr.lines().find(|line| line.contains(" % of the CPU time has no samples"));
+        line.map_or(0, |line| figure(line, "%"))
+    };
+    // A sample each 5 µs is more than a virtual machine delivers, or more than the kernel allows.
+    let flags = ["-c".to_owned(), "5000".to_owned()];
+    let command = [program.as_os_str(), "alone".as_ref(), "100".as_ref()];
+    let hurried = record(folder.path(), &flags, &command);
+    let calm = record(
+        folder.path(),
+        &[&["-c".to_owned()], &typed(&hurried.stderr, "try: -c")[..]].concat(),
+        &command,
+    );
+    assert!(missing(&calm) < missing(&hurried), "{}\n{}", hurried.stderr, calm.stderr);
 }
 
 /// Records a script of a runtime, and again as the hint says: `function` has a name then.

@@ -70,12 +70,21 @@ fn threads_that_run_shortly_are_not_said_to_end() {
     let pid = child.id().to_string();
     let record = ["record", "-e", "cpu-clock", "-F", "499", "-d", "4", "-p", &pid, "-o"];
     let recorded = prof::run(prof::prof(record).arg(&file));
+    let advised = ["record", "-e", "cpu-clock", "-F", "499", "-d", "0.5", "-a", "-o"];
+    let advised = prof::run(prof::prof(advised).arg(folder.path().join("all.data")));
     child.kill().unwrap();
     child.wait().unwrap();
     let recorded = recorded.ok();
     let line = recorded.stderr.lines().find(|line| line.contains("of the CPU time has no samples"));
     let is_true = line.is_some_and(|line| line.contains("threads lack their last") && line.contains("or -a"));
     assert!(is_true, "{}", recorded.stderr);
+    if advised.code == 0 {
+        assert!(
+            !advised.stderr.contains("threads lack their last"),
+            "what is advised helps: {}",
+            advised.stderr
+        );
+    }
     // Whoever reads the recording later is told, too.
     let explained = prof::run(prof::prof(["explain", "-i"]).arg(&file)).ok();
     assert!(explained.text().contains("of the CPU time has no samples"), "{}", explained.text());
