@@ -36,12 +36,12 @@ pub(super) const SHAPES: &[Shape] = &[
         (0..n).for_each(|i| map(out, PROCESS, BASE, 1 << 32, &format!("/nx/{i}"), i));
         sample(out, PROCESS, n + 1, &[USER, BASE + 5]);
     }),
-    shape("each mapping inside the one before", 1000, |n, out| {
+    shape("each mapping inside the one before", 500, |n, out| {
         (0..n)
             .for_each(|i| map(out, PROCESS, BASE + i * PAGE, (2 * n - 2 * i) * PAGE, &format!("/nx/{i}"), i));
         (0..n).for_each(|i| sample(out, PROCESS, n + 1 + i, &[USER, BASE + i * PAGE + 5]));
     }),
-    shape("a large mapping cut into pieces", 1000, |n, out| {
+    shape("a large mapping cut into pieces", 500, |n, out| {
         map(out, PROCESS, BASE, n * 2 * PAGE, "/nx/big", 0);
         for i in 0..n {
             let start = BASE + i * 2 * PAGE;
@@ -78,7 +78,7 @@ pub(super) const SHAPES: &[Shape] = &[
             sample_of(out, (PROCESS, 100 + i as u32), i, &[USER, BASE + 5], BY_USER);
         }
     }),
-    shape("processes with programs of their own", 1000, |n, out| {
+    shape("processes with programs of their own", 500, |n, out| {
         for i in 0..n {
             let pid = 100 + i as u32;
             name(out, pid, pid, &format!("c{i}"), i, 0);
@@ -86,15 +86,15 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, pid, i, &[USER, BASE + 5]);
         }
     }),
-    shape("a thread that renames itself", 4000, |n, out| {
+    shape("a thread that renames itself", 1000, |n, out| {
         for i in 0..n {
             name(out, PROCESS, PROCESS, &format!("c{i}"), i, 0);
             sample(out, PROCESS, i, &[USER, BASE + 5]);
         }
     }),
-    shape("forks of a large process that map a little", 2000, |n, out| forks(n, 1, out)),
-    shape("forks of a large process that map here and there", 500, |n, out| forks(n, 30, out)),
-    shape("forks of forks", 2000, |n, out| {
+    shape("forks of a large process that map a little", 1000, |n, out| forks(n, 1, out)),
+    shape("forks of a large process that map here and there", 250, |n, out| forks(n, 30, out)),
+    shape("forks of forks", 1000, |n, out| {
         for i in 0..n {
             let (parent, child, time) = (1000 + i as u32, 1001 + i as u32, 3 * i);
             task(out, FORK, (child, parent), time);
@@ -109,7 +109,7 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, PROCESS, i + 1000, &[USER, BASE + 5]);
         }
     }),
-    shape("a number of a process used again and again", 1000, |n, out| {
+    shape("a number of a process used again and again", 500, |n, out| {
         for i in 0..n {
             task(out, FORK, (PROCESS, 1), 4 * i);
             name(out, PROCESS, PROCESS, &format!("x{}", i % 7), 4 * i + 1, EXEC);
@@ -118,7 +118,7 @@ pub(super) const SHAPES: &[Shape] = &[
             task(out, EXIT, (PROCESS, 1), 4 * i + 3);
         }
     }),
-    shape("a large process that executes itself", 2000, |n, out| {
+    shape("a large process that executes itself", 1000, |n, out| {
         (0..n).for_each(|i| map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/nx/{i}"), i));
         for i in 0..n {
             name(out, PROCESS, PROCESS, "x", n + 2 * i, EXEC);
@@ -161,14 +161,14 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, PROCESS, 2 * i + 1, &[USER, BASE + 5]);
         }
     }),
-    shape("BPF programs", 2000, |n, out| {
+    shape("BPF programs", 1000, |n, out| {
         for i in 0..n {
             let start = MODULES - i * 64;
             kernel_symbol(out, start, &format!("bpf_prog_{i}"), 2 * i);
             sample_of(out, (PROCESS, PROCESS), 2 * i + 1, &[KERNEL, start + 3], BY_KERNEL);
         }
     }),
-    shape("kernel modules over each other", 2000, |n, out| {
+    shape("kernel modules over each other", 1000, |n, out| {
         for i in 0..n {
             let start = 0xffff_ffff_8000_0000 - i * PAGE;
             mapping(out, u32::MAX, (start, 1 << 30), &format!("[m{i}]"), 2 * i, BY_KERNEL);
