@@ -15,6 +15,7 @@ mod no_std;
 mod outputs;
 mod package;
 mod page_types;
+mod pictures;
 mod simulate;
 mod soak;
 mod sweep;
@@ -108,6 +109,11 @@ const CHORES: &[Chore] = &[
         name: "simulate",
         about: "count how often the test of prof diff errs, with invented runs (--rounds N, words of a scenario)",
         run: simulate::run,
+    },
+    Chore {
+        name: "pictures",
+        about: "make the pictures of README and the book (with Chromium and tmux)",
+        run: pictures::run,
     },
     Chore { name: "book", about: "build the book as a site, in target/book (with mdbook)", run: book::run },
     Chore {
