@@ -24,7 +24,8 @@ impl HeldBytes {
     /// # Errors
     /// It is more than is left.
     pub fn take(&mut self, bytes: usize) -> Result<(), TooMuch> {
-        self.left = self.left.checked_sub(Self::PER_ALLOCATION + bytes as u64).ok_or(TooMuch)?;
+        let all = Self::PER_ALLOCATION.saturating_add(bytes as u64);
+        self.left = self.left.checked_sub(all).ok_or(TooMuch)?;
         Ok(())
     }
 
@@ -48,6 +49,8 @@ mod tests {
         assert_eq!(held.take(60), Ok(()));
         assert_eq!(held.take_entry::<u64>(), Err(TooMuch));
         assert_eq!(held.take_entry::<u16>(), Ok(()));
-        assert_eq!(held.take(usize::MAX - 32), Err(TooMuch));
+        for size in [usize::MAX - 32, usize::MAX] {
+            assert_eq!(held.take(size), Err(TooMuch));
+        }
     }
 }
