@@ -176,6 +176,12 @@ proptest! {
             (frames, sample.period)
         });
         let stacks: Vec<_> = stacks.collect();
+        for sample in world.profile.samples().iter() {
+            let mut located = Vec::new();
+            view.located_stack(sample.thread, sample.stack, &mut located);
+            let innermost = located.last().and_then(|&(_, place)| place).map(|(place, _)| place);
+            prop_assert_eq!(view.innermost_place(sample.thread, sample.stack), innermost);
+        }
         let wide = |beginning: &[_]| {
             let within = stacks.iter().filter(|(stack, _)| stack.starts_with(beginning));
             beginning.len() == 1 || within.map(|(_, period)| period).sum::<u64>() as f64 >= least

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use export::annotate::AnnotatedFunction;
 use model::{AddressKind, Resolution, SpaceId, StackEntry, Symbolized};
-use profile::View;
 use profile::code::CodeRange;
+use profile::{PlaceId, View};
+use rustc_hash::FxHashMap;
 
 use crate::Analysis;
 
@@ -50,13 +51,16 @@ impl SampledFunction {
 /// innermost frames it hides is where they were called.
 pub fn sampled_functions(analysis: &Analysis, view: &View<'_>) -> Vec<SampledFunction> {
     let (profile, weight) = (view.profile(), view.weight());
-    let mut frames = Vec::new();
-    let samples = profile.counts().filter_map(|(thread, stack, count)| {
-        frames.clear();
-        view.located_stack(thread, stack, &mut frames);
-        let (place, _) = frames.last().and_then(|&(_, place)| place)?;
-        Some((*profile.stacks.places().get(place.index())?, count.weight(weight)))
-    });
+    let mut weights: FxHashMap<PlaceId, u64> = FxHashMap::default();
+    for (thread, stack, count) in profile.counts() {
+        if let Some(place) = view.innermost_place(thread, stack) {
+            let all = weights.entry(place).or_default();
+            *all = all.saturating_add(count.weight(weight));
+        }
+    }
+    let places = profile.stacks.places();
+    let samples =
+        weights.into_iter().filter_map(|(place, weight)| Some((*places.get(place.index())?, weight)));
     functions_of_samples(samples, |entry| analysis.resolve(entry))
 }
 
