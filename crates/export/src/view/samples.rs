@@ -213,7 +213,6 @@ impl Samples {
         let mut leaves = vec![None; stacks.len()];
         let mut ordered = stacks.to_vec();
         ordered.sort_unstable_by_key(|&(root, stack, _)| (root, stack));
-        let mut located = Vec::new();
         for of_root in ordered.chunk_by(|(one, ..), (other, ..)| one == other) {
             let Some(&(root, _, thread)) = of_root.first() else { continue };
             let ids: Vec<StackId> = of_root.iter().map(|&(_, stack, _)| stack).collect();
@@ -221,10 +220,8 @@ impl Samples {
                 let line = frame.and_then(|frame| lines.get(frame.index()).copied()).unwrap_or(0);
                 let mut leaf = Leaf { node, line, instruction: 0 };
                 if !self.instructions.is_empty() {
-                    located.clear();
-                    view.located_stack(thread, stack, &mut located);
-                    let place = located.last().and_then(|&(_, place)| place).map(|(place, _)| place.index());
-                    let entry = place.and_then(|place| view.profile().stacks.places().get(place));
+                    let place = view.innermost_place(thread, stack);
+                    let entry = place.and_then(|place| view.profile().stacks.places().get(place.index()));
                     leaf.instruction = entry.map_or(0, |entry| self.instructions.number(entry));
                 }
                 let next = self.leaves.len() as u32;
