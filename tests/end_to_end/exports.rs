@@ -117,19 +117,31 @@ fn of_firefox(path: &Path) -> Weights {
     weights
 }
 
+/// The Firefox Profiler's own loader, from `PATH` or from where CI installs it with the Node.js that it needs.
+fn profiler_cli() -> Option<Command> {
+    let name = "profiler-cli";
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own = programs::repository().join("target/profiler-cli/node_modules/.bin");
+    let folders: Vec<_> = [own].into_iter().chain(std::env::split_paths(&path)).collect();
+    let found = folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file())?;
+    let mut command = Command::new(found);
+    command.env("PATH", std::env::join_paths(folders).unwrap());
+    Some(command)
+}
+
 /// What the Firefox Profiler's own loader says of the functions of these tracks.
 fn of_firefox_profiler(path: &Path) -> Option<Weights> {
-    let home = folder();
-    let ask = |arguments: &[&str]| {
-        let mut command = Command::new("profiler-cli");
-        run(command.args(arguments).args(["--session", "prof"]).env("HOME", home.path()))
-    };
-    if !is_installed("profiler-cli") {
+    if profiler_cli().is_none() {
         programs::skip(
             "there is no profiler-cli (npm install -g @firefox-devtools/profiler-cli, with Node 24)",
         );
         return None;
     }
+    let home = folder();
+    let ask = |arguments: &[&str]| {
+        let mut command = profiler_cli().unwrap();
+        run(command.args(arguments).args(["--session", "prof"]).env("HOME", home.path()))
+    };
     ask(&["load", path.to_str().unwrap()]).ok();
     let threads = serde_json::from_str::<Value>(ask(&["thread", "list", "--json"]).ok().text()).unwrap();
     let mut weights = Weights::new();
@@ -142,7 +154,7 @@ fn of_firefox_profiler(path: &Path) -> Option<Weights> {
             *weights.entry(name).or_default() += function["selfSamples"].as_f64().unwrap() as u64;
         }
     }
-    run(Command::new("profiler-cli").args(["stop", "prof"]).env("HOME", home.path())).ok();
+    run(profiler_cli().unwrap().args(["stop", "prof"]).env("HOME", home.path())).ok();
     weights.retain(|_, weight| *weight > 0);
     Some(weights)
 }
