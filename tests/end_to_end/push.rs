@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use prost::Message;
 use push::testing::{Engine, Export, Received, Reply};
 
+use super::bad_input::reachable_prof;
 use super::prof::{RECORDERS, finish, folder, may_record, prof, run};
 use super::programs;
 
@@ -176,6 +177,41 @@ fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
     assert_eq!(std::fs::read_dir(spool).unwrap().count(), 0);
 }
 
+#[test]
+fn a_watch_of_a_user_waits_for_processes_and_sends_no_others() {
+    const USER: &str = "64123";
+    if !nix::unistd::Uid::effective().is_root() || !programs::has("setpriv") || !may_record() {
+        return programs::skip("only root becomes another user");
+    }
+    let folder = folder();
+    let reachable = reachable_prof(folder.path());
+    let as_user = |program: &std::ffi::OsStr| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid", USER, "--regid", USER, "--clear-groups", "--inh-caps=-all"]).arg(program);
+        command
+    };
+    // Root samples all CPUs and picks the user's processes out, the user attaches to them.
+    for command in [std::process::Command::new(&reachable), as_user(reachable.as_ref())] {
+        let engine = Engine::start(Vec::new());
+        let _in_company = RECORDERS.read();
+        let mut watch = command;
+        watch.args(["watch", "--interval", "1", "-F", "97", "-u", USER, "--push"]).arg(engine.url());
+        let watch = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        let mut busy = as_user("sh".as_ref());
+        let mut busy =
+            busy.args(["-c", "while :; do :; done"]).env("OTEL_SERVICE_NAME", "guest").spawn().unwrap();
+        wait_until("an interval has come", || !engine.received().is_empty());
+        signal(&watch, Signal::SIGTERM);
+        let ended = finish(watch);
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let all: Vec<_> = engine.received().iter().flat_map(profiles).collect();
+        assert!(all.iter().all(|(service, ..)| service == "guest"), "{all:?}");
+    }
+}
+
 /// The page of the book whose queries run here.
 const FLEET: &str = include_str!("../../docs/src/fleet.md");
 
@@ -256,4 +292,19 @@ fn a_real_collector_takes_profiles_and_passes_them_on() {
     for line in ["service.name: Str(shop)", "process.executable.name: Str(paths", "resource profiles\": 1"] {
         assert!(printed.contains(line), "{line}: {printed:.3000}");
     }
+    // A sum for each profile.
+    let mut passed_on: Vec<i64> = Vec::new();
+    for line in printed.lines().map(str::trim) {
+        if line.starts_with("Profile #") {
+            passed_on.push(0);
+        } else if let Some(values) = line.strip_prefix("Values: [") {
+            *passed_on.last_mut().unwrap() += values.trim_end_matches(']').parse::<i64>().unwrap();
+        }
+    }
+    let reported = ["samples", "offcpu"].map(|weight| {
+        let report = run(prof(["report", "--json", "--weight", weight]).arg(&recording)).ok();
+        let report: serde_json::Value = serde_json::from_str(report.text()).unwrap();
+        report["total"].as_i64().unwrap()
+    });
+    assert_eq!(passed_on, reported, "samples, and nanoseconds off the CPU");
 }

@@ -227,7 +227,7 @@ fn silenced(words: Vec<OsString>) -> Vec<OsString> {
 
 /// Returns true if the kernel lets us watch other users' processes (perf_event_open(2): `perf_event_paranoid` below 1, or
 /// `CAP_PERFMON`, before 5.8 `CAP_SYS_ADMIN`).
-fn may_watch_all() -> bool {
+pub(super) fn may_watch_all() -> bool {
     let capable =
         procfs::own_status().is_ok_and(|own| own.has(Capability::Perfmon) || own.has(Capability::SysAdmin));
     capable || host::sysctl::perf_event_paranoid().is_none_or(|level| level < 1)

@@ -45,6 +45,7 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
             let number = match &options.target {
                 Target::Processes(pids) => pids.first().map(|pid| pid.0),
                 Target::Threads(tids) => tids.first().map(|tid| tid.0),
+                Target::User(user) => return Error::NoProcessOf { user: *user },
                 _ => None,
             };
             match number {

@@ -205,6 +205,8 @@ pub struct Options {
     /// True to note what processes say of their services: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` of their environments, and the
     /// contexts that they publish.
     pub services: bool,
+    /// True to note the users of processes ([`crate::ProcessResources::user_of`]).
+    pub users: bool,
     /// The time within which sampling begins on all CPUs, one after the other, so that their samples do not come at the same moments; `None`
     /// for at once.
     pub staggered: Option<Duration>,
@@ -271,6 +273,7 @@ impl Options {
             slow_calls: Vec::new(),
             jvm_maps: None,
             services: true,
+            users: false,
             staggered: None,
             invocation: "prof record",
         }

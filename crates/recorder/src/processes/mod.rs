@@ -8,6 +8,7 @@ mod jvm_maps;
 mod process_table;
 mod resources;
 mod synthesis;
+mod users;
 
 pub use container_table::Containers;
 pub(crate) use dead_process_sweep::DeadProcessSweep;

@@ -11,6 +11,7 @@ use model::{Name, Pid, Timestamp};
 use perfdata::sections::resources::{self, MAX_TEXT_BYTES, MOST, ProcessResource, ResourceChange};
 use rustc_hash::FxBuildHasher;
 
+use super::users::{ProcessUsers, user_of};
 use crate::work_queue::{Orders, WorkQueue};
 
 /// Maximum number of processes that are remembered. When it is reached, all are forgotten, also those whose end was lost.
@@ -55,6 +56,8 @@ struct Table {
     requested: HashSet<Pid, FxBuildHasher>,
     /// All changes, for a file; `None` if nobody writes one.
     changes: Option<Vec<ResourceChange>>,
+    /// The users of processes; `None` if nobody asks for them.
+    users: Option<ProcessUsers>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +72,14 @@ impl ProcessResources {
     pub(crate) fn new(reads_services: bool) -> Self {
         let (table, worker) = Default::default();
         Self(Some(Arc::new(Shared { reads_services, table, worker })))
+    }
+
+    /// Notes the users of processes from now on, for [`Self::user_of`].
+    pub(crate) fn note_users(&self) {
+        if let Some(shared) = &self.0 {
+            let users = ProcessUsers::of_all();
+            shared.lock().users = Some(users);
+        }
     }
 
     /// Keeps all changes from now on, for [`Self::to_section`].
@@ -113,6 +124,11 @@ impl ProcessResources {
     /// Applies a record that ends what is known of a process, without requesting anything: for a view that requests what it has samples of.
     pub fn forget_by(&self, record: &Record<'_>) {
         let Some(shared) = &self.0 else { return };
+        if let Record::Fork(_) | Record::Exit(_) = record
+            && let Some(users) = &mut shared.lock().users
+        {
+            users.apply(record);
+        }
         match record {
             Record::Comm(comm) if comm.exec => shared.lock().forget(comm.pid),
             Record::Fork(task) if task.pid != task.parent_pid => shared.lock().forget(task.pid),
@@ -146,10 +162,16 @@ impl ProcessResources {
         shared.lock().known.get(&pid).map(|known| known.resource.clone())
     }
 
+    /// Returns the number of a process's real user; `None` if that is not known, or not noted ([`crate::Options::users`]).
+    pub fn user_of(&self, pid: Pid) -> Option<u32> {
+        self.0.as_ref()?.lock().users.as_ref()?.of(pid)
+    }
+
     /// Forgets what was not requested for two minutes. What is requested is read again every minute, so that it stays.
     pub fn forget_old(&self) {
         let Some(shared) = &self.0 else { return };
-        let Table { known, requested, .. } = &mut *shared.lock();
+        let Table { known, requested, users, .. } = &mut *shared.lock();
+        users.iter_mut().for_each(ProcessUsers::forget_old);
         known.retain(|_, known| known.read_at.elapsed() < 2 * REFRESH_INTERVAL);
         requested.retain(|pid| known.contains_key(pid));
     }
@@ -256,7 +278,11 @@ impl Reader {
                     return;
                 }
                 let Some(resource) = Self::read(pid, shared.reads_services) else { return };
+                let user = shared.lock().users.is_some().then(|| user_of(pid)).flatten();
                 let mut table = shared.lock();
+                if let (Some(users), Some(user)) = (&mut table.users, user) {
+                    users.set(pid, user);
+                }
                 if table.requested.contains(&pid) {
                     table.set(pid, since, resource);
                 } else {
@@ -355,6 +381,22 @@ mod tests {
         assert_eq!(read.iter().map(|change| change.pid.0).collect::<Vec<_>>(), [own_pid().0, child, child]);
         resources.retain(|_| false);
         assert_eq!((resources.to_section(), resources.resource_of(own_pid())), (None, None));
+    }
+
+    #[test]
+    fn children_have_the_users_of_their_parents() {
+        let resources = ProcessResources::new(true);
+        assert_eq!(resources.user_of(own_pid()), None, "nobody asked");
+        resources.note_users();
+        let own = user_of(own_pid()).unwrap();
+        assert_eq!(resources.user_of(own_pid()), Some(own));
+        // Above the largest pid (`PID_MAX_LIMIT`).
+        let (child, stranger) = (1 << 22, (1 << 22) + 1);
+        resources.forget_by(&fork(child, own_pid()));
+        resources.forget_by(&fork(stranger, Pid(stranger + 1)));
+        resources.forget_old();
+        assert_eq!(resources.user_of(Pid(child)), Some(own));
+        assert_eq!(resources.user_of(Pid(stranger)), None, "its parent is not known");
     }
 
     #[test]

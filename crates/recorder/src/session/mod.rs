@@ -147,6 +147,9 @@ fn prepare(
     let has_clock = sideband.flags.contains(AttrFlags::USE_CLOCKID);
     recording.files = MappedFiles::start(has_clock.then_some(sideband.clockid))?;
     recording.resources = ProcessResources::new(options.services);
+    if options.users {
+        recording.resources.note_users();
+    }
     let layout = recording
         .layout(recording.events.len() - 1)
         .ok_or(Error::NoPerfEvents("the layout of this kernel's records is not known"))?;

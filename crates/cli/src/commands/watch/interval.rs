@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use analysis::resources::resource;
 use analysis::runtimes::Runtime;
 use export::exchange::{LiveInterval, LivePlace, ProfileKind, StatedValue};
-use live::snapshot::Snapshot;
+use live::snapshot::{Snapshot, Task};
 use model::{Name, Pid, Space};
 use perfdata::sections::resources::ProcessResource;
 use profile::{Count, Weight};
@@ -25,6 +25,8 @@ pub(super) struct Intervals {
     /// CPU time from sample to sample.
     period: Duration,
     host: Option<String>,
+    /// The user whose processes are sent; `None` for all.
+    user: Option<u32>,
     /// The end of the last interval.
     end: Option<SystemTime>,
 }
@@ -32,7 +34,12 @@ pub(super) struct Intervals {
 impl Intervals {
     /// Follows a recording of the CPU clock with this period on this host.
     pub(super) fn new(protocol: Protocol, period: Duration, host: Option<String>) -> Self {
-        Self { protocol, period, host, end: None }
+        Self { protocol, period, host, user: None, end: None }
+    }
+
+    /// Sends the processes of this user alone, if one is given. The recording must note users ([`recorder::Options::users`]).
+    pub(super) fn of_user(self, user: Option<u32>) -> Self {
+        Self { user, ..self }
     }
 
     /// Returns the messages for an interval.
@@ -63,6 +70,10 @@ impl Intervals {
     fn interval(&mut self, snapshot: &Snapshot) -> LiveInterval {
         let covered = snapshot.status.covered;
         let start = self.start(covered, SystemTime::now());
+        if snapshot.status.ended {
+            // The next recording does not follow without a gap.
+            self.end = None;
+        }
         let start = start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let lost = snapshot.status.loss.samples;
         let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -82,7 +93,8 @@ impl Intervals {
         let known = snapshot.recording.as_ref().map(|recording| &recording.resources);
         let mut processes: HashMap<i32, ProcessResource> = HashMap::new();
         for task in &snapshot.tasks {
-            if processes.contains_key(&task.pid) {
+            let user = || known.and_then(|known| known.user_of(Pid(task.pid)));
+            if processes.contains_key(&task.pid) || self.user.is_some() && self.user != user() {
                 continue;
             }
             let process = known.and_then(|known| known.resource_of(Pid(task.pid))).unwrap_or_default();
@@ -94,9 +106,9 @@ impl Intervals {
         let mut locations: HashMap<u32, u32> = HashMap::new();
         let mut stacks: HashMap<u32, u32> = HashMap::new();
         for counted in snapshot.stacks.iter().filter(|counted| counted.samples > 0) {
-            let Some(task) = snapshot.tasks.get(counted.task as usize).filter(|task| !task.is_idle()) else {
-                continue;
-            };
+            let task = snapshot.tasks.get(counted.task as usize);
+            let is_sent = |task: &&Task| !task.is_idle() && processes.contains_key(&task.pid);
+            let Some(task) = task.filter(is_sent) else { continue };
             let stack = *stacks.entry(counted.stack).or_insert_with(|| {
                 let numbers = stack(snapshot, counted.stack, &processes, &mut interval, &mut locations);
                 interval.stack(numbers)

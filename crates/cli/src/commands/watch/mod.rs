@@ -1,6 +1,7 @@
 //! `prof watch`: profiles of a machine or of processes, all the time, sent to an engine.
 
 mod interval;
+mod recordings;
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -17,18 +18,19 @@ use host::machine::SystemName;
 use host::sys::memory;
 use host::sys::poll::PollSet;
 use host::sys::signals::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
+use live::EngineSettings;
 use live::snapshot::Snapshot;
-use live::{Engine, EngineEvent, EngineSettings};
 use model::Name;
 use push::{DEFAULT_SPOOL_BYTES, PushEvent, PushTotals, Pusher, Store};
 use recorder::event::Rate;
-use recorder::{Control, Notice, Options, this_machine};
+use recorder::{Options, Target, this_machine};
 
-use super::{file_helper, record, top};
+use super::{file_helper, top};
 use crate::arguments::numbers::{bytes_with_unit, within};
 use crate::arguments::{ConnectionArguments, TargetArguments};
 use crate::console::Console;
 use interval::Intervals;
+use recordings::{CurrentRecording, Recordings};
 
 /// The usual rate: a prime, so that samples do not keep step with periodic work, and so low that nobody notices.
 const DEFAULT_HZ: u64 = 19;
@@ -90,64 +92,41 @@ pub fn run(arguments: &WatchArguments, console: &Console) -> anyhow::Result<Exit
         None => Store::in_memory(),
     };
     let (target, words) = top::choose_target(&arguments.target, &[])?;
-    let period = Duration::from_nanos(1_000_000_000 / arguments.freq);
-    let mut options = Options::new(target);
-    arguments.target.apply_limits(&mut options);
-    options.events = recorder::event::select("cpu-clock", &this_machine())?;
-    options.rate = Some(Rate::Period(1_000_000_000 / arguments.freq));
-    options.staggered = Some(period);
-    options.low_memory = true;
-    options.services = !arguments.no_service;
-    options.invocation = "prof watch";
+    let user = if let Target::User(user) = target { Some(user) } else { None };
+    // Where whole CPUs may be sampled, samples of the user are picked out: so no process is missed that begins later.
+    let (picked, attached) = if top::may_watch_all() { (user, None) } else { (None, user) };
+    let target = if picked.is_some() { Target::System } else { target };
+    let options = Options { users: picked.is_some(), ..options(arguments, target)? };
+    let period = options.staggered.unwrap_or_default();
     // Before any thread: threads inherit the mask.
-    let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1]).context("cannot wait for signals")?;
-    let control = Control::without_signals(&signals).context("cannot wait for signals")?;
+    let signals =
+        Arc::new(SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1]).context("cannot wait for signals")?);
     file_helper::enable_while_recording();
     console.say(&format!("sampling {words} at {} Hz, pushing to {engine_name}", arguments.freq));
-    let (report, say, tells_lost) = (console.clone(), console.clone(), console.clone());
+    let (report, say) = (console.clone(), console.clone());
     let pusher = Pusher::start(client, store, move |event| print_event(&event, &report));
     let pusher = Arc::new(pusher.context("cannot start a thread")?);
     let (news, snapshots) = bounded(MAX_INTERVALS);
-    // The engine gets no orders: it makes intervals by itself. They come until the sender is dropped.
-    let (orders, ordered) = bounded(0);
-    let intervals = Intervals::new(
-        protocol,
-        period,
-        Some(Name::from(SystemName::read().host.as_encoded_bytes()).to_string()),
-    );
+    let host = Name::from(SystemName::read().host.as_encoded_bytes()).to_string();
+    let intervals = Intervals::new(protocol, period, Some(host)).of_user(picked);
     let sender = Arc::clone(&pusher);
     let sending = thread::Builder::new()
         .name("profiles".to_owned())
         .spawn(move || send_intervals(intervals, &snapshots, &sender, &say))
         .context("cannot start a thread")?;
-    let tell = move |event| {
-        // The thread of the recording waits for nobody.
-        if let EngineEvent::Snapshot(snapshot) = event
-            && news.try_send(snapshot).is_err()
-        {
-            tells_lost.say("an interval was lost, because profiles of four others are still being made");
-        }
-    };
-    let settings = EngineSettings {
-        target: words,
-        window: Duration::from_secs(arguments.interval),
-        interval: Duration::from_secs(arguments.interval),
-        intervals_apart: true,
-        max_symbol_wait: MAX_SYMBOL_WAIT,
-        reads_resources: true,
-        stacks_unwound: options.copies_stacks(),
-        modules_only: false,
-        time: None,
-    };
-    let mut engine = Engine::new(settings, ordered, tell).context("cannot start a thread")?;
-    let listener = (control.clone(), Arc::clone(&pusher), console.clone());
+    let current = Arc::<CurrentRecording>::default();
+    let listener = (Arc::clone(&signals), Arc::clone(&current), Arc::clone(&pusher), console.clone());
     thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(move || listen(&signals, &listener.0, &listener.1, &listener.2))
+        .spawn(move || listen(&listener.0, &listener.1, &listener.2, &listener.3))
         .context("cannot start a thread")?;
-    let mut notices = |notice: Notice| record::print_notice(&notice, console);
-    let result = live::record(&options, &control, &mut engine, &mut notices);
-    drop((engine, orders));
+    let settings = EngineSettings { stacks_unwound: options.copies_stacks(), ..settings(arguments, words) };
+    let recordings = Recordings { options, settings, signals, current, news };
+    let result = match attached {
+        Some(user) => recordings.record_processes_of(user, console),
+        None => recordings.record(console, || {}),
+    };
+    drop(recordings);
     if sending.join().is_err() {
         bail!("an internal error ended the thread that makes profiles");
     }
@@ -156,6 +135,33 @@ pub fn run(arguments: &WatchArguments, console: &Console) -> anyhow::Result<Exit
     file_helper::warn_of_silence(console);
     result?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn options(arguments: &WatchArguments, target: Target) -> anyhow::Result<Options> {
+    let period = 1_000_000_000 / arguments.freq;
+    let mut options = Options::new(target);
+    arguments.target.apply_limits(&mut options);
+    options.events = recorder::event::select("cpu-clock", &this_machine())?;
+    options.rate = Some(Rate::Period(period));
+    options.staggered = Some(Duration::from_nanos(period));
+    options.low_memory = true;
+    options.services = !arguments.no_service;
+    options.invocation = "prof watch";
+    Ok(options)
+}
+
+fn settings(arguments: &WatchArguments, target: String) -> EngineSettings {
+    EngineSettings {
+        target,
+        window: Duration::from_secs(arguments.interval),
+        interval: Duration::from_secs(arguments.interval),
+        intervals_apart: true,
+        max_symbol_wait: MAX_SYMBOL_WAIT,
+        reads_resources: true,
+        stacks_unwound: true,
+        modules_only: false,
+        time: None,
+    }
 }
 
 /// Makes messages of intervals, and hands them over.
@@ -177,8 +183,8 @@ fn send_intervals(
     }
 }
 
-/// Reacts to signals, and reports from time to time, until a signal ends the recording.
-fn listen(signals: &SignalFd, control: &Control, pusher: &Pusher, console: &Console) {
+/// Reacts to signals, and reports from time to time.
+fn listen(signals: &SignalFd, current: &CurrentRecording, pusher: &Pusher, console: &Console) {
     let mut poll = PollSet::default();
     poll.add(signals.as_fd());
     let mut next_report = Instant::now() + REPORT_INTERVAL;
@@ -190,7 +196,7 @@ fn listen(signals: &SignalFd, control: &Control, pusher: &Pusher, console: &Cons
             match received.signal {
                 SIGHUP => pusher.read_headers_again(),
                 SIGUSR1 => console.say(&in_words(&pusher.totals())),
-                _ => control.stop(),
+                _ => current.end_all(),
             }
         }
         if Instant::now() >= next_report {
