@@ -112,6 +112,8 @@ impl SymbolTable {
     fn sorted(mut functions: Vec<Function>) -> Self {
         let is_cut = functions.len() > MAX_SYMBOLS;
         functions.truncate(MAX_SYMBOLS);
+        // Indexes are kept, and count with their capacity: up to twice as much after growing.
+        functions.shrink_to_fit();
         // Stable: symbols at one address stay in the order of the file.
         functions.sort_by_key(|function| function.start);
         end_unsized_at_next(&mut functions);
