@@ -289,7 +289,8 @@ fn assert_named_when_asked(runtime: &Path, script: &str, function: &str) {
     let command = [runtime.as_os_str(), script.as_os_str(), OsStr::new("1")];
     let file = folder.path().join("prof.data");
     let named = || folded(&file, &[]).ok().text().matches(function).count();
-    record(folder.path(), &[], &command);
+    // Without copies of its stack, it has no names unless it is asked.
+    record(folder.path(), &["--call-graph", "fp"].map(str::to_owned), &command);
     assert_eq!(named(), 0, "{command:?}");
     let hints = folded(&file, &[]).ok().stderr;
     let mut advice = typed(&hints, "try `prof record ");

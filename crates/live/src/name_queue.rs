@@ -204,6 +204,7 @@ impl NameRequest {
             self.space,
             Space::Jit { .. }
                 | Space::JitDump { .. }
+                | Space::JavaScript { .. }
                 | Space::Python { .. }
                 | Space::Unmapped { .. }
                 | Space::Truncated(_)

@@ -15,6 +15,7 @@ mod address;
 mod build_id;
 mod coverage;
 mod frame;
+mod function_code;
 mod harm;
 mod ids;
 mod life;
@@ -22,7 +23,6 @@ mod loss;
 mod name;
 pub mod near;
 mod process_memory;
-mod python_code;
 mod reason;
 mod space;
 mod stack;
@@ -32,13 +32,16 @@ pub use address::{Avma, FileOffset, FrameAddress, Svma};
 pub use build_id::BuildId;
 pub use coverage::{Coverage, MissingSamples, Shortfall};
 pub use frame::{Frame, Resolution, SourceLocation, Symbolized};
+pub use function_code::{
+    FUNCTION_CODE, JAVASCRIPT_CODE, PYTHON_CODE, UNKNOWN_JAVASCRIPT, UNKNOWN_PYTHON, javascript_mapping_name,
+    python_mapping_name,
+};
 pub use harm::Harm;
 pub use ids::{CpuId, EventIndex, Pid, Tid, Timestamp};
 pub use life::ProcessLifetime;
 pub use loss::Loss;
 pub use name::Name;
 pub use process_memory::ProcessMemory;
-pub use python_code::{PYTHON_CODE, UNKNOWN_PYTHON, python_mapping_name};
 pub use reason::{MapRefusal, Reason, TruncationReason};
 pub use space::{FileIdentity, KernelText, ObjectIdentity, Space, SpaceId, SpaceTable, TextSymbol};
 pub use stack::{AddressKind, StackEntry};

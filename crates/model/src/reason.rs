@@ -140,6 +140,8 @@ pub enum Reason {
     ImageGone,
     /// Functions of Python that were not found in the memory of their process ([`crate::PYTHON_CODE`]).
     PythonNotFound,
+    /// JavaScript functions that were not found in the memory of their process ([`crate::JAVASCRIPT_CODE`]).
+    JavaScriptNotFound,
     /// Code of a hypervisor or of a guest system.
     Foreign,
     /// The profile is of another tool, and that one had no name.
@@ -177,6 +179,9 @@ impl fmt::Display for Reason {
             Self::ImageGone => f.write_str("image without a file, which cannot be read now"),
             Self::PythonNotFound => {
                 f.write_str("Python functions that were not found in the memory of their process")
+            }
+            Self::JavaScriptNotFound => {
+                f.write_str("JavaScript functions that were not found in the memory of their process")
             }
             Self::Foreign => f.write_str("hypervisor or guest code"),
             Self::NotInProfile => f.write_str("the tool that made the profile had no name"),

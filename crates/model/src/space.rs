@@ -135,6 +135,12 @@ pub enum Space {
         /// The function's qualified name; [`crate::UNKNOWN_PYTHON`] where it is not known.
         function: Name,
     },
+    /// A JavaScript function ([`crate::JAVASCRIPT_CODE`]). Offsets are lines of its file.
+    JavaScript {
+        /// V8's name of it, with the sign of the compiler, the path of the file and the place there; [`crate::UNKNOWN_JAVASCRIPT`] where it
+        /// is not known.
+        name: Name,
+    },
     /// An address that no mapping of the process covers. Offsets are addresses in the process.
     Unmapped {
         /// The process whose memory it is.

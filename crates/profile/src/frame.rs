@@ -151,6 +151,13 @@ pub fn module_of(space: &Space) -> Option<Name> {
         Space::KernelModule { name, .. } => bare(&kernel_module_name(name.base_name())),
         Space::KernelSymbol { name } => name.clone(),
         Space::Jit { mapping: path, .. } | Space::JitDump { path, .. } => bare(path.base_name()),
+        Space::JavaScript { name } => {
+            let text = name.to_string();
+            match runtime_names::parse(&text, true).and_then(|name| name.script) {
+                Some(script) => Name::from(script),
+                None => bare(name.as_bytes()),
+            }
+        }
         Space::Python { file, function } if file.is_empty() => bare(function.as_bytes()),
         Space::Python { file, .. } => {
             let path = file.to_string();

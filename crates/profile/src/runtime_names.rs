@@ -127,11 +127,18 @@ fn of_javascript(name: &str) -> Option<RuntimeName<'_>> {
     // Code of `eval` has no path.
     let script = if path.starts_with("node:") { Some(path) } else { base_name(path) };
     let function = match (function, line) {
+        ("" | "(anonymous)", Some(line)) if !is_start(place) || !function.is_empty() => {
+            format!("(anonymous):{line}").into()
+        }
         ("", _) => "(script)".into(),
-        ("(anonymous)", Some(line)) => format!("(anonymous):{line}").into(),
         _ => function.into(),
     };
     Some(RuntimeName { function, script, tiers })
+}
+
+/// Returns true for the place of a whole script.
+fn is_start(place: &str) -> bool {
+    place.ends_with(":1:1") || (place.ends_with(":1") && without_position(place).1 == Some("1"))
 }
 
 /// Splits `/srv/app.js:4:16` into the path and the line, as text.
@@ -197,6 +204,9 @@ mod tests {
             ("JS:+get size /srv/app.js:4", "get size", "app.js", "+"),
             ("JS:*(anonymous) /srv/app.js:7:3", "(anonymous):7", "app.js", "*"),
             ("JS:~ /srv/app.js:1:1", "(script)", "app.js", "~"),
+            ("LazyCompile:~ /srv/app.js:1", "(script)", "app.js", "~"),
+            ("JS:* /srv/app.js:10:17", "(anonymous):10", "app.js", "*"),
+            ("JS:* /srv/app.js:1:20", "(anonymous):1", "app.js", "*"),
             ("JS:*sixty :1:10", "sixty", "-", "*"),
             ("JS:*compileFunction node:internal/vm:73:1", "compileFunction", "node:internal/vm", "*"),
             ("py::sixty:/home/me/shares.py", "sixty", "shares.py", ""),

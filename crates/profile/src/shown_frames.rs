@@ -71,7 +71,7 @@ pub(crate) fn frames_of(
     }
     let place = match space {
         _ if entry.in_kernel => FrameKind::Kernel,
-        Space::Jit { .. } | Space::JitDump { .. } => FrameKind::Jit,
+        Space::Jit { .. } | Space::JitDump { .. } | Space::JavaScript { .. } => FrameKind::Jit,
         _ => FrameKind::User,
     };
     let filtered_module = if filters.ask_for_names() { module_of(space) } else { None };

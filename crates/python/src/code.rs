@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use memory::{BLOCK_BYTES, Reader};
+
 use crate::layout::Layout;
 use crate::lines::Lines;
-use crate::memory::{BLOCK_BYTES, Reader};
 use crate::text;
 
 /// A function of a Python program.

@@ -16,7 +16,6 @@ mod evidence;
 mod interpreter;
 mod layout;
 mod lines;
-mod memory;
 mod process;
 mod text;
 mod votes;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use memory::{Blocks, Reader};
 use model::{Pid, ProcessMemory, Svma, Tid, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -15,7 +16,6 @@ use crate::Interpreter;
 use crate::code::{Code, CodeReader, PythonFunction};
 use crate::evidence::{Activation, Candidate, Location};
 use crate::layout::EntryMark;
-use crate::memory::{Blocks, Reader};
 use crate::votes::Votes;
 
 /// One Python function on a stack.
@@ -87,6 +87,9 @@ const MAX_REMEMBERED: usize = 4096;
 const MAX_MISSES: usize = 4096;
 /// Nanoseconds after which they are forgotten in any case: functions come to lie anywhere.
 const MISS_NANOSECONDS: u64 = 1_000_000_000;
+/// The maximum number of blocks of memory that are read for one sample: frames of 300 functions, or 30 functions that are new, lie in so
+/// many.
+const MAX_BLOCKS: usize = 96;
 /// The maximum number of frames in one run.
 const MAX_FRAMES: usize = 4096;
 
@@ -130,7 +133,7 @@ impl PythonProcess {
             frame_votes: Votes::default(),
             remembered: FxHashMap::default(),
             samples: 0,
-            blocks: Blocks::default(),
+            blocks: Blocks::new(MAX_BLOCKS),
             order: Vec::new(),
         }
     }
@@ -144,7 +147,7 @@ impl PythonProcess {
         time: Timestamp,
         activations: &[Activation],
     ) -> Option<Vec<Run>> {
-        let mut blocks = std::mem::take(&mut self.blocks);
+        let mut blocks = std::mem::replace(&mut self.blocks, Blocks::new(0));
         let reader = Reader::new(memory, pid, &mut blocks);
         let is_exploring = !self.frame_votes.are_enough() || self.samples.is_multiple_of(EXPLORING_SAMPLES);
         let mut sample = Sample { reader, time, tid, searches: 0, is_exploring };

@@ -1,7 +1,8 @@
 //! Strings of Python (`PyUnicodeObject`).
 
+use memory::Reader;
+
 use crate::layout::Layout;
-use crate::memory::Reader;
 
 /// The maximum length of a name, in characters. Longer ones are cut.
 const MAX_CHARACTERS: u64 = 1024;

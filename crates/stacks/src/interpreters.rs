@@ -1,19 +1,27 @@
-//! The interpreters of Python among the objects that were opened, where a process has mapped one, and what a stack holds of it.
+//! The interpreters of Python and of JavaScript among the objects that were opened, where a process has mapped one, and what a stack holds of
+//! Python's.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use elf::Segment;
+use elf::{Object, ReadAt, Segment};
+use javascript::V8;
 use model::{Avma, FileOffset, Svma};
 use python::{Activation, Candidate, Interpreter, Location};
 use unwinder::{AddressSpace, ObjectNumber, UnwoundStack};
 
+use crate::javascript_words::MappedV8;
+use crate::mechanisms::Mechanisms;
 use crate::user_state::UserState;
 
 /// The objects with an interpreter that were opened so far. Clones share the list.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Interpreters(Arc<InterpreterList>);
+#[derive(Clone, Debug)]
+pub(crate) struct Interpreters {
+    list: Arc<InterpreterList>,
+    /// Tells which interpreters are looked for.
+    mechanisms: Mechanisms,
+}
 
 #[derive(Default, Debug)]
 struct InterpreterList {
@@ -25,35 +33,79 @@ struct InterpreterList {
 /// An object with an interpreter, and its program headers.
 #[derive(Debug)]
 pub(crate) struct InterpreterObject {
-    pub(crate) interpreter: Arc<Interpreter>,
+    pub(crate) interpreter: AnyInterpreter,
     pub(crate) segments: Vec<Segment>,
+}
+
+/// What the file of an interpreter says.
+#[derive(Debug)]
+pub(crate) enum AnyInterpreter {
+    Python(Arc<Interpreter>),
+    JavaScript(Arc<V8>),
 }
 
 /// The maximum number of objects in the list. Few machines have more than some releases of Python.
 const MAX_INTERPRETERS: usize = 256;
 
 impl Interpreters {
+    /// Looks for the interpreters that `mechanisms` name functions of.
+    pub(crate) fn new(mechanisms: Mechanisms) -> Self {
+        Self { list: Arc::default(), mechanisms }
+    }
+
+    /// Returns the interpreter that an object has.
+    pub(crate) fn of_object<D: ReadAt>(&self, object: &Object<D>) -> Option<InterpreterObject> {
+        let is_wanted = |mechanism| self.mechanisms.contains(mechanism);
+        let python = || Interpreter::from_object(object).filter(|_| is_wanted(Mechanisms::PYTHON));
+        let javascript = || V8::from_object(object).filter(|_| is_wanted(Mechanisms::JAVASCRIPT));
+        let interpreter = python()
+            .map(|python| AnyInterpreter::Python(Arc::new(python)))
+            .or_else(|| Some(AnyInterpreter::JavaScript(Arc::new(javascript()?))))?;
+        Some(InterpreterObject { interpreter, segments: object.segments().to_vec() })
+    }
+
     /// Adds an object.
     pub(crate) fn add(&self, number: ObjectNumber, object: InterpreterObject) {
-        let mut found = self.0.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.list.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.len() < MAX_INTERPRETERS {
             found.push((number, object));
-            self.0.count.store(found.len(), Ordering::Release);
+            self.list.count.store(found.len(), Ordering::Release);
         }
     }
 
     /// Returns the interpreter that is mapped in `space`; `None` where none of the list is.
-    fn mapped_in(&self, space: &AddressSpace) -> Option<MappedInterpreter> {
-        let found = self.0.found.lock().unwrap_or_else(PoisonError::into_inner);
+    fn mapped_in(&self, space: &AddressSpace) -> Option<MappedRuntime> {
+        let found = self.list.found.lock().unwrap_or_else(PoisonError::into_inner);
         let mapped = |mapping: &unwinder::Mapping| {
-            let (_, object) = found.iter().rfind(|(number, _)| Some(*number) == mapping.object)?;
-            MappedInterpreter::new(object, mapping.range.clone(), mapping.file_offset)
+            let (number, object) = found.iter().rfind(|(number, _)| Some(*number) == mapping.object)?;
+            match &object.interpreter {
+                AnyInterpreter::Python(python) => MappedInterpreter::new(
+                    python,
+                    &object.segments,
+                    mapping.range.clone(),
+                    mapping.file_offset,
+                )
+                .map(MappedRuntime::Python),
+                AnyInterpreter::JavaScript(v8) => {
+                    let v8 = MappedV8::new(Arc::clone(v8), *number, object.segments.clone());
+                    Some(MappedRuntime::JavaScript(v8))
+                }
+            }
         };
         space.mappings().iter().filter(|mapping| mapping.executable).find_map(mapped)
     }
 }
 
 /// The interpreter that a process has mapped.
+#[derive(Debug)]
+pub enum MappedRuntime {
+    /// CPython.
+    Python(MappedInterpreter),
+    /// V8 in Node.js.
+    JavaScript(MappedV8),
+}
+
+/// The interpreter of Python that a process has mapped.
 #[derive(Debug)]
 pub struct MappedInterpreter {
     interpreter: Arc<Interpreter>,
@@ -65,13 +117,18 @@ pub struct MappedInterpreter {
 }
 
 impl MappedInterpreter {
-    fn new(object: &InterpreterObject, code: Range<Avma>, offset: FileOffset) -> Option<Self> {
-        let bias = code.start.0.wrapping_sub(elf::svma_of(&object.segments, offset)?.0);
+    fn new(
+        interpreter: &Arc<Interpreter>,
+        segments: &[Segment],
+        code: Range<Avma>,
+        offset: FileOffset,
+    ) -> Option<Self> {
+        let bias = code.start.0.wrapping_sub(elf::svma_of(segments, offset)?.0);
         let address = |svma: Svma| Avma(svma.0.wrapping_add(bias));
         let eval: Arc<[Range<Avma>]> =
-            object.interpreter.eval().iter().map(|range| address(range.start)..address(range.end)).collect();
+            interpreter.eval().iter().map(|range| address(range.start)..address(range.end)).collect();
         let is_mapped = eval.iter().any(|range| code.contains(&range.start));
-        is_mapped.then(|| Self { interpreter: Arc::clone(&object.interpreter), bias, code, eval })
+        is_mapped.then(|| Self { interpreter: Arc::clone(interpreter), bias, code, eval })
     }
 
     /// Returns what its file says.
@@ -109,7 +166,7 @@ impl MappedInterpreter {
 pub(crate) struct InterpreterSlot {
     /// The length of the list when it was looked through last.
     seen: AtomicUsize,
-    mapped: RwLock<Option<Arc<MappedInterpreter>>>,
+    mapped: RwLock<Option<Arc<MappedRuntime>>>,
 }
 
 impl InterpreterSlot {
@@ -118,8 +175,8 @@ impl InterpreterSlot {
         &self,
         interpreters: &Interpreters,
         space: &AddressSpace,
-    ) -> Option<Arc<MappedInterpreter>> {
-        let count = interpreters.0.count.load(Ordering::Acquire);
+    ) -> Option<Arc<MappedRuntime>> {
+        let count = interpreters.list.count.load(Ordering::Acquire);
         if self.seen.swap(count, Ordering::AcqRel) != count {
             let mut mapped = self.mapped.write().unwrap_or_else(PoisonError::into_inner);
             if mapped.is_none() {

@@ -17,6 +17,7 @@ mod chain;
 mod generated_code;
 mod generated_tables;
 mod interpreters;
+mod javascript_words;
 mod kernel_walk;
 mod live_memory;
 mod mechanisms;
@@ -30,7 +31,8 @@ mod walker;
 
 pub use chain::{ChainEnd, ChainUnwinder, MAX_CHAIN_ADDRESSES, truncate_chain};
 pub use generated_tables::{GeneratedTables, TableNumbers};
-pub use interpreters::MappedInterpreter;
+pub use interpreters::{MappedInterpreter, MappedRuntime};
+pub use javascript_words::{IndexedWords, MappedV8, NativeFrame};
 pub use mechanisms::Mechanisms;
 pub use object_tables::RefusedTables;
 pub use process_maps::{ProcessMaps, ProcessMapsCache};

@@ -27,6 +27,8 @@ bitflags! {
         const PACE = 1 << 8;
         /// Names Python functions by the memory of the running process.
         const PYTHON = 1 << 9;
+        /// Names JavaScript functions by the memory of the running process.
+        const JAVASCRIPT = 1 << 10;
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use elf::{ElfError, ObjectSource, OpenedObject};
 use model::{Name, ObjectIdentity, Pid, Space};
-use python::Interpreter;
 use unwinder::{ObjectNumber, ObjectSections, UnwindTables};
 
 use crate::interpreters::{InterpreterObject, Interpreters};
@@ -79,11 +78,8 @@ impl<O: ObjectSource> TableSource for O {
             sections.add_debug_file(debug_file);
         }
         let tables = UnwindTables::new(sections.map_bytes(TableBytes::new));
-        let interpreter = lists.interpreters.as_ref().and_then(|_| Interpreter::from_object(&opened.object));
-        let interpreter = interpreter.map(|interpreter| InterpreterObject {
-            interpreter: Arc::new(interpreter),
-            segments: opened.object.segments().to_vec(),
-        });
+        let interpreters = lists.interpreters.as_ref();
+        let interpreter = interpreters.and_then(|interpreters| interpreters.of_object(&opened.object));
         if let Space::Object(identity) = space {
             lists.refused.add(&identity.path, tables.refused());
         }

@@ -15,7 +15,8 @@ use unwinder::{AddressSpace, ObjectNumber, Objects, UnwindTables};
 
 use crate::generated_code::{DumpUpdater, GeneratedCode};
 use crate::generated_tables::number_of_space;
-use crate::interpreters::{InterpreterSlot, Interpreters, MappedInterpreter};
+use crate::interpreters::{InterpreterSlot, Interpreters, MappedRuntime};
+use crate::mechanisms::Mechanisms;
 use crate::object_tables::{ObjectTables, OpenedLists, RefusedTables, TableSource};
 use crate::table_bytes::TableBytes;
 
@@ -33,9 +34,14 @@ pub struct ProcessMaps {
 }
 
 impl ProcessMaps {
-    /// Returns the interpreter of Python that the process has mapped, if its object was opened.
-    pub fn interpreter(&self) -> Option<Arc<MappedInterpreter>> {
+    /// Returns the interpreter that the process has mapped, if its object was opened.
+    pub fn interpreter(&self) -> Option<Arc<MappedRuntime>> {
         self.interpreter.get(self.interpreters.as_ref()?, &self.space)
+    }
+
+    /// Returns true if the process has mapped a jitdump.
+    pub fn has_dump(&self) -> bool {
+        !self.generated.is_empty()
     }
 
     /// Returns the space and offset of a frame; `None` outside every mapping.
@@ -127,7 +133,10 @@ impl Objects for MappedObjects<'_> {
     }
 
     fn watched(&self) -> Arc<[Range<Avma>]> {
-        self.maps.interpreter().map_or_else(Arc::default, |interpreter| Arc::clone(interpreter.eval()))
+        match self.maps.interpreter().as_deref() {
+            Some(MappedRuntime::Python(interpreter)) => Arc::clone(interpreter.eval()),
+            _ => Arc::default(),
+        }
     }
 
     fn generated_version(&mut self) -> u64 {
@@ -190,10 +199,12 @@ impl ProcessMapsCache {
         Self { dump_updater: Some(DumpUpdater::new(Box::new(dumps), has_clock)), ..self }
     }
 
-    /// Returns the same cache, which also looks for interpreters of Python in the objects that it opens.
+    /// Returns the same cache, which also looks for those interpreters in the objects that it opens that `mechanisms` name functions of.
     #[must_use]
-    pub fn with_interpreters(mut self) -> Self {
-        self.lists.interpreters = Some(Interpreters::default());
+    pub fn with_interpreters(mut self, mechanisms: Mechanisms) -> Self {
+        if mechanisms.intersects(Mechanisms::PYTHON | Mechanisms::JAVASCRIPT) {
+            self.lists.interpreters = Some(Interpreters::new(mechanisms));
+        }
         self
     }
 

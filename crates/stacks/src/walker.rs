@@ -8,6 +8,7 @@ use unwinder::{Architecture, NoMemory, StackEnd, UnwoundStack};
 use crate::caller_cache::CallerCache;
 use crate::chain::{ChainEnd, ChainUnwinder, push_frames};
 use crate::interpreters::push_activations;
+use crate::javascript_words::{IndexedWords, MappedV8};
 use crate::kernel_walk::{FirstWord, callers_beyond};
 use crate::live_memory::{FrameCheck, LiveMemory};
 use crate::mechanisms::Mechanisms;
@@ -75,6 +76,16 @@ impl StackWalker {
     /// Appends what the sample holds of each frame of the interpreter of Python in the last stack, innermost first.
     pub fn push_activations(&self, sampled: &SampledStack<'_>, activations: &mut Vec<Activation>) {
         push_activations(self.stack(), sampled.state, &sampled.maps.space, activations);
+    }
+
+    /// Appends the words of each frame in the last stack that V8 may have made, innermost first.
+    pub fn push_javascript_words(
+        &self,
+        sampled: &SampledStack<'_>,
+        v8: &MappedV8,
+        words: &mut Vec<IndexedWords>,
+    ) {
+        v8.push_words(self.stack(), sampled.state, &sampled.maps.space, words);
     }
 
     /// Appends the stack as far as the sample itself holds it: in the copy, and beyond that by the kernel's walk where all code keeps

@@ -12,8 +12,8 @@ pub enum MappingKind {
     Anonymous,
     /// One function of generated code that its runtime has described.
     Generated,
-    /// A Python function, which has no code in memory.
-    Python,
+    /// A function that a recording names by a mapping ([`model::FUNCTION_CODE`]).
+    Function,
 }
 
 /// A range of a process's addresses.

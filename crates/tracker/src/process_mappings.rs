@@ -1,8 +1,8 @@
 //! The layers of a process's mappings: those that records announce, and above them the generated functions that a jitdump
-//! announces. The upper layer changes with each compiled function, thousands of times as often. Python functions lie at addresses of their
-//! own.
+//! announces. The upper layer changes with each compiled function, thousands of times as often. Functions that a recording names by
+//! mappings lie at addresses of their own.
 
-use model::{Avma, PYTHON_CODE, SpaceId};
+use model::{Avma, FUNCTION_CODE, SpaceId};
 
 use crate::mapping::{Mapping, MappingKind};
 use crate::mapping_tree::TreeId;
@@ -15,15 +15,15 @@ pub(crate) struct ProcessMappings {
     pub(crate) recorded: Mappings,
     /// Generated functions. Mappings of other kinds mark where such functions gave way to them.
     generated: Mappings,
-    /// At the addresses of [`PYTHON_CODE`].
-    python: Mappings,
+    /// At the addresses of [`FUNCTION_CODE`].
+    functions: Mappings,
 }
 
 impl ProcessMappings {
     /// The mapping that covers `address`.
     pub(crate) fn get(&self, address: Avma) -> Option<Mapping> {
-        if PYTHON_CODE.contains(&address) {
-            return self.python.get(address);
+        if FUNCTION_CODE.contains(&address) {
+            return self.functions.get(address);
         }
         self.generated_at(address).or_else(|| self.recorded.get(address))
     }
@@ -41,14 +41,14 @@ impl ProcessMappings {
         }
     }
 
-    /// The Python function at `address`, which is of [`PYTHON_CODE`].
-    pub(crate) fn python_at(&self, address: Avma) -> Option<Mapping> {
-        self.python.get(address)
+    /// The function at `address`, which is of [`FUNCTION_CODE`].
+    pub(crate) fn function_at(&self, address: Avma) -> Option<Mapping> {
+        self.functions.get(address)
     }
 
-    /// Adds a Python function.
-    pub(crate) fn insert_python(&mut self, mapping: Mapping) {
-        self.python.insert(mapping);
+    /// Adds a function at addresses of [`FUNCTION_CODE`].
+    pub(crate) fn insert_function(&mut self, mapping: Mapping) {
+        self.functions.insert(mapping);
     }
 
     /// Adds a generated function. What it overlaps of others gives way.
@@ -72,7 +72,7 @@ impl ProcessMappings {
     /// The mappings of a child of this process.
     pub(crate) fn fork(&mut self) -> Self {
         let (recorded, generated) = (self.recorded.fork(), self.generated.fork());
-        Self { recorded, generated, python: self.python.fork() }
+        Self { recorded, generated, functions: self.functions.fork() }
     }
 
     /// Calls `space` with the space of each mapping, also of those that are covered. Shared trees for which `is_new` is
@@ -84,6 +84,6 @@ impl ProcessMappings {
     ) {
         self.recorded.each_space(&mut *is_new, &mut *space);
         self.generated.each_space(&mut *is_new, &mut *space);
-        self.python.each_space(is_new, space);
+        self.functions.each_space(is_new, space);
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use decoder::record::{Comm, CpuMode, Mmap, MmapIdentity, Record, Task};
 use hashbrown::HashMap;
 use model::{
-    AddressKind, Avma, BuildId, FileIdentity, Name, PYTHON_CODE, Pid, Reason, Space, SpaceId, SpaceTable,
+    AddressKind, Avma, BuildId, FUNCTION_CODE, FileIdentity, Name, Pid, Reason, Space, SpaceId, SpaceTable,
     StackEntry, Tid, Timestamp, TruncationReason,
 };
 
@@ -343,8 +343,8 @@ impl Tracker {
             return (mapping.space, mapping.offset_of(address));
         }
         let process = self.processes.of(pid);
-        if PYTHON_CODE.contains(&address)
-            && let Some(mapping) = process.mappings.python_at(address)
+        if FUNCTION_CODE.contains(&address)
+            && let Some(mapping) = process.mappings.function_at(address)
         {
             return (mapping.space, mapping.offset_of(address));
         }
@@ -397,11 +397,11 @@ impl Tracker {
         self.see(record.pid, record.tid);
         self.revive(record.pid, record.tid);
         let executable = mapping::is_executable(record);
-        if PYTHON_CODE.contains(&start) {
-            let space = self.spaces.intern(Space::of_python_mapping(record.path));
-            let (offset, kind) = (record.page_offset, MappingKind::Python);
+        if FUNCTION_CODE.contains(&start) {
+            let space = self.spaces.intern(Space::of_function_mapping(start, record.path));
+            let (offset, kind) = (record.page_offset, MappingKind::Function);
             let mapping = Mapping { start, last, offset, space, kind, executable };
-            self.processes.of(record.pid).mappings.insert_python(mapping);
+            self.processes.of(record.pid).mappings.insert_function(mapping);
             return self.renew_generated(record.pid);
         }
         let process = self.processes.of(record.pid);

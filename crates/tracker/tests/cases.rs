@@ -306,6 +306,7 @@ fn place(space: &Space, offset: u64) -> String {
         Space::JitDump { pid, generation, path } => {
             format!("{path} of {pid} generation {generation} +{offset:#x}")
         }
+        Space::JavaScript { name } => format!("{name} line {offset}"),
         Space::Python { file, function } => format!("{function} in {file} line {offset}"),
         Space::Unmapped { pid, generation } => format!("nothing of {pid} program {generation} {offset:#x}"),
         Space::Truncated(reason) => format!("truncated: {reason}"),

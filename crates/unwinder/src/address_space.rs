@@ -25,8 +25,8 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The file offset of `address`, which must be covered.
-    pub(crate) fn file_offset_of(&self, address: u64) -> Option<FileOffset> {
+    /// Returns the file offset of an address, which must be covered.
+    pub fn file_offset_of(&self, address: u64) -> Option<FileOffset> {
         self.file_offset.checked_add(address.checked_sub(self.range.start.0)?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use model::{Pid, Space, SpaceTable};
+use model::{Pid, Space, SpaceTable, UNKNOWN_JAVASCRIPT};
 
 use crate::aggregate::SeenIn;
 
@@ -211,6 +211,9 @@ impl Runtimes {
                 self.0.get(pid).copied()
             }
             Space::Python { file, .. } if !file.is_empty() => Some(Runtime::Python),
+            Space::JavaScript { name } if name.as_bytes() != UNKNOWN_JAVASCRIPT.as_bytes() => {
+                Some(Runtime::Node)
+            }
             _ => None,
         }
     }

@@ -106,6 +106,7 @@ impl Advisor {
             | Reason::JitMapRefused(_)
             | Reason::ImageGone
             | Reason::PythonNotFound
+            | Reason::JavaScriptNotFound
             | Reason::Foreign
             | Reason::NotInProfile
             | Reason::Truncated(_) => return None,

@@ -22,6 +22,7 @@ use host::sys::identity::NOBODY;
 use host::sys::system;
 use model::{
     Harm, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, SpaceTable, StackEntry, Symbolized,
+    UNKNOWN_JAVASCRIPT,
 };
 use symbolizer::archived::ArchivedNames;
 use symbolizer::{Options, Resolutions};
@@ -369,12 +370,20 @@ impl Symbolizing {
                     .collect(),
                 ..each(&|entry| self.dumps.resolve(entry))
             },
+            Space::JavaScript { name } if name.as_bytes() == UNKNOWN_JAVASCRIPT.as_bytes() => {
+                Answers::none(job.entries, &Reason::JavaScriptNotFound)
+            }
+            Space::JavaScript { name } => {
+                let name = name.to_string();
+                let (function, file) = (Arc::from(&*Name::cut(&name)), Name::from(javascript_file(&name)));
+                each(&|entry| line_of_function(&function, &file, entry))
+            }
             Space::Python { file, .. } if file.is_empty() => {
                 Answers::none(job.entries, &Reason::PythonNotFound)
             }
             Space::Python { file, function } => {
                 let function = python_name(file, function);
-                each(&|entry| python_function(&function, file, entry))
+                each(&|entry| line_of_function(&function, file, entry))
             }
             Space::Unmapped { pid, .. } => each(&|entry| match lookups.resolve(*pid, job.space, entry) {
                 resolved @ Resolution::Resolved(_) => resolved,
@@ -396,8 +405,25 @@ fn python_name(file: &Name, function: &Name) -> Arc<str> {
     Name::cut(&name).into()
 }
 
-/// A place in a Python function: its line.
-fn python_function(function: &Arc<str>, file: &Name, entry: &StackEntry) -> Resolution {
+/// Returns the path in V8's name of a function: `JS:*handle /srv/app.js:4:16`.
+fn javascript_file(name: &str) -> &str {
+    let place = name.split_once(' ').map_or("", |(_, place)| place);
+    // A name of two words, such as `get x`, has another blank before the path.
+    let path = [" /", " node:", " file:"].iter().find_map(|start| Some(place.get(place.find(start)? + 1..)?));
+    let place = path.unwrap_or(place);
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut path = place;
+    for _ in 0..2 {
+        match path.rsplit_once(':') {
+            Some((before, number)) if is_number(number) => path = before,
+            _ => break,
+        }
+    }
+    path
+}
+
+/// A place in a function whose offsets are lines.
+fn line_of_function(function: &Arc<str>, file: &Name, entry: &StackEntry) -> Resolution {
     let location = SourceLocation {
         file: Name::cut(&file.to_string()).into(),
         line: u32::try_from(entry.lookup_offset()).unwrap_or(0),

@@ -60,7 +60,7 @@ pub struct SamplingArguments {
     /// Record call chains (the default)
     #[arg(short = 'g', conflicts_with = "call_graph", help_heading = "Stacks", hide_short_help = true)]
     chains: bool,
-    /// Keep the interpreter's own frames in call chains beside the Python functions that it runs
+    /// Keep the interpreter's own frames in call chains beside the Python or JavaScript functions that it runs
     #[arg(long, help_heading = "Stacks", hide_short_help = true)]
     interpreter_frames: bool,
     /// Maximum number of addresses in a call chain

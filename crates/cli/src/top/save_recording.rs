@@ -18,7 +18,8 @@ use decoder::{
 use export::summary::counted;
 use host::files::{self, NameInFolder};
 use model::{
-    BuildId, FileIdentity, KernelText, Name, PYTHON_CODE, Pid, Space, TextSymbol, Tid, python_mapping_name,
+    BuildId, FileIdentity, JAVASCRIPT_CODE, KernelText, Name, PYTHON_CODE, Pid, Space, TextSymbol, Tid,
+    python_mapping_name,
 };
 use recorder::{
     Chunk, Consumer, DrainStats, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RecordingSink,
@@ -228,7 +229,7 @@ impl Addresses {
         ranges.sort_by_cached_key(|range| format!("{:?}", range.space));
         let numbers = (0..).zip(&ranges).map(|(number, range)| (Arc::as_ptr(&range.space), number)).collect();
         let (mut next, mut next_symbol) = (FIRST_OBJECT, FIRST_KERNEL_SYMBOL);
-        let mut next_python = PYTHON_CODE.start.0;
+        let (mut next_python, mut next_javascript) = (PYTHON_CODE.start.0, JAVASCRIPT_CODE.start.0);
         for range in &mut ranges {
             let size = (range.last / PAGE).saturating_add(2).saturating_mul(PAGE);
             match &*range.space {
@@ -242,6 +243,10 @@ impl Addresses {
                 Space::Python { .. } => {
                     range.base = next_python;
                     next_python = next_python.saturating_add(size);
+                }
+                Space::JavaScript { .. } => {
+                    range.base = next_javascript;
+                    next_javascript = next_javascript.saturating_add(size);
                 }
                 Space::KernelSymbol { .. } => {
                     range.base = next_symbol;
@@ -338,6 +343,7 @@ impl Range {
                     let name = python_mapping_name(&file.to_string(), &function.to_string());
                     (Name::new(&name), whole(self.base), 0, None, None)
                 }
+                Space::JavaScript { name } if !in_kernel => (name.clone(), whole(self.base), 0, None, None),
                 // Described as a mapping of the dump at address 0, so that addresses are offsets in the dump.
                 Space::JitDump { path, .. } if !in_kernel => (path.clone(), whole(self.base), 0, None, None),
                 Space::Jit { mapping, .. } if !in_kernel => {

@@ -25,7 +25,7 @@ pub use maps::{MapEntry, executable_maps};
 pub(crate) use path::{path, read_shared, shared_path};
 pub use resource::{ServiceEnvironment, executable, process_context, service_environment};
 pub use status::{Capability, Status, allowed_cpus, own_status, status};
-pub use syscall_state::{SyscallState, descriptor_target, syscall_state};
+pub use syscall_state::{SyscallState, descriptor_target, has_open, syscall_state};
 
 /// Lists all processes, ascending.
 ///

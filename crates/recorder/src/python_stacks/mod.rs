@@ -7,21 +7,22 @@
 
 mod activations;
 mod chain;
-mod functions;
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::ops::{Range, RangeInclusive};
 
 use decoder::RecordLayout;
-use model::{Pid, ProcessMemory, Tid, Timestamp};
-use python::{Activation, PythonProcess, Run};
+use model::{Avma, PYTHON_CODE, Pid, ProcessMemory, Tid, Timestamp, UNKNOWN_PYTHON, python_mapping_name};
+use python::{Activation, PythonFunction, PythonProcess, Run};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use stacks::{MappedInterpreter, ProcessMaps};
 use tracker::Tracker;
 
 pub(crate) use activations::{decode_activations, encode_activations};
 use chain::ChainRewriter;
-use functions::{FunctionTable, Place, UNKNOWN_PLACE};
+
+use crate::early_rounds::EarlyRounds;
+use crate::function_mappings::{FunctionTable, MappedFunction, Place};
 
 /// The Python functions of all processes.
 #[derive(Debug)]
@@ -29,8 +30,8 @@ pub(crate) struct PythonStacks {
     /// True if the interpreter's own frames stay in call chains.
     keeps_interpreter: bool,
     processes: HashMap<Pid, Process, FxBuildHasher>,
-    functions: FunctionTable,
-    haste: Haste,
+    functions: FunctionTable<PythonFunction>,
+    early_rounds: EarlyRounds,
     rewriter: ChainRewriter,
 }
 
@@ -60,38 +61,16 @@ pub(crate) struct PythonSample<'a> {
 /// The maximum number of processes; with more, all are forgotten: most have ended.
 const MAX_PROCESSES: usize = 256;
 
-/// A budget of early rounds. Each costs as much as ten samples.
-#[derive(Debug)]
-struct Haste {
-    /// True if functions were not found since the last round.
-    is_wanted: bool,
-    left: u32,
-    /// The time at which the last one was added to the budget.
-    added: Instant,
-}
+impl MappedFunction for PythonFunction {
+    const CODE: Range<Avma> = PYTHON_CODE;
+    const UNKNOWN: &str = UNKNOWN_PYTHON;
 
-/// Early rounds at the beginning: for some seconds, in which most functions are met for the first time.
-const FIRST_EARLY_ROUNDS: u32 = 500;
-/// The interval at which another one is allowed.
-const EARLY_ROUND_INTERVAL: Duration = Duration::from_millis(50);
-
-impl Default for Haste {
-    fn default() -> Self {
-        Self { is_wanted: false, left: FIRST_EARLY_ROUNDS, added: Instant::now() }
+    fn mapping_name(&self) -> Vec<u8> {
+        python_mapping_name(&self.file, &self.name)
     }
-}
 
-impl Haste {
-    fn begin_round(&mut self) {
-        if std::mem::take(&mut self.is_wanted) {
-            self.left = self.left.saturating_sub(1);
-        }
-        let due = self.added.elapsed().as_nanos() / EARLY_ROUND_INTERVAL.as_nanos();
-        if due > 0 {
-            self.added = Instant::now();
-            self.left = u32::try_from(due)
-                .map_or(FIRST_EARLY_ROUNDS, |due| self.left.saturating_add(due).min(FIRST_EARLY_ROUNDS));
-        }
+    fn lines(&self) -> RangeInclusive<u32> {
+        self.first_line..=self.last_line
     }
 }
 
@@ -102,7 +81,7 @@ impl PythonStacks {
             keeps_interpreter,
             processes: HashMap::default(),
             functions: FunctionTable::default(),
-            haste: Haste::default(),
+            early_rounds: EarlyRounds::default(),
             rewriter: ChainRewriter::default(),
         }
     }
@@ -136,14 +115,14 @@ impl PythonStacks {
         }
         let Some(runs) = process.python.runs(memory, (pid, tid), time, activations) else { return };
         if runs.iter().any(|run| !run.is_complete) {
-            self.haste.is_wanted = true;
+            self.early_rounds.want();
         }
         let functions = &mut self.functions;
         let mut addresses = |run: &Run, found: &mut Vec<u64>| {
             let unknown = (!run.is_complete).then_some(None);
             for frame in run.frames.iter().map(Some).chain(unknown) {
-                let place = frame.and_then(|frame| functions.place(frame));
-                let Place { start, line } = place.unwrap_or(UNKNOWN_PLACE);
+                let place = frame.and_then(|frame| functions.place(&frame.function, frame.line));
+                let Place { start, line } = place.unwrap_or(FunctionTable::<PythonFunction>::UNKNOWN_PLACE);
                 if process.recorded.insert(start) {
                     functions.encode_mapping(start, pid, time, layout, records);
                 }
@@ -155,12 +134,12 @@ impl PythonStacks {
 
     /// Returns true if the next round should come early: frames are read sooner after their samples then, and are found more often.
     pub(crate) fn wants_round_soon(&self) -> bool {
-        self.haste.is_wanted && self.haste.left > 0
+        self.early_rounds.is_due()
     }
 
     /// Counts a round, before its samples come.
     pub(crate) fn begin_round(&mut self) {
-        self.haste.begin_round();
+        self.early_rounds.begin_round();
     }
 
     /// Forgets processes that the tracker has forgotten.

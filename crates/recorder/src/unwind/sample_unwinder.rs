@@ -14,8 +14,8 @@ use host::sys::process_memory::LiveProcesses;
 use model::{EventIndex, Pid, Tid, Timestamp, TruncationReason};
 use python::Activation;
 use stacks::{
-    MappedInterpreter, Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker,
-    UserState, extend_by_walk, is_32_bit, is_outside_mappings, kernel_part, link_register,
+    IndexedWords, MappedRuntime, Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack,
+    StackWalker, UserState, extend_by_walk, is_32_bit, is_outside_mappings, kernel_part, link_register,
     native_architecture, user_part,
 };
 use tracker::{OrderedRecord, Tracker};
@@ -30,6 +30,7 @@ use super::ordered_consumer::OrderedConsumer;
 use super::stage::Layouts;
 use super::totals::StackTotals;
 use super::unwound_sample::{self, UnwoundSample, UnwoundWith};
+use crate::javascript_stacks::{JavaScriptSample, JavaScriptStacks, decode_words, encode_words};
 use crate::mapped_files::MappedFiles;
 use crate::processes::DeadProcessSweep;
 use crate::python_stacks::{PythonSample, PythonStacks, decode_activations, encode_activations};
@@ -50,8 +51,11 @@ pub(super) struct SampleUnwinder {
     fresh_maps: FreshMaps,
     pub(super) files: MappedFiles,
     pub(super) python: PythonStacks,
+    pub(super) javascript: JavaScriptStacks,
     /// The words of the stack at hand that may tell of Python functions.
     activations: Vec<Activation>,
+    /// The words of the stack at hand that may tell of JavaScript functions.
+    javascript_words: Vec<IndexedWords>,
     /// The number of stacks to come whose frames are kept if they are complete.
     stacks_to_keep: u32,
     /// The call chain of the sample at hand, and its bytes in the recorded byte order.
@@ -84,10 +88,7 @@ impl SampleUnwinder {
         // True: the timestamps of records and of jitdumps are on the same clock.
         let maps_cache = ProcessMapsCache::new(store).with_dumps(dumps, true);
         Self {
-            maps_cache: match mechanisms.contains(Mechanisms::PYTHON) {
-                true => maps_cache.with_interpreters(),
-                false => maps_cache,
-            },
+            maps_cache: maps_cache.with_interpreters(mechanisms),
             walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
             totals: StackTotals::default(),
             copy_sizes: PerArrival::default(),
@@ -96,7 +97,9 @@ impl SampleUnwinder {
             fresh_maps: FreshMaps::default(),
             files: MappedFiles::default(),
             python: PythonStacks::new(false),
+            javascript: JavaScriptStacks::new(false),
             activations: Vec::new(),
+            javascript_words: Vec::new(),
             stacks_to_keep: KEPT_STACKS_AFTER_CUT,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
@@ -189,11 +192,10 @@ impl SampleUnwinder {
         if unwound.end != StackEnd::Complete && self.walker.exceeds_copy() {
             unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
         }
-        if let Some(interpreter) = sampled.maps.interpreter() {
-            self.activations.clear();
-            self.walker.push_activations(&sampled, &mut self.activations);
+        if let Some(runtime) = sampled.maps.interpreter() {
+            self.collect_words(&sampled, &runtime);
             let at = (pid, state.thread, context.time);
-            self.name_python(at, sampled.maps, &interpreter, start, context.layouts, consumer)?;
+            self.name_functions(at, sampled.maps, &runtime, start, context.layouts, consumer)?;
         }
         // The kernel's part counts, too, and earlier stacks may be longer than the limit.
         let limit = context.layouts.max_addresses;
@@ -239,16 +241,18 @@ impl SampleUnwinder {
         let start = into.len();
         encode(self.with_chain(*sample), &layouts.written, into);
         let sample_end = into.len();
-        if maps.interpreter().is_some() {
-            self.activations.clear();
-            self.walker.push_activations(&sampled, &mut self.activations);
-            encode_activations(&self.activations, into);
+        if let Some(runtime) = maps.interpreter() {
+            self.collect_words(&sampled, &runtime);
+            match *runtime {
+                MappedRuntime::Python(_) => encode_activations(&self.activations, into),
+                MappedRuntime::JavaScript(_) => encode_words(&self.javascript_words, into),
+            }
         }
         let with = UnwoundWith {
             pid,
             generation: generation.as_u64(),
             beyond_copy: unwound.beyond_copy,
-            python_bytes: (into.len() - sample_end) as u64,
+            interpreter_bytes: (into.len() - sample_end) as u64,
         };
         if sample_end == start || !unwound_sample::mark_unwound(into, start, with) {
             into.truncate(start);
@@ -281,12 +285,12 @@ impl SampleUnwinder {
         context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<bool> {
-        let Some(UnwoundSample { raw, with, python }) = unwound_sample::split_unwound(record) else {
+        let Some(UnwoundSample { raw, with, interpreter }) = unwound_sample::split_unwound(record) else {
             return Ok(false);
         };
         let mut end = StackEnd::Complete;
         let is_unchanged = consumer.tracker().recorded_generation(with.pid).as_u64() == with.generation;
-        if is_unchanged && python.is_empty() {
+        if is_unchanged && interpreter.is_empty() {
             let event = Some(context.event);
             consumer.record(context.time, OrderedRecord { raw, event, offset: None })?;
         } else {
@@ -300,10 +304,13 @@ impl SampleUnwinder {
             } else if !unwound_sample::extend_within(&maps.space, &sample, &mut self.chain) {
                 end = StackEnd::Truncated(TruncationReason::MappingUnknown);
             }
-            if let Some(interpreter) = maps.interpreter() {
-                self.activations = decode_activations(python);
+            if let Some(runtime) = maps.interpreter() {
+                match *runtime {
+                    MappedRuntime::Python(_) => self.activations = decode_activations(interpreter),
+                    MappedRuntime::JavaScript(_) => decode_words(interpreter, &mut self.javascript_words),
+                }
                 let at = (with.pid, sample.thread.map_or(Tid(0), |(_, tid)| tid), context.time);
-                self.name_python(at, &maps, &interpreter, start, context.layouts, consumer)?;
+                self.name_functions(at, &maps, &runtime, start, context.layouts, consumer)?;
                 let limit = context.layouts.max_addresses;
                 if stacks::truncate_chain(&mut self.chain, limit) {
                     end = StackEnd::Truncated(TruncationReason::AddressLimit(limit));
@@ -315,20 +322,45 @@ impl SampleUnwinder {
         Ok(true)
     }
 
-    /// Puts Python functions into the user part of the chain, which begins at `start`, and forwards records of those that are new.
-    fn name_python(
+    /// Collects what the stack that was walked last holds of the functions of an interpreter.
+    fn collect_words(&mut self, sampled: &SampledStack<'_>, runtime: &MappedRuntime) {
+        match runtime {
+            MappedRuntime::Python(_) => {
+                self.activations.clear();
+                self.walker.push_activations(sampled, &mut self.activations);
+            }
+            MappedRuntime::JavaScript(v8) => {
+                self.javascript_words.clear();
+                self.walker.push_javascript_words(sampled, v8, &mut self.javascript_words);
+            }
+        }
+    }
+
+    /// Puts the functions that an interpreter ran into the user part of the chain, which begins at `start`, and forwards records of those that
+    /// are new.
+    fn name_functions(
         &mut self,
         (pid, tid, time): (Pid, Tid, Timestamp),
         maps: &ProcessMaps,
-        interpreter: &MappedInterpreter,
+        runtime: &MappedRuntime,
         start: usize,
         layouts: &Layouts,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<()> {
         let mut records = Vec::new();
-        let sample = PythonSample { pid, tid, time, maps, interpreter, activations: &self.activations };
         let (tracker, chain) = (consumer.tracker(), (&mut self.chain, start));
-        self.python.rewrite(&sample, &LiveProcesses, tracker, &layouts.recorded, chain, &mut records);
+        let layout = &layouts.recorded;
+        match runtime {
+            MappedRuntime::Python(interpreter) => {
+                let sample =
+                    PythonSample { pid, tid, time, maps, interpreter, activations: &self.activations };
+                self.python.rewrite(&sample, &LiveProcesses, tracker, layout, chain, &mut records);
+            }
+            MappedRuntime::JavaScript(v8) => {
+                let sample = JavaScriptSample { pid, time, maps, v8, words: &self.javascript_words };
+                self.javascript.rewrite(&sample, &LiveProcesses, tracker, layout, chain, &mut records);
+            }
+        }
         forward_records(&records, time, consumer)
     }
 
@@ -375,6 +407,7 @@ impl SampleUnwinder {
     pub(super) fn forget_ended(&mut self, tracker: &mut Tracker) {
         self.dead_process_sweep.run_if_due(tracker);
         self.python.forget_ended(tracker);
+        self.javascript.forget_ended(tracker);
         self.maps_cache.forget_ended(tracker);
     }
 

@@ -28,6 +28,7 @@ use super::sample_unwinder::{SampleContext, SampleUnwinder};
 use super::totals::StackTotals;
 use super::unwound_sample::split_unwound;
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink};
+use crate::javascript_stacks::JavaScriptStacks;
 use crate::python_stacks::PythonStacks;
 
 /// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not.
@@ -113,6 +114,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
     #[must_use]
     pub fn with_interpreter_frames(mut self, stay: bool) -> Self {
         self.unwinder.python = PythonStacks::new(stay);
+        self.unwinder.javascript = JavaScriptStacks::new(stay);
         self
     }
 
@@ -325,6 +327,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
         self.unwinder.python.begin_round();
+        self.unwinder.javascript.begin_round();
         self.forward_ordered()?;
         if self.unwinds() {
             self.consumer.set_stack_totals(&self.unwinder.totals);
@@ -341,6 +344,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
     fn wants_round_soon(&mut self) -> bool {
         self.pending.bytes() > HASTE_THRESHOLD_BYTES
             || self.unwinder.python.wants_round_soon()
+            || self.unwinder.javascript.wants_round_soon()
             || self.consumer.wants_round_soon()
     }
 

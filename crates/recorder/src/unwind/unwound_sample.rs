@@ -20,8 +20,9 @@ pub(super) struct UnwoundWith {
     pub(super) generation: u64,
     /// True if the stack was deeper than its copy, and completed by an earlier stack of the process.
     pub(super) beyond_copy: bool,
-    /// The number of bytes between the sample and this: what the stack holds of Python functions ([`crate::python_stacks`]).
-    pub(super) python_bytes: u64,
+    /// The number of bytes between the sample and this: what the stack holds of functions of an interpreter
+    /// ([`crate::python_stacks`], [`crate::javascript_stacks`]).
+    pub(super) interpreter_bytes: u64,
 }
 
 /// Bytes of an [`UnwoundWith`] behind a record.
@@ -40,7 +41,7 @@ pub(super) fn mark_unwound(records: &mut Vec<u8>, start: usize, with: UnwoundWit
     records.extend(with.generation.to_ne_bytes());
     records.extend(with.pid.0.to_ne_bytes());
     records.extend(u32::from(with.beyond_copy).to_ne_bytes());
-    records.extend(with.python_bytes.to_ne_bytes());
+    records.extend(with.interpreter_bytes.to_ne_bytes());
     true
 }
 
@@ -51,8 +52,8 @@ pub(super) struct UnwoundSample<'a> {
     pub(super) raw: RawRecord<'a>,
     /// The registers and the stack that it was unwound with.
     pub(super) with: UnwoundWith,
-    /// The words of its stack that may tell of Python functions.
-    pub(super) python: &'a [u8],
+    /// The words of its stack that may tell of functions of an interpreter.
+    pub(super) interpreter: &'a [u8],
 }
 
 /// Splits an [`UNWOUND_SAMPLE`] into its parts; `None` for any other record.
@@ -63,17 +64,17 @@ pub(super) fn split_unwound<'a>(record: &RawRecord<'a>) -> Option<UnwoundSample<
     let (body, with) = record.body.split_last_chunk::<UNWOUND_WITH_BYTES>()?;
     let (generation, rest) = with.split_first_chunk::<8>()?;
     let (pid, rest) = rest.split_first_chunk::<4>()?;
-    let (beyond_copy, python_bytes) = rest.split_first_chunk::<4>()?;
-    let python_bytes = u64::from_ne_bytes(*python_bytes.first_chunk()?);
+    let (beyond_copy, interpreter_bytes) = rest.split_first_chunk::<4>()?;
+    let interpreter_bytes = u64::from_ne_bytes(*interpreter_bytes.first_chunk()?);
     let with = UnwoundWith {
         pid: Pid(i32::from_ne_bytes(*pid)),
         generation: u64::from_ne_bytes(*generation),
         beyond_copy: beyond_copy.iter().any(|byte| *byte != 0),
-        python_bytes,
+        interpreter_bytes,
     };
-    let (body, python) =
-        body.split_at_checked(body.len().checked_sub(usize::try_from(python_bytes).ok()?)?)?;
-    Some(UnwoundSample { raw: RawRecord { kind: kind::SAMPLE, body, ..*record }, with, python })
+    let (body, interpreter) =
+        body.split_at_checked(body.len().checked_sub(usize::try_from(interpreter_bytes).ok()?)?)?;
+    Some(UnwoundSample { raw: RawRecord { kind: kind::SAMPLE, body, ..*record }, with, interpreter })
 }
 
 /// Appends the user part of the sample's call chain up to the first address that is in no executable mapping of `space`; appends
@@ -110,7 +111,7 @@ mod tests {
             [header, vec![0xaa; 16]].concat()
         };
         for beyond_copy in [false, true] {
-            let with = UnwoundWith { pid: Pid(77), generation: 1 << 40, beyond_copy, python_bytes: 8 };
+            let with = UnwoundWith { pid: Pid(77), generation: 1 << 40, beyond_copy, interpreter_bytes: 8 };
             let mut records = [vec![1; 8], record(kind::SAMPLE, 24), vec![7; 8]].concat();
             assert!(mark_unwound(&mut records, 8, with));
             assert_eq!(records[..40], [vec![1; 8], record(UNWOUND_SAMPLE, 56), vec![7; 8]].concat());
@@ -119,9 +120,9 @@ mod tests {
             let mut bytes = Vec::new();
             found.raw.encode(Endian::NATIVE, &mut bytes).unwrap();
             assert_eq!((size, found.with, bytes), (56, with, record(kind::SAMPLE, 24)));
-            assert_eq!(found.python, [7; 8]);
+            assert_eq!(found.interpreter, [7; 8]);
         }
-        let with = UnwoundWith { pid: Pid(77), generation: 1, beyond_copy: false, python_bytes: 0 };
+        let with = UnwoundWith { pid: Pid(77), generation: 1, beyond_copy: false, interpreter_bytes: 0 };
         let body = &[0; 24];
         assert!(split_unwound(&RawRecord { kind: UNWOUND_SAMPLE, misc: 0, body }).is_some());
         assert_eq!(split_unwound(&RawRecord { kind: kind::SAMPLE, misc: 0, body }), None);

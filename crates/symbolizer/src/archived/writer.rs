@@ -123,6 +123,10 @@ pub(super) fn write_space(out: &mut Vec<u8>, space: &Space) {
             write_number(out, pid_number(pid));
             write_number(out, (*generation).into());
         }
+        Space::JavaScript { name } => {
+            out.push(11);
+            write_bytes(out, name.as_bytes());
+        }
         Space::Python { file, function } => {
             out.push(10);
             write_bytes(out, file.as_bytes());

@@ -1,10 +1,11 @@
-//! How a recording tells of Python functions, which have no code in memory: each is a mapping at addresses that no processor has, with a name
-//! that says file and function. Readers that know nothing of it show that name as an object's.
+//! How a recording tells of functions whose code says nothing of them, or that have none in memory: each is a mapping at addresses that no
+//! processor has, with a name that says file and function. Readers that know nothing of it show that name as an object's.
 //!
 //! ```text
 //! address:  PYTHON_CODE.start ……[ first line … last line ]……   one address for each line, and one behind
 //! offset of the mapping:          first line
-//! name:     /app/server.py:Server.handle
+//! name:     /app/server.py:Server.handle           Python
+//!           JS:*handle /srv/app.js:4:16            JavaScript, as V8 itself names functions, with the sign of their compiler
 //! ```
 //! A line of a caller is a return address, as everywhere: one behind the line's own address.
 
@@ -16,7 +17,16 @@ use crate::{Avma, Name, Space};
 /// The addresses of Python functions. Bit 62 is set and bit 63 is not: no processor of 64 bits has such addresses in its lower half.
 pub const PYTHON_CODE: Range<Avma> = Avma(0x4000_0000_0000_0000)..Avma(0x4100_0000_0000_0000);
 
-/// The name of the mapping that stands for functions which were not found: it has no file.
+/// The addresses of JavaScript functions.
+pub const JAVASCRIPT_CODE: Range<Avma> = Avma(0x4100_0000_0000_0000)..Avma(0x4200_0000_0000_0000);
+
+/// The addresses of functions of all languages.
+pub const FUNCTION_CODE: Range<Avma> = PYTHON_CODE.start..JAVASCRIPT_CODE.end;
+
+/// The name of the mapping that stands for JavaScript functions which were not found.
+pub const UNKNOWN_JAVASCRIPT: &str = "[javascript]";
+
+/// The name of the mapping that stands for Python functions which were not found: it has no file.
 pub const UNKNOWN_PYTHON: &str = "[python]";
 
 /// The maximum length of a file's path and of a function's name in the name of a mapping, in bytes. Longer ones are cut.
@@ -38,9 +48,24 @@ pub fn python_mapping_name(file: &str, function: &str) -> Vec<u8> {
     name
 }
 
+/// Returns the name of the mapping that stands for a JavaScript function, or a regular expression.
+pub fn javascript_mapping_name(name: &str) -> Vec<u8> {
+    let name: alloc::string::String =
+        name.chars().map(|character| if character.is_control() { '.' } else { character }).collect();
+    name.get(..name.floor_char_boundary(2 * MAX_PART_BYTES)).unwrap_or_default().as_bytes().to_vec()
+}
+
 impl Space {
-    /// Returns the space of a mapping of [`PYTHON_CODE`] with this name.
-    pub fn of_python_mapping(name: &[u8]) -> Self {
+    /// Returns the space of a mapping at an address of [`FUNCTION_CODE`] with this name.
+    pub fn of_function_mapping(start: Avma, name: &[u8]) -> Self {
+        if JAVASCRIPT_CODE.contains(&start) {
+            Self::JavaScript { name: Name::new(name) }
+        } else {
+            Self::of_python_mapping(name)
+        }
+    }
+
+    fn of_python_mapping(name: &[u8]) -> Self {
         let (file, function) = match name.iter().rposition(|byte| *byte == b':') {
             Some(end) => (name.get(..end).unwrap_or_default(), name.get(end + 1..).unwrap_or_default()),
             None => (&[][..], name),

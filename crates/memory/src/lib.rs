@@ -1,19 +1,18 @@
-//! Reads the memory of a process for one sample: in blocks, each once.
+//! Reads the memory of a process for one sample: in blocks, each once. What is read is of the process, which may have written anything.
 
 use model::{Avma, Pid, ProcessMemory};
 
 /// The size of a block in bytes, and its alignment. A larger one holds more frames, and costs no more to read than a small one.
-pub(crate) const BLOCK_BYTES: u64 = 4096;
-
-/// The maximum number of blocks of one sample: frames of 300 functions, or 30 functions that are new, lie in so many.
-const MAX_BLOCKS: usize = 96;
+pub const BLOCK_BYTES: u64 = 4096;
 
 /// The blocks that were read of a process.
-#[derive(Default, Debug)]
-pub(crate) struct Blocks {
+#[derive(Debug)]
+pub struct Blocks {
     /// The first `used` hold blocks.
     blocks: Vec<Block>,
     used: usize,
+    /// The maximum number of blocks of one sample.
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -23,8 +22,15 @@ struct Block {
     bytes: Vec<u8>,
 }
 
+impl Blocks {
+    /// Holds at most so many blocks at a time.
+    pub fn new(most: usize) -> Self {
+        Self { blocks: Vec::new(), used: 0, most }
+    }
+}
+
 /// Reads words and bytes of a process, until there are too many blocks.
-pub(crate) struct Reader<'r> {
+pub struct Reader<'r> {
     memory: &'r dyn ProcessMemory,
     pid: Pid,
     blocks: &'r mut Blocks,
@@ -32,24 +38,24 @@ pub(crate) struct Reader<'r> {
 
 impl<'r> Reader<'r> {
     /// Starts anew: what `blocks` hold is of an earlier time.
-    pub(crate) fn new(memory: &'r dyn ProcessMemory, pid: Pid, blocks: &'r mut Blocks) -> Self {
+    pub fn new(memory: &'r dyn ProcessMemory, pid: Pid, blocks: &'r mut Blocks) -> Self {
         blocks.used = 0;
         Self { memory, pid, blocks }
     }
 
     /// Returns the word at `address`.
-    pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
+    pub fn word(&mut self, address: u64) -> Option<u64> {
         self.array(address).map(u64::from_le_bytes)
     }
 
     /// Returns the bytes at `address`.
-    pub(crate) fn array<const LENGTH: usize>(&mut self, address: u64) -> Option<[u8; LENGTH]> {
+    pub fn array<const LENGTH: usize>(&mut self, address: u64) -> Option<[u8; LENGTH]> {
         let mut bytes = [0; LENGTH];
         self.read(address, &mut bytes).then_some(bytes)
     }
 
     /// Copies bytes from `address` on. Returns false where some cannot be read.
-    pub(crate) fn read(&mut self, address: u64, into: &mut [u8]) -> bool {
+    pub fn read(&mut self, address: u64, into: &mut [u8]) -> bool {
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let Some(from) = address.checked_add(done as u64) else { return false };
@@ -61,6 +67,12 @@ impl<'r> Reader<'r> {
             done += length;
         }
         true
+    }
+
+    /// Copies bytes from `address` on, without keeping them as blocks: for large things that are read once. Returns the number of bytes
+    /// that could be read.
+    pub fn read_once(&self, address: u64, into: &mut [u8]) -> usize {
+        self.memory.read(self.pid, Avma(address), into)
     }
 
     /// Returns the bytes from `address` to the end of its block; `None` where there are none.
@@ -77,7 +89,7 @@ impl<'r> Reader<'r> {
 
     fn read_block(&mut self, start: u64) -> Option<usize> {
         let index = self.blocks.used;
-        if index >= MAX_BLOCKS {
+        if index >= self.blocks.most {
             return None;
         }
         if index == self.blocks.blocks.len() {

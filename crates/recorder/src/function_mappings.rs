@@ -1,37 +1,50 @@
-//! The addresses of Python functions in a recording ([`model::PYTHON_CODE`]).
+//! The addresses of functions that a recording names by mappings ([`model::FUNCTION_CODE`]).
 
 use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use decoder::record::{Mmap, MmapExtended, MmapIdentity};
 use decoder::{CpuMode, Record, RecordLayout, SampleId};
-use model::{FileIdentity, PYTHON_CODE, Pid, Tid, Timestamp, UNKNOWN_PYTHON, python_mapping_name};
-use python::{PythonFrame, PythonFunction};
+use model::{Avma, FileIdentity, Pid, Tid, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// The functions of a recording. One that several processes run has one address.
+/// A function of a program in one language.
+pub(crate) trait MappedFunction: Eq + Hash {
+    /// The addresses of the language's functions.
+    const CODE: Range<Avma>;
+
+    /// The name of the mapping that stands for functions which were not found.
+    const UNKNOWN: &str;
+
+    /// Returns the name of the function's mapping.
+    fn mapping_name(&self) -> Vec<u8>;
+
+    /// Returns the lines of the function.
+    fn lines(&self) -> RangeInclusive<u32>;
+}
+
+/// The functions of a recording in one language. One that several processes run has one address.
 #[derive(Debug)]
-pub(super) struct FunctionTable {
+pub(crate) struct FunctionTable<F> {
     // Hashed with a random key, because profiled programs choose the names.
-    starts: HashMap<Arc<PythonFunction>, u64>,
+    starts: HashMap<Arc<F>, u64>,
     /// By the address of the function in our memory, which is kept: its names are hashed once.
-    known: FxHashMap<*const PythonFunction, (Arc<PythonFunction>, u64)>,
-    by_start: FxHashMap<u64, Arc<PythonFunction>>,
+    known: FxHashMap<*const F, (Arc<F>, u64)>,
+    by_start: FxHashMap<u64, Arc<F>>,
     /// The next address.
     next: u64,
 }
 
 /// The place of a line of a function.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The first address of the function.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// The distance of the line's address from there.
-    pub(super) line: u64,
+    pub(crate) line: u64,
 }
-
-/// The place of functions that were not found.
-pub(super) const UNKNOWN_PLACE: Place = Place { start: PYTHON_CODE.start.0, line: 0 };
 
 /// The maximum number of functions. Later ones are not named.
 const MAX_FUNCTIONS: usize = 1 << 17;
@@ -41,21 +54,24 @@ const ALIGNMENT: u64 = 0x1000;
 const PROTECTION: u32 = 5;
 const MAP_PRIVATE: u32 = 2;
 
-impl Default for FunctionTable {
+impl<F: MappedFunction> Default for FunctionTable<F> {
     fn default() -> Self {
-        let next = UNKNOWN_PLACE.start + ALIGNMENT;
+        let next = Self::UNKNOWN_PLACE.start + ALIGNMENT;
         Self { starts: HashMap::new(), known: FxHashMap::default(), by_start: FxHashMap::default(), next }
     }
 }
 
-impl FunctionTable {
-    /// Returns the place of the line that a frame executes; `None` where there are too many functions.
-    pub(super) fn place(&mut self, frame: &PythonFrame) -> Option<Place> {
-        let line = u64::from(frame.line.saturating_sub(frame.function.first_line));
-        Some(Place { start: self.start(&frame.function)?, line })
+impl<F: MappedFunction> FunctionTable<F> {
+    /// The place of functions that were not found.
+    pub(crate) const UNKNOWN_PLACE: Place = Place { start: F::CODE.start.0, line: 0 };
+
+    /// Returns the place of a line of a function; `None` where there are too many functions.
+    pub(crate) fn place(&mut self, function: &Arc<F>, line: u32) -> Option<Place> {
+        let line = u64::from(line.saturating_sub(*function.lines().start()));
+        Some(Place { start: self.start(function)?, line })
     }
 
-    fn start(&mut self, function: &Arc<PythonFunction>) -> Option<u64> {
+    fn start(&mut self, function: &Arc<F>) -> Option<u64> {
         let pointer = Arc::as_ptr(function);
         if let Some((_, start)) = self.known.get(&pointer) {
             return Some(*start);
@@ -63,8 +79,8 @@ impl FunctionTable {
         let start = match self.starts.get(function) {
             Some(start) => *start,
             None => {
-                let end = self.next.checked_add(size(function))?.checked_next_multiple_of(ALIGNMENT)?;
-                if self.starts.len() >= MAX_FUNCTIONS || end > PYTHON_CODE.end.0 {
+                let end = self.next.checked_add(size(&**function))?.checked_next_multiple_of(ALIGNMENT)?;
+                if self.starts.len() >= MAX_FUNCTIONS || end > F::CODE.end.0 {
                     return None;
                 }
                 let start = std::mem::replace(&mut self.next, end);
@@ -81,7 +97,7 @@ impl FunctionTable {
     }
 
     /// Appends the MMAP2 record of the function that begins at `start`.
-    pub(super) fn encode_mapping(
+    pub(crate) fn encode_mapping(
         &self,
         start: u64,
         pid: Pid,
@@ -90,12 +106,10 @@ impl FunctionTable {
         out: &mut Vec<u8>,
     ) {
         let (path, page_offset, len) = match self.by_start.get(&start) {
-            Some(function) => (
-                python_mapping_name(&function.file, &function.name),
-                u64::from(function.first_line),
-                size(function),
-            ),
-            None => (python_mapping_name("", UNKNOWN_PYTHON), 0, ALIGNMENT),
+            Some(function) => {
+                (function.mapping_name(), u64::from(*function.lines().start()), size(&**function))
+            }
+            None => (F::UNKNOWN.as_bytes().to_vec(), 0, ALIGNMENT),
         };
         let identity = FileIdentity { major: 0, minor: 0, inode: 0, generation: 0 };
         let thread = Some((pid, Tid(pid.0)));
@@ -122,6 +136,7 @@ impl FunctionTable {
 }
 
 /// Returns the number of addresses of a function: one for each line, and one behind, for return addresses.
-fn size(function: &PythonFunction) -> u64 {
-    u64::from(function.last_line.saturating_sub(function.first_line)) + 2
+fn size(function: &impl MappedFunction) -> u64 {
+    let lines = function.lines();
+    u64::from(lines.end().saturating_sub(*lines.start())) + 2
 }

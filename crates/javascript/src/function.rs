@@ -1,0 +1,154 @@
+//! Functions of scripts (`SharedFunctionInfo`): all closures of one have the same.
+
+use std::sync::Arc;
+
+use model::Timestamp;
+
+use crate::heap::Heap;
+use crate::lines::{Place, ScriptKey, Scripts};
+use crate::scope::{self, Declaration};
+use crate::text;
+
+/// A function of a JavaScript program, run by the code of one compiler.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub struct JavaScriptFunction {
+    /// V8's own name in perf maps: `JS:*handle /srv/app.js:4:16`.
+    pub name: String,
+    /// The first line of the function; 0 where it is not known.
+    pub first_line: u32,
+    /// The last line of the function; at least the first.
+    pub last_line: u32,
+}
+
+/// The compiler of a function's code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tier {
+    /// The interpreter Ignition.
+    Interpreted,
+    /// Sparkplug, which does not optimize.
+    Baseline,
+    /// Maglev, which optimizes a little.
+    Mid,
+    /// TurboFan, which optimizes.
+    Optimized,
+}
+
+impl Tier {
+    const COUNT: usize = 4;
+
+    /// The sign that V8 writes before a name.
+    fn sign(self) -> char {
+        match self {
+            Self::Interpreted => '~',
+            Self::Baseline => '^',
+            Self::Mid => '+',
+            Self::Optimized => '*',
+        }
+    }
+}
+
+/// A function with more lines than these is cut, so that its mapping in a recording has a bound.
+const MAX_LINES: u32 = 1 << 20;
+
+/// What is known of a function.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    identity: Identity,
+    script: Option<ScriptKey>,
+    declaration: Declaration,
+    file: String,
+    start: Option<Place>,
+    last_line: u32,
+    by_tier: [Option<Arc<JavaScriptFunction>>; Tier::COUNT],
+    /// The time at which it was seen at its address.
+    pub(crate) seen: Timestamp,
+}
+
+/// The fields that tell a function from another one which lies at its address later.
+#[derive(PartialEq, Eq, Debug)]
+struct Identity {
+    name: u64,
+    script: u64,
+}
+
+impl Identity {
+    fn read(heap: &mut Heap<'_, '_>, shared: u64) -> Option<Self> {
+        let layout = &heap.layout.shared;
+        if !heap.is(shared, heap.layout.types.shared) {
+            return None;
+        }
+        Some(Self { name: heap.field(shared, layout.name)?, script: heap.field(shared, layout.script)? })
+    }
+}
+
+impl Facts {
+    /// Reads the function at `shared`; `None` where there is none, or its script cannot be read now.
+    pub(crate) fn read(
+        heap: &mut Heap<'_, '_>,
+        scripts: &mut Scripts,
+        shared: u64,
+        seen: Timestamp,
+    ) -> Option<Self> {
+        let identity = Identity::read(heap, shared)?;
+        let kind = heap.kind(identity.name);
+        let declaration = match kind {
+            Some(kind) if kind == heap.layout.types.scope_info => scope::read(heap, identity.name)?,
+            Some(kind) if text::is_string(kind) => {
+                Declaration { name: text::read(heap, identity.name)?, start: None, end: None }
+            }
+            _ => Declaration { name: String::new(), start: None, end: None },
+        };
+        let script = scripts.key(heap, identity.script);
+        if let (Some(script), Some(last)) = (script, declaration.end.max(declaration.start)) {
+            scripts.read_until(heap, script, last).then_some(())?;
+        }
+        let place = |offset: Option<u32>| scripts.place(script?, offset?);
+        let start = place(declaration.start);
+        let first_line = start.map_or(0, |start| start.line);
+        let last_line = place(declaration.end).map_or(first_line, |end| end.line);
+        Some(Self {
+            identity,
+            script,
+            file: script.map_or("", |script| scripts.file(script)).to_owned(),
+            declaration,
+            start,
+            last_line: last_line.clamp(first_line, first_line.saturating_add(MAX_LINES)),
+            by_tier: [const { None }; Tier::COUNT],
+            seen,
+        })
+    }
+
+    /// Returns false if something else is at the address of the function now. Of a process that has ended nobody knows.
+    pub(crate) fn is_unchanged(&self, heap: &mut Heap<'_, '_>, shared: u64) -> bool {
+        heap.field(shared, 0).is_none() || Identity::read(heap, shared).as_ref() == Some(&self.identity)
+    }
+
+    /// Returns the function as the code of a compiler runs it.
+    pub(crate) fn of_tier(&mut self, tier: Tier) -> Arc<JavaScriptFunction> {
+        let first_line = self.start.map_or(0, |start| start.line);
+        let named = || {
+            let Declaration { name, .. } = &self.declaration;
+            let mut name = format!("JS:{}{name} {}", tier.sign(), self.file);
+            if let Some(Place { line, column }) = self.start {
+                name.push_str(&format!(":{line}:{column}"));
+            }
+            Arc::new(JavaScriptFunction { name, first_line, last_line: self.last_line })
+        };
+        match self.by_tier.get_mut(tier as usize) {
+            Some(known) => Arc::clone(known.get_or_insert_with(named)),
+            None => named(),
+        }
+    }
+
+    /// Returns the line of an offset in the function's script, or the function's first one.
+    pub(crate) fn line(&self, scripts: &Scripts, offset: Option<u32>) -> u32 {
+        let first_line = self.start.map_or(0, |start| start.line);
+        let place = self.script.zip(offset).and_then(|(script, offset)| scripts.place(script, offset));
+        place.map_or(first_line, |place| place.line).clamp(first_line, self.last_line)
+    }
+
+    /// Returns the number of bytes that it takes in memory, about.
+    pub(crate) fn size_in_memory(&self) -> usize {
+        size_of::<Self>() + Tier::COUNT * (self.declaration.name.len() + self.file.len() + 32)
+    }
+}
