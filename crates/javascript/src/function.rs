@@ -59,6 +59,8 @@ pub(crate) struct Facts {
     file: String,
     start: Option<Place>,
     last_line: u32,
+    /// False if the source could not be read up to the function's end: its pages are not in memory, or there was no time.
+    has_lines: bool,
     by_tier: [Option<Arc<JavaScriptFunction>>; Tier::COUNT],
     /// The time at which it was seen at its address.
     pub(crate) seen: Timestamp,
@@ -82,7 +84,7 @@ impl Identity {
 }
 
 impl Facts {
-    /// Reads the function at `shared`; `None` where there is none, or its script cannot be read now.
+    /// Reads the function at `shared`; `None` where there is none.
     pub(crate) fn read(
         heap: &mut Heap<'_, '_>,
         scripts: &mut Scripts,
@@ -99,9 +101,10 @@ impl Facts {
             _ => Declaration { name: String::new(), start: None, end: None },
         };
         let script = scripts.key(heap, identity.script);
-        if let (Some(script), Some(last)) = (script, declaration.end.max(declaration.start)) {
-            scripts.read_until(heap, script, last).then_some(())?;
-        }
+        let has_lines = match (script, declaration.end.max(declaration.start)) {
+            (Some(script), Some(last)) => scripts.read_until(heap, script, last),
+            _ => true,
+        };
         let place = |offset: Option<u32>| scripts.place(script?, offset?);
         let start = place(declaration.start);
         let first_line = start.map_or(0, |start| start.line);
@@ -113,21 +116,28 @@ impl Facts {
             declaration,
             start,
             last_line: last_line.clamp(first_line, first_line.saturating_add(MAX_LINES)),
+            has_lines,
             by_tier: [const { None }; Tier::COUNT],
             seen,
         })
     }
 
-    /// Returns false if something else is at the address of the function now. Of a process that has ended nobody knows.
-    pub(crate) fn is_unchanged(&self, heap: &mut Heap<'_, '_>, shared: u64) -> bool {
-        heap.field(shared, 0).is_none() || Identity::read(heap, shared).as_ref() == Some(&self.identity)
+    /// Returns false if something else is at the address of the function now, or its lines may be found by now. Of a process that has
+    /// ended nobody knows.
+    pub(crate) fn is_current(&self, heap: &mut Heap<'_, '_>, shared: u64) -> bool {
+        heap.field(shared, 0).is_none()
+            || (self.has_lines && Identity::read(heap, shared).as_ref() == Some(&self.identity))
     }
 
     /// Returns the function as the code of a compiler runs it.
     pub(crate) fn of_tier(&mut self, tier: Tier) -> Arc<JavaScriptFunction> {
         let first_line = self.start.map_or(0, |start| start.line);
         let named = || {
-            let Declaration { name, .. } = &self.declaration;
+            let name = match (&*self.declaration.name, self.start) {
+                // Without its line, nothing tells it from the script itself.
+                ("", None) => "(anonymous)",
+                (name, _) => name,
+            };
             let mut name = format!("JS:{}{name} {}", tier.sign(), self.file);
             if let Some(Place { line, column }) = self.start {
                 name.push_str(&format!(":{line}:{column}"));

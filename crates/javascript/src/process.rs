@@ -375,7 +375,7 @@ impl Sample<'_, '_, '_> {
     fn frame(&mut self, shared: u64, tier: Tier, offset: Option<u32>) -> Option<JavaScriptFrame> {
         let known = self.known.functions.get(&shared);
         let is_fresh = known.is_some_and(|facts| self.is_fresh(facts.seen));
-        let is_unchanged = is_fresh || known.is_some_and(|facts| facts.is_unchanged(&mut self.heap, shared));
+        let is_unchanged = is_fresh || known.is_some_and(|facts| facts.is_current(&mut self.heap, shared));
         if !is_unchanged {
             let facts = Facts::read(&mut self.heap, &mut self.known.scripts, shared, self.time)?;
             self.known.bytes += facts.size_in_memory();
