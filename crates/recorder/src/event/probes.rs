@@ -1,6 +1,7 @@
 //! Events with forms of their own: hardware breakpoints, and probes in programs and in the kernel.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
 
 use decoder::Attr;
 use decoder::attr::{BREAKPOINT_EXECUTE, BREAKPOINT_READ, BREAKPOINT_WRITE, TYPE_BREAKPOINT};
@@ -51,13 +52,13 @@ pub(super) fn breakpoint(text: &str) -> Result<Attr, EventError> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Probe {
     /// The object file, or the kernel's function; `None` for an address of the kernel.
-    pub path: Option<CString>,
+    pub path: Option<Arc<CStr>>,
     /// True if it is in the kernel.
     pub in_kernel: bool,
 }
 
 impl Probe {
-    /// Returns the value for `config1`, valid as long as the probe lives: the address of its path.
+    /// Returns the value for `config1`, valid as long as the probe or a clone of it lives: the address of its path.
     pub(crate) fn config1(&self) -> u64 {
         self.path.as_ref().map_or(0, |path| path.as_ptr().expose_provenance() as u64)
     }
@@ -84,7 +85,7 @@ pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     let path = CString::new(path).map_err(|_| malformed("the path has a NUL"))?;
     // `config` bit 0 of this PMU is `retprobe`; the address of the path is filled in when it is opened.
     let attr = Attr { kind: pmu.kind, config: u64::from(on_return), config2: at, ..Attr::default() };
-    Ok((attr, Probe { path: Some(path), in_kernel: false }))
+    Ok((attr, Probe { path: Some(path.into()), in_kernel: false }))
 }
 
 /// Splits `PATH:SYMBOL`. Both may have colons (`/opt/a:b/program`, `a::b`); a symbol has no slash but that of `operator/`.
@@ -117,7 +118,7 @@ pub(super) fn kprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
         return Ok((Attr { config2: at, ..attr }, Probe { path: None, in_kernel: true }));
     }
     let name = CString::new(function).map_err(|_| malformed("the function has a NUL"))?;
-    Ok((Attr { config2: offset, ..attr }, Probe { path: Some(name), in_kernel: true }))
+    Ok((Attr { config2: offset, ..attr }, Probe { path: Some(name.into()), in_kernel: true }))
 }
 
 #[cfg(test)]
