@@ -19,7 +19,6 @@ const KNOWN: &[&str] = &[
     "crates/recorder/src/counting/open.rs",
     "crates/recorder/src/open/advice.rs",
     "crates/recorder/src/unwind/sample_unwinder.rs",
-    "crates/recorder/src/window/mappings.rs",
 ];
 
 pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use decoder::RecordLayout;
-use model::Pid;
-
-use super::state::append_mapping;
+use decoder::record::Mmap;
+use decoder::{Endian, RawRecord, Record, RecordLayout, SampleId};
+use model::{Pid, Tid, Timestamp};
 
 /// Maximum number of mappings that are kept: as many as a process can have (`vm.max_map_count`). The kernel does not report unmapping,
 /// so without a limit they would grow.
@@ -71,6 +70,28 @@ impl Mappings {
             append_mapping(pid, bounds, &mapping.record, layout, out);
         }
     }
+}
+
+/// Appends the mapping `record` as one of `pid` with other bounds: start, length, and offset from the record's start, in bytes.
+fn append_mapping(
+    pid: Pid,
+    (start, len, offset): (u64, u64, u64),
+    record: &[u8],
+    layout: &RecordLayout,
+    out: &mut Vec<u8>,
+) {
+    let Ok((raw, _)) = RawRecord::parse(record, Endian::NATIVE) else { return };
+    let Ok(Record::Mmap(map)) = layout.decode(&raw) else { return };
+    let tid = if pid.0 < 0 { map.tid } else { Tid(pid.0) };
+    let page_offset = map.page_offset.wrapping_add(offset);
+    let map = Mmap { pid, tid, start, len, page_offset, sample_id: trailer(pid, tid), ..map };
+    // It is no longer than the original record, so it fits.
+    let _ = layout.encode(&Record::Mmap(map), out);
+}
+
+/// Returns the trailer of a record of what existed before a file: with time 0.
+pub(super) fn trailer(pid: Pid, tid: Tid) -> SampleId {
+    SampleId { thread: Some((pid, tid)), time: Some(Timestamp(0)), ..SampleId::default() }
 }
 
 #[cfg(test)]

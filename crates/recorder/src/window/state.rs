@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use decoder::record::{Comm, Mmap, Namespaces};
-use decoder::{Endian, RawRecord, Record, RecordLayout, SampleId};
+use decoder::record::{Comm, Namespaces};
+use decoder::{Endian, RawRecord, Record, RecordLayout};
 use model::{Pid, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
-use super::mappings::Mappings;
+use super::mappings::{Mappings, trailer};
 
 /// Time for which a thread is kept after its EXIT record, in nanoseconds: the kernel removes its events later, so samples may follow.
 const KEEP_AFTER_EXIT_NANOSECONDS: u64 = 1_000_000_000;
@@ -271,32 +271,11 @@ impl SidebandState {
     }
 }
 
-/// Appends the mapping `record` as one of `pid` with other bounds: start, length, and offset from the record's start, in bytes.
-pub(super) fn append_mapping(
-    pid: Pid,
-    (start, len, offset): (u64, u64, u64),
-    record: &[u8],
-    layout: &RecordLayout,
-    out: &mut Vec<u8>,
-) {
-    let Ok((raw, _)) = RawRecord::parse(record, Endian::NATIVE) else { return };
-    let Ok(Record::Mmap(map)) = layout.decode(&raw) else { return };
-    let tid = if pid.0 < 0 { map.tid } else { Tid(pid.0) };
-    let page_offset = map.page_offset.wrapping_add(offset);
-    let map = Mmap { pid, tid, start, len, page_offset, sample_id: trailer(pid, tid), ..map };
-    // It is no longer than the original record, so it fits.
-    let _ = layout.encode(&Record::Mmap(map), out);
-}
-
-/// Returns the trailer of a record of what existed before a file: with time 0.
-fn trailer(pid: Pid, tid: Tid) -> SampleId {
-    SampleId { thread: Some((pid, tid)), time: Some(Timestamp(0)), ..SampleId::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use decoder::record::{MmapExtended, MmapIdentity, Task};
+    use decoder::SampleId;
+    use decoder::record::{Mmap, MmapExtended, MmapIdentity, Task};
     use decoder::{Attr, AttrFlags, CpuMode, SampleFormat};
     use model::FileIdentity;
 
