@@ -32,6 +32,8 @@ pub struct Survey {
     pub program: PathBuf,
     /// The kernel's settings.
     pub settings: Settings,
+    /// [`machine::nmi_watchdog_counts`].
+    pub nmi_watchdog_counts: bool,
     /// `RLIMIT_NOFILE`.
     pub open_files: Limit,
     /// `RLIMIT_MEMLOCK`, in bytes.
@@ -69,12 +71,28 @@ pub struct Settings {
     pub cpu_time_max_percent: Option<u32>,
     /// [`sysctl::perf_event_max_stack`].
     pub max_stack: Option<u16>,
+    /// [`sysctl::perf_event_max_contexts_per_stack`].
+    pub max_contexts: Option<u16>,
     /// [`sysctl::kptr_restrict`].
     pub kptr_restrict: Option<i32>,
     /// [`sysctl::ptrace_scope`].
     pub ptrace_scope: Option<i32>,
-    /// [`machine::nmi_watchdog_counts`].
-    pub nmi_watchdog_counts: bool,
+}
+
+impl Settings {
+    /// Reads the settings of this kernel.
+    pub fn read() -> Self {
+        Self {
+            paranoid: sysctl::perf_event_paranoid(),
+            mlock_kb: sysctl::perf_event_mlock_kb(),
+            max_sample_rate: sysctl::perf_event_max_sample_rate(),
+            cpu_time_max_percent: sysctl::perf_cpu_time_max_percent(),
+            max_stack: sysctl::perf_event_max_stack(),
+            max_contexts: sysctl::perf_event_max_contexts_per_stack(),
+            kptr_restrict: sysctl::kptr_restrict(),
+            ptrace_scope: sysctl::ptrace_scope(),
+        }
+    }
 }
 
 /// A shared library and the file with its debug information.
@@ -99,16 +117,8 @@ pub fn survey() -> Survey {
         status: procfs::own_status().ok(),
         initial_user_namespace: read("/proc/self/uid_map").is_none_or(|map| is_initial(&map)),
         program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("prof")),
-        settings: Settings {
-            paranoid: sysctl::perf_event_paranoid(),
-            mlock_kb: sysctl::perf_event_mlock_kb(),
-            max_sample_rate: sysctl::perf_event_max_sample_rate(),
-            cpu_time_max_percent: sysctl::perf_cpu_time_max_percent(),
-            max_stack: sysctl::perf_event_max_stack(),
-            kptr_restrict: sysctl::kptr_restrict(),
-            ptrace_scope: sysctl::ptrace_scope(),
-            nmi_watchdog_counts: machine::nmi_watchdog_counts(),
-        },
+        settings: Settings::read(),
+        nmi_watchdog_counts: machine::nmi_watchdog_counts(),
         open_files: limits::open_files(),
         locked_memory: limits::locked_memory(),
         memory_kb: machine::total_memory_kb(),

@@ -1,9 +1,9 @@
 //! Records samples and counts events of running programs through `perf_event_open(2)`.
 //!
 //! ```text
-//!  options ─▶ event ─▶ attr ─▶ open ─▶ ring ─▶ session ─▶ members ─▶ unwind ─▶ output (prof.data) · window (--overwrite)
-//!  what to    names    kernel  negotiate  drain   rounds,     drop       stacks     or a consumer of the caller (live view)
-//!  record     → events attrs   and map    rings   control     others'    → chains
+//!  options ─▶ event ─▶ attr ─▶ plan ─▶ open ─▶ ring ─▶ session ─▶ members ─▶ unwind ─▶ output (prof.data) · window (--overwrite)
+//!  what to    names    kernel  decide  open    drain   rounds,     drop       stacks     or a consumer of the caller (live view)
+//!  record     → events attrs   what    and map rings   control     others'    → chains
 //! ```
 //!
 //! [`record`] opens the events of [`Options`], drains the rings in rounds, and calls a [`Consumer`] with chunks of whole records.
@@ -14,7 +14,8 @@
 //! | modules | role |
 //! |---|---|
 //! | `options`, `event`, `attr` | what to record: targets, perf's event grammar, the kernel's `perf_event_attr` |
-//! | `open`, `ring`, `members` | opening events with what the kernel and the user's rights allow; draining rings; dropping records of other processes |
+//! | `plan` | what will be opened, by what the kernel and the user's rights allow: why an event is not opened |
+//! | `open`, `ring`, `members` | opening what is planned; draining rings; dropping records of other processes |
 //! | `session`, `control` | the loop of a recording; signals, commands, conditions and messages that reach it |
 //! | `consumer`, `records` | the traits and types between a recording and its consumers; walking over raw records |
 //! | `mapped_files` | build ids, sizes and times of mapped files, read by a worker |
@@ -39,6 +40,7 @@ mod notice;
 mod open;
 mod options;
 mod output;
+mod plan;
 mod processes;
 mod python_stacks;
 mod records;
@@ -60,15 +62,15 @@ pub use error::{Errno, Error};
 pub use event::{ThisMachine, core_pmu_name, this_machine};
 pub use mapped_files::MappedFiles;
 pub use notice::{Importance, Notice};
-pub use open::{
-    EventSupport, SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, event_support,
-    event_support_on_cpu, mlock_kb_for,
-};
+pub use open::{event_support, event_support_on_cpu};
 pub use options::{
     CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, DumpCondition, ExitCondition, Extras,
     JvmMapTiming, Options, PrivilegeLevels, SlowCall, Target, Workload, parse_branches,
 };
 pub use output::{FileConsumer, OUTPUT_BUFFER_BYTES};
+pub use plan::{
+    EventSupport, SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, mlock_kb_for,
+};
 pub use processes::{Containers, FileHolder, NameSources, ProcessResources};
 pub use ring::{RingMemory, drain_whole};
 pub use session::record;

@@ -6,7 +6,7 @@ use decoder::Attr;
 
 use crate::counting::{MissingRing, Uncounted};
 use crate::error::{EINVAL, ENOMEM, MOUNT_PROC};
-use crate::open::mlock_kb_for;
+use crate::plan::mlock_kb_for;
 use model::{Harm, Name, Pid};
 
 use crate::consumer::{Dump, DumpFailure};

@@ -16,8 +16,6 @@ const KNOWN: &[&str] = &[
     "crates/host/src/files/destination.rs",
     "crates/host/src/slow_files/connection.rs",
     "crates/host/src/sys/fatal_signals.rs",
-    "crates/recorder/src/counting/open.rs",
-    "crates/recorder/src/open/advice.rs",
     "crates/recorder/src/unwind/sample_unwinder.rs",
 ];
 

@@ -340,7 +340,7 @@ fn debug_information(survey: &Survey) -> Option<Finding> {
 
 fn nmi_watchdog(facts: &Facts) -> Option<Finding> {
     let counters = matches!(facts.offers.cycles, EventSupport::Samples | EventSupport::UserSpaceOnly);
-    if !counters || !facts.survey.settings.nmi_watchdog_counts {
+    if !counters || !facts.survey.nmi_watchdog_counts {
         return None;
     }
     let text = "occupies one hardware counter of each CPU: groups that need all counters never run";

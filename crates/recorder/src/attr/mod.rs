@@ -108,7 +108,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         PrivilegeLevels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
     }
     flags.set(AttrFlags::USE_CLOCKID, options.clock.id().is_some());
-    // An inherited probe would make the target's forks fail (`open::whole_cpus`).
+    // An inherited probe would make the target's forks fail (`plan::scope`).
     let inherits = options.inherits() && event.probe.is_none();
     flags.set(AttrFlags::INHERIT, inherits);
     flags.set(AttrFlags::INHERIT_THREAD, inherits && options.threads_only);

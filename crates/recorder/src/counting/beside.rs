@@ -41,6 +41,6 @@ impl CountsBeside {
                 of_event.map(|count| count.reading).reduce(|sum: Reading, reading| sum.plus(&reading))?;
             Some(ExactCount { event: event.name.clone(), count: sum.scaled()? })
         };
-        counters.events.iter().enumerate().filter_map(event).collect()
+        counters.plan.events.iter().enumerate().filter_map(event).collect()
     }
 }

@@ -1,10 +1,10 @@
 //! Counting: events that are read rather than sampled (`prof stat`).
 //!
 //! ```text
-//! Options ─ attr::counter ─▶ open (per thread, or per CPU) ─▶ run: enable, wait, read ─▶ Count per event and thread or CPU
+//! Options ─ attr::counter ─▶ plan ─▶ open (per thread, or per CPU) ─▶ run: enable, wait, read ─▶ Count per event and thread or CPU
 //! ```
 //!
-//! Events are chosen by [`crate::event`] and negotiated with the kernel by `crate::open`, as for recordings. Rings are mapped only
+//! Events are chosen by [`crate::event`], and planned and opened with `crate::plan` and `crate::open`, as for recordings. Rings are mapped only
 //! for the reports of single tasks ([`Aggregation::PerTask`]).
 
 mod attr;
@@ -12,13 +12,14 @@ mod beside;
 mod default_events;
 mod missing_ring;
 mod open;
+mod plan;
 mod probes;
 mod reading;
 mod run;
-mod sockets;
 mod tasks;
 mod uncounted;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use decoder::{Attr, ReadFormat};
@@ -36,6 +37,27 @@ pub use reading::Reading;
 pub use run::count;
 pub use uncounted::Uncounted;
 pub(crate) use uncounted::not_here;
+
+/// The CPU or thread on which an event is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct CounterSite {
+    tid: Option<Tid>,
+    cpu: Option<CpuId>,
+}
+
+/// An event that is open on a thread, a CPU, or a thread while it is on a CPU.
+struct Instance {
+    /// The index of the event in the list; its length for the event of [`attr::presence`].
+    event: usize,
+    site: CounterSite,
+    counter: Arc<PerfEvent>,
+    id: u64,
+    /// The index of the instance that leads its group: to enable it enables this one, and to read it reads this one where the format
+    /// is that of groups.
+    leader: Option<usize>,
+    /// The index of the instance whose running time is the thread's CPU time, if that is counted.
+    presence: Option<usize>,
+}
 
 /// Reads an event that is not read with its group. `None` where it is pinned and has no counter.
 ///

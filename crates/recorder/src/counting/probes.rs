@@ -8,7 +8,7 @@ use model::CpuId;
 
 use crate::error::{EINTR, EINVAL, EIO, Error};
 use crate::event::Event;
-use crate::open::{Kernel, NO_PLACE_FOR_A_PROBE, Opener, PROBED_BY_FTRACE};
+use crate::open::{NO_PLACE_FOR_A_PROBE, PROBED_BY_FTRACE, open_event};
 
 /// `retprobe` in `config` of the PMUs of probes.
 const ON_RETURN: u64 = 1;
@@ -51,7 +51,7 @@ pub(super) fn define_in_tracefs(events: &mut [Event], cpu: CpuId) -> Result<Vec<
             flags: AttrFlags::DISABLED,
             ..crate::attr::dummy()
         };
-        let everywhere = Kernel.open(&attr, Subject::Cpu(cpu), None).map_err(refused)?;
+        let everywhere = open_event(&attr, Subject::Cpu(cpu), None).map_err(refused)?;
         event.attr.kind = TYPE_TRACEPOINT;
         event.attr.config = defined.id;
         (event.attr.config1, event.attr.config2) = (0, 0);

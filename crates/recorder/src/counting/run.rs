@@ -110,7 +110,7 @@ pub fn count(
     });
     Ok(Counted {
         lost_reports: run.counters.reports.as_ref().map_or(0, |reports| reports.lost),
-        events: run.counters.events,
+        events: run.counters.plan.events,
         counts,
         elapsed,
         cpu_time,
@@ -229,7 +229,7 @@ impl Run {
         let instances = &self.counters.instances;
         for ((difference, before), instance) in differences.iter_mut().zip(&self.reported).zip(instances) {
             let snapshot =
-                self.counters.events.get(instance.event).is_some_and(|event| event.measure.snapshot);
+                self.counters.plan.events.get(instance.event).is_some_and(|event| event.measure.snapshot);
             if let (Some(difference), Some(before)) = (difference, before) {
                 let value = difference.value;
                 *difference = difference.since(before);
@@ -239,7 +239,12 @@ impl Run {
             }
         }
         let counts = self.counts(&differences);
-        report(&IntervalCounts { events: &self.counters.events, counts, from: self.reported_at, to: now });
+        report(&IntervalCounts {
+            events: &self.counters.plan.events,
+            counts,
+            from: self.reported_at,
+            to: now,
+        });
         (self.reported, self.reported_at) = (readings, now);
     }
 

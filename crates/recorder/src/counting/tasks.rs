@@ -5,8 +5,9 @@
 //! counts stay in that of the thread that was opened.
 
 use std::collections::HashMap;
+use std::io;
 
-use decoder::{Attr, AttrFlags, Endian, RawRecord, Record, RecordLayout};
+use decoder::{AttrFlags, Endian, RawRecord, Record, RecordLayout};
 use host::procfs;
 use host::sys::perf_event::{PerfEvent, Subject};
 use host::sys::ring::RingMapping;
@@ -14,9 +15,8 @@ use model::{Name, Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
 use super::missing_ring::{MissingRing, RingStep};
-use super::open::Instance;
-use super::{Count, CountedEvent, CountedTask, Reading};
-use crate::open::{Kernel, Opener, map_fitting};
+use super::{Count, CountedEvent, CountedTask, Instance, Reading};
+use crate::open::{map_fitting, open_event};
 use crate::records::each;
 use crate::ring::drain_whole;
 
@@ -53,7 +53,9 @@ impl TaskReports {
         let Some(attr) = attr else { return };
         self.layout.get_or_insert_with(|| RecordLayout::new(attr, Endian::NATIVE));
         self.names.insert(tid, task(tid).name);
-        match ring(&Kernel, tid, attr, opened) {
+        let mut owner = crate::attr::ring_owner(attr);
+        owner.flags.remove(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::ENABLE_ON_EXEC);
+        match ring(open_event(&owner, Subject::Thread(tid, None), None), opened) {
             Ok(ring) => {
                 self.ids.extend(opened.iter().map(|instance| (instance.id, (instance.event, tid))));
                 self.rings.push(ring);
@@ -124,18 +126,9 @@ impl TaskReports {
     }
 }
 
-/// Maps a ring that the counters of a thread write into, as large as the limit of locked memory allows.
-fn ring<O: Opener<Event = PerfEvent>>(
-    opener: &O,
-    tid: Tid,
-    attr: &Attr,
-    opened: &[Instance],
-) -> Result<Ring, MissingRing> {
-    let mut attr = crate::attr::ring_owner(attr);
-    attr.flags.remove(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::ENABLE_ON_EXEC);
-    let owner = opener
-        .open(&attr, Subject::Thread(tid, None), None)
-        .map_err(|errno| MissingRing::new(RingStep::Open, &errno))?;
+/// Maps the ring of `owner` that the counters of a thread write into, as large as the limit of locked memory allows.
+fn ring(owner: io::Result<PerfEvent>, opened: &[Instance]) -> Result<Ring, MissingRing> {
+    let owner = owner.map_err(|errno| MissingRing::new(RingStep::Open, &errno))?;
     let mapping =
         map_fitting(MAX_RING_BYTES, |size| owner.map_ring(usize::try_from(size).unwrap_or(usize::MAX)))
             .map_err(|refused| MissingRing::new(RingStep::Map, &refused.errno))?
@@ -156,25 +149,13 @@ pub(super) fn task(tid: Tid) -> CountedTask {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
     use crate::error::{EBUSY, EINVAL, EMFILE, ENFILE, ENOMEM, EPERM, ESRCH};
-
-    /// A kernel that refuses every event with this errno.
-    struct Refusing(i32);
-
-    impl Opener for Refusing {
-        type Event = PerfEvent;
-        fn open(&self, _: &Attr, _: Subject<'_>, _: Option<&PerfEvent>) -> io::Result<PerfEvent> {
-            Err(io::Error::from_raw_os_error(self.0))
-        }
-    }
 
     #[test]
     fn each_cause_of_a_missing_ring_has_its_own_sentence() {
         let refused_open = |code| {
-            let Err(missing) = ring(&Refusing(code), Tid(1), &Attr::default(), &[]) else {
+            let Err(missing) = ring(Err(io::Error::from_raw_os_error(code)), &[]) else {
                 panic!("the kernel refuses")
             };
             missing.to_string()

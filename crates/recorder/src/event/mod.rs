@@ -47,7 +47,7 @@ pub enum Rate {
 }
 
 /// An event to be sampled, as the user selected it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct Event {
     /// The name in the recording: as typed, or of the parameter `name=`.
     pub name: String,

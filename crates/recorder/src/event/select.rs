@@ -7,7 +7,7 @@ use super::modifiers::{Modifiers, Precision};
 use super::names;
 use super::nearest::nearest;
 use super::parse::{Term, parse};
-use super::{Catalogue, Event, EventError, Measure, Pmu, matches, probes, terms};
+use super::{Catalogue, Event, EventError, Pmu, matches, probes, terms};
 
 /// Returns the events of a list (`cycles:u,page-faults`): several for a term that means several PMUs or tracepoints.
 ///
@@ -101,27 +101,7 @@ pub(crate) fn dummy_event(name: &str) -> Event {
 }
 
 fn event(name: &str, attr: Attr) -> Event {
-    Event {
-        name: name.to_owned(),
-        attr,
-        modifiers: Modifiers::default(),
-        rate: None,
-        every_occurrence: false,
-        cpus: None,
-        core: false,
-        leader: None,
-        is_default: false,
-        tracepoint: None,
-        probe: None,
-        filter: None,
-        everywhere: false,
-        watches: false,
-        records_switches: false,
-        read_outside: false,
-        call_chain: None,
-        max_stack: None,
-        measure: Measure::default(),
-    }
+    Event { name: name.to_owned(), attr, ..Event::default() }
 }
 
 fn look_up(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, EventError> {

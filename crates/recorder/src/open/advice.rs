@@ -11,8 +11,7 @@ use host::sys::perf_event::Subject;
 use host::sysctl;
 use model::Tid;
 
-use super::fallbacks::{Kernel, Opener};
-use super::opened::{OpenEvent, Opened};
+use super::open_event;
 use crate::counting::not_here;
 use crate::error::{
     E2BIG, EACCES, EBUSY, EINTR, EINVAL, EIO, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW,
@@ -20,6 +19,7 @@ use crate::error::{
 };
 use crate::event::core_pmu_name;
 use crate::options::{Options, Target};
+use crate::plan::{PlannedEvent, RefusedEvent};
 
 /// EIO: the file is not a regular one. EINVAL: it has no code there, or ends before.
 pub(crate) const NO_PLACE_FOR_A_PROBE: &str =
@@ -103,7 +103,7 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
 }
 
 /// Returns the error as [`explain`], for a probe: it needs more rights than other events, and has to be at an instruction.
-pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
+fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
     if errno.raw_os_error() == Some(EINVAL) && !event.starts_with("kprobe:") {
         return Error::Open { event: event.to_owned(), errno, advice: NO_PLACE_FOR_A_PROBE.to_owned() };
     }
@@ -119,7 +119,7 @@ pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options:
 
 /// Returns true unless even the simplest event fails with ENOSYS: then the call itself is missing, and no feature of an event.
 fn has_call() -> bool {
-    let opened = Kernel.open(&crate::attr::dummy(), Subject::Thread(Tid(0), None), None);
+    let opened = open_event(&crate::attr::dummy(), Subject::Thread(Tid(0), None), None);
     opened.err().and_then(|error| error.raw_os_error()) != Some(ENOSYS)
 }
 
@@ -127,7 +127,7 @@ fn has_call() -> bool {
 fn invalid(event: &str, attr: &Attr, options: &Options) -> String {
     let opens = |attr: &Attr| {
         let subject = Subject::Thread(Tid(0), None);
-        Kernel.open(attr, subject, None).is_ok()
+        open_event(attr, subject, None).is_ok()
     };
     let counter = Attr {
         size: crate::attr::size_with(attr),
@@ -201,37 +201,19 @@ fn another_users(program: &str, flag: &str, numbers: impl Iterator<Item = i32>) 
     )
 }
 
-impl Opened {
-    pub(super) fn refuse_sampler(&self, unopened: Unopened, options: &Options) -> Error {
-        let event = self.events.get(unopened.event).unwrap_or(&self.sideband);
-        self.refuse_event(unopened.errno, event, options)
-    }
-
-    pub(super) fn refuse(&self, error: io::Error, options: &Options) -> Error {
-        self.refuse_event(error, self.events.first().unwrap_or(&self.sideband), options)
-    }
-
-    fn refuse_event(&self, error: io::Error, event: &OpenEvent, options: &Options) -> Error {
-        if error.raw_os_error() == Some(EMFILE) {
-            let limit = limits::open_files().current;
-            let detail = "more threads began meanwhile".to_owned();
-            return Error::Descriptors { needed: limit.saturating_mul(2), detail, limit };
-        }
-        if let Some(filter) = error.get_ref().and_then(|inner| inner.downcast_ref::<FilterRefused>()) {
-            return Error::Filter { filter: filter.0.clone() };
-        }
-        explain(error, &event.name, &event.attr, options)
-    }
+/// Returns the error for an event of a plan that was refused.
+pub(super) fn explain_refused(refused: RefusedEvent, options: &Options) -> Error {
+    let RefusedEvent { name, errno, attr, is_probe } = refused;
+    let explain = if is_probe { explain_probe } else { explain };
+    explain(errno, &name, &attr, options)
 }
 
-/// A sampling event that could not be opened, by its position.
-#[derive(Debug)]
-pub(super) struct Unopened {
-    pub(super) event: usize,
-    pub(super) errno: io::Error,
+/// Returns the error for a planned event that was refused on a thread or CPU of the target.
+pub(super) fn refusal(errno: io::Error, event: &PlannedEvent, options: &Options) -> Error {
+    if errno.raw_os_error() == Some(EMFILE) {
+        let limit = limits::open_files().current;
+        let detail = "more threads began meanwhile".to_owned();
+        return Error::Descriptors { needed: limit.saturating_mul(2), detail, limit };
+    }
+    explain(errno, &event.name, &event.attr, options)
 }
-
-/// A filter that the kernel refused, on its way through `io::Error`.
-#[derive(Debug, thiserror::Error)]
-#[error("the kernel refused the filter {0:?}")]
-pub(super) struct FilterRefused(pub(super) String);

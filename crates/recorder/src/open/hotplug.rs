@@ -1,4 +1,4 @@
-//! Follows CPUs that go offline and come online while they are recorded whole.
+//! Opens events later: on CPUs that come online while they are recorded whole, and on processes whose events the kernel has ended.
 //!
 //! The events of a CPU end when it goes offline. When it comes back, also after a suspended machine has woken up, new events are
 //! opened on it. Their records go into the rings of the old ones and get their ids ([`EventIdMap`]), so that no later stage has to
@@ -6,16 +6,17 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use decoder::{ReadFormat, ReadValues, SampleFormat, offsets};
+use decoder::{SampleFormat, offsets};
 use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
-use model::CpuId;
+use model::{CpuId, Pid};
 
-use super::opened::Opened;
-use super::rings::{RingOwner, RingPair};
+use super::opened::{Opened, subject};
+use super::rings::{RingOwner, RingPair, redirect};
+use super::targets::all_threads;
 use crate::notice::Notice;
 use crate::options::Options;
 use crate::records::{each_mut, is_sample, u64_at};
@@ -24,137 +25,116 @@ use crate::records::{each_mut, is_sample, u64_at};
 const IDENTIFIER: usize = offsets::in_sample(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
 const IDENTIFIER_FROM_END: usize = offsets::from_end(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
 
-/// The CPUs that are recorded whole, with their sideband events.
-#[derive(Debug, Default)]
-pub(crate) struct WholeCpus {
-    cgroup: Option<OwnedFd>,
-    watches: Vec<CpuWatch>,
-}
-
-/// The sideband event of a CPU, whose enabled time grows as long as the CPU is online.
-#[derive(Debug)]
-struct CpuWatch {
-    cpu: CpuId,
-    event: Arc<PerfEvent>,
-    /// The enabled time at the last call of [`CpuWatch::was_enabled`], in nanoseconds.
-    enabled_ns: u64,
-    is_offline: bool,
-}
-
-impl CpuWatch {
-    /// Returns true if the event was enabled since the last call, or cannot be read. `format` is its read format.
-    fn was_enabled(&mut self, format: ReadFormat) -> bool {
-        let mut words = vec![0; format.read_words(1)];
-        let count = self.event.read(&mut words).unwrap_or(0);
-        let values = words.get(..count).and_then(|words| ReadValues::parse(format, words));
-        let Some(enabled_ns) = values.and_then(|values| values.time_enabled) else { return true };
-        let before = std::mem::replace(&mut self.enabled_ns, enabled_ns);
-        enabled_ns > before
-    }
-}
-
-/// The rings and event ids of CPUs that came online.
+/// What was opened later.
 #[derive(Default)]
-pub(crate) struct HotplugChange {
+pub(crate) struct LaterEvents {
     /// Rings of CPUs that came online for the first time.
     pub(crate) rings: Vec<RingPair>,
     /// The ids of new events, each with that of the event which it stands for.
     pub(crate) ids: Vec<(u64, u64)>,
 }
 
-impl WholeCpus {
-    pub(super) fn new(cgroup: Option<OwnedFd>) -> Self {
-        Self { cgroup, watches: Vec::new() }
-    }
-
-    /// Returns each CPU, or the recorded cgroup on each.
-    pub(super) fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
-        self.watches.iter().map(|watch| subject(self.cgroup.as_ref(), watch.cpu))
-    }
-
-    pub(super) fn add(&mut self, cpu: CpuId, sideband: &Arc<PerfEvent>) {
-        let event = Arc::clone(sideband);
-        self.watches.push(CpuWatch { cpu, event, enabled_ns: 0, is_offline: false });
-    }
-}
-
-/// Returns a CPU, or a cgroup on it.
-fn subject(cgroup: Option<&OwnedFd>, cpu: CpuId) -> Subject<'_> {
-    cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu))
-}
-
-impl Opened {
-    /// Opens the events on CPUs that came online since the last call, and sends notices of all that came and went. Calls must be
-    /// some milliseconds apart: a CPU counts as offline if its sideband event was not enabled in between.
-    pub(crate) fn follow_cpus(
-        &mut self,
-        options: &Options,
-        notices: &mut dyn FnMut(Notice),
-    ) -> HotplugChange {
-        let mut change = HotplugChange::default();
-        let Ok(online) = sysfs::online_cpus() else { return change };
-        let wanted = |cpu: CpuId| options.cpus.as_ref().is_none_or(|chosen| chosen.contains(&cpu));
-        let Some(mut whole) = self.whole_cpus.take() else {
-            let new: Vec<CpuId> = online.into_iter().filter(|cpu| !self.cpus.contains(cpu)).collect();
-            // An event of a thread on any CPU follows it there, too.
-            for &cpu in new.iter().filter(|cpu| wanted(**cpu) && !options.per_thread) {
-                notices(Notice::CpuNotSampled { cpu: cpu.0 });
-            }
-            self.cpus.extend(new);
-            return change;
-        };
-        for watch in &mut whole.watches {
-            let cpu = watch.cpu;
-            match (watch.was_enabled(self.sideband.attr.read_format), online.contains(&cpu)) {
-                (true, _) => {}
-                (false, true) => {
-                    // Where it fails, the CPU may have gone again: the next call tries once more.
-                    let reopened = self.reopen_cpu(cpu, &watch.event, whole.cgroup.as_ref(), &mut change);
-                    let Ok(event) = reopened else { continue };
-                    (watch.event, watch.enabled_ns, watch.is_offline) = (event, 0, false);
-                    if wanted(cpu) {
-                        notices(Notice::CpuOnline { cpu: cpu.0 });
-                    }
+/// Opens the events on CPUs that came online since the last call, and sends notices of all that came and went. Calls must be
+/// some milliseconds apart: a CPU counts as offline if its sideband event was not enabled in between.
+pub(crate) fn follow_cpus(
+    opened: &mut Opened,
+    options: &Options,
+    notices: &mut dyn FnMut(Notice),
+) -> LaterEvents {
+    let mut change = LaterEvents::default();
+    let Ok(online) = sysfs::online_cpus() else { return change };
+    let wanted = |cpu: CpuId| options.cpus.as_ref().is_none_or(|chosen| chosen.contains(&cpu));
+    let Some(mut whole) = opened.whole_cpus.take() else {
+        let new: Vec<CpuId> = online.into_iter().filter(|cpu| !opened.cpus.contains(cpu)).collect();
+        // An event of a thread on any CPU follows it there, too.
+        for &cpu in new.iter().filter(|cpu| wanted(**cpu) && !options.per_thread) {
+            notices(Notice::CpuNotSampled { cpu: cpu.0 });
+        }
+        opened.cpus.extend(new);
+        return change;
+    };
+    for watch in &mut whole.watches {
+        let cpu = watch.cpu;
+        match (watch.was_enabled(opened.sideband.attr.read_format), online.contains(&cpu)) {
+            (true, _) => {}
+            (false, true) => {
+                // Where it fails, the CPU may have gone again: the next call tries once more.
+                let sampled = wanted(cpu).then(|| subject(whole.cgroup.as_ref(), cpu));
+                let reopened = change.reopen_on(opened, cpu, (Subject::Cpu(cpu), sampled), true);
+                let Ok(event) = reopened else { continue };
+                (watch.event, watch.enabled_ns, watch.is_offline) = (event, 0, false);
+                if wanted(cpu) {
+                    notices(Notice::CpuOnline { cpu: cpu.0 });
                 }
-                (false, false) => {
-                    if !std::mem::replace(&mut watch.is_offline, true) && wanted(cpu) {
-                        notices(Notice::CpuOffline { cpu: cpu.0 });
-                    }
+            }
+            (false, false) => {
+                if !std::mem::replace(&mut watch.is_offline, true) && wanted(cpu) {
+                    notices(Notice::CpuOffline { cpu: cpu.0 });
                 }
             }
         }
-        let known: Vec<CpuId> = whole.watches.iter().map(|watch| watch.cpu).collect();
-        for &cpu in online.iter().filter(|cpu| !known.contains(cpu)) {
-            if let Ok(sideband) = self.open_new_cpu(cpu, whole.cgroup.as_ref(), wanted(cpu), &mut change) {
-                whole.add(cpu, &sideband);
+    }
+    let known: Vec<CpuId> = whole.watches.iter().map(|watch| watch.cpu).collect();
+    for &cpu in online.iter().filter(|cpu| !known.contains(cpu)) {
+        if let Ok(sideband) = change.open_new_cpu(opened, cpu, whole.cgroup.as_ref(), wanted(cpu)) {
+            whole.add(cpu, &sideband);
+        }
+    }
+    opened.whole_cpus = Some(whole);
+    change
+}
+
+/// Opens the events on the threads of `pids`, and starts them. Their records go into the rings of the events that the recording
+/// knows. Returns the ids of the new events, each with that of the event which it stands for. Empty where the processes have ended,
+/// where the user may not observe them, and where each thread has a ring, which the kernel lets no other thread use.
+pub(crate) fn reopen(opened: &mut Opened, pids: &[Pid], options: &Options) -> Vec<(u64, u64)> {
+    let mut change = LaterEvents::default();
+    if options.per_thread {
+        return change.ids;
+    }
+    let sampled = opened.sampled_cpus(options);
+    for tid in all_threads(pids) {
+        for cpu in opened.cpus.clone() {
+            let subject = Subject::Thread(tid, Some(cpu));
+            let is_sampled = sampled.contains(&cpu);
+            let reopened = change.reopen_on(opened, cpu, (subject, is_sampled.then_some(subject)), false);
+            if reopened.and_then(|sideband| sideband.enable()).is_err() {
+                // It has ended, or is not ours: so it is on all CPUs.
+                break;
             }
         }
-        self.whole_cpus = Some(whole);
-        change
     }
+    change.ids
+}
 
-    /// Opens the events again on a CPU that was offline. Returns the sideband event.
-    fn reopen_cpu(
+impl LaterEvents {
+    /// Opens the events again on subjects of `cpu`, to write into its rings: the sideband event on the first, the sampling events on the
+    /// second, if there is one. Disables those that they replace, if that is meant. Returns the sideband event.
+    fn reopen_on(
         &mut self,
+        opened: &mut Opened,
         cpu: CpuId,
-        former: &Arc<PerfEvent>,
-        cgroup: Option<&OwnedFd>,
-        change: &mut HotplugChange,
+        (sideband, sampled): (Subject<'_>, Option<Subject<'_>>),
+        replaces: bool,
     ) -> io::Result<Arc<PerfEvent>> {
-        let sideband = self.open_sideband(Subject::Cpu(cpu))?;
-        sideband.redirect_to(former)?;
-        self.add_instance(None, &sideband, change)?;
-        let samplers =
-            self.open_samplers(subject(cgroup, cpu), Some(cpu)).map_err(|unopened| unopened.errno)?;
+        let sideband = opened.open_sideband(sideband)?;
+        // The kernel redirects an event only to one of the same CPU.
+        redirect(&sideband, &opened.sideband.instances).map_err(io::Error::other)?;
+        self.add_instance(opened, None, &sideband)?;
+        let samplers = match sampled {
+            Some(subject) => opened.open_samplers(subject, Some(cpu)).map_err(|unopened| unopened.errno)?,
+            None => Vec::new(),
+        };
         for (index, instance) in samplers.iter().enumerate() {
-            let (Some(instance), Some(event)) = (instance, self.events.get(index)) else { continue };
-            // The kernel redirects an event only to one of the same CPU. There is none if the CPU is not sampled.
+            let (Some(instance), Some(event)) = (instance, opened.events.get(index)) else { continue };
             let Some(old) = event.instances.iter().find(|old| instance.redirect_to(old).is_ok()) else {
                 continue;
             };
-            // If the CPU was not offline after all, both events would sample.
-            let _ = old.disable();
-            self.add_instance(Some(index), instance, change)?;
+            if replaces {
+                // If the CPU was not offline after all, both events would sample.
+                let _ = old.disable();
+            }
+            self.add_instance(opened, Some(index), instance)?;
         }
         Ok(sideband)
     }
@@ -162,25 +142,25 @@ impl Opened {
     /// Opens the events on a CPU that was offline when the recording began. Returns the sideband event.
     fn open_new_cpu(
         &mut self,
+        opened: &mut Opened,
         cpu: CpuId,
         cgroup: Option<&OwnedFd>,
         sampled: bool,
-        change: &mut HotplugChange,
     ) -> io::Result<Arc<PerfEvent>> {
-        let sideband = self.open_sideband(Subject::Cpu(cpu))?;
-        self.add_sideband(RingOwner::Cpu(cpu), Arc::clone(&sideband)).map_err(io::Error::other)?;
-        self.add_instance(None, &sideband, change)?;
+        let sideband = opened.open_sideband(Subject::Cpu(cpu))?;
+        opened.add_sideband(RingOwner::Cpu(cpu), Arc::clone(&sideband)).map_err(io::Error::other)?;
+        self.add_instance(opened, None, &sideband)?;
         if sampled {
             let samplers =
-                self.open_samplers(subject(cgroup, cpu), Some(cpu)).map_err(|unopened| unopened.errno)?;
-            self.add_samplers(vec![(RingOwner::Cpu(cpu), samplers.clone())]).map_err(io::Error::other)?;
+                opened.open_samplers(subject(cgroup, cpu), Some(cpu)).map_err(|unopened| unopened.errno)?;
+            opened.add_samplers(vec![(RingOwner::Cpu(cpu), samplers.clone())]).map_err(io::Error::other)?;
             for (index, instance) in samplers.iter().enumerate() {
                 if let Some(instance) = instance {
-                    self.add_instance(Some(index), instance, change)?;
+                    self.add_instance(opened, Some(index), instance)?;
                 }
             }
         }
-        change.rings.append(&mut self.rings);
+        self.rings.extend(opened.rings.take());
         Ok(sideband)
     }
 
@@ -188,18 +168,18 @@ impl Opened {
     /// is enabled if the event runs.
     pub(super) fn add_instance(
         &mut self,
+        opened: &mut Opened,
         index: Option<usize>,
         instance: &Arc<PerfEvent>,
-        change: &mut HotplugChange,
     ) -> io::Result<()> {
-        let runs = index.is_some_and(|index| self.runs(index));
-        let event = match index.map(|index| self.events.get_mut(index)) {
-            None => &mut self.sideband,
+        let runs = index.is_some_and(|index| opened.runs(index));
+        let event = match index.map(|index| opened.events.get_mut(index)) {
+            None => &mut opened.sideband,
             Some(Some(event)) => event,
             Some(None) => return Ok(()),
         };
         if let Some(first) = event.instances.first().filter(|first| !Arc::ptr_eq(first, instance)) {
-            change.ids.push((instance.id()?, first.id()?));
+            self.ids.push((instance.id()?, first.id()?));
         }
         if !event.instances.iter().any(|known| Arc::ptr_eq(known, instance)) {
             event.instances.push(Arc::clone(instance));

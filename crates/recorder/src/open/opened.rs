@@ -1,53 +1,39 @@
-//! Opens the negotiated events on the target, and gives them rings.
+//! Opens planned events on the target, and gives them rings.
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use decoder::{Attr, AttrFlags};
+use decoder::{Attr, AttrFlags, ReadFormat, ReadValues};
 use host::sys::perf_event::{PerfEvent, Subject};
-use host::sysfs;
+use host::sys::system::page_size;
 use model::{CpuId, Pid, Tid};
-use perfdata::sections::FAULT_STACKS;
 
-use super::advice::{FilterRefused, Unopened};
-use super::descendants::with_descendants;
-use super::descriptors::Descriptors;
-use super::fallbacks::{Kernel, Opener};
-use super::hotplug::WholeCpus;
-use super::negotiation::negotiate_all;
-use super::rings::{
-    RingOwner, RingPair, SIDEBAND_SIZE, WHOLE_CPU_SIDEBAND_BYTES, map_samples, map_sideband, wanted_size,
-};
-use super::selected_events::counts_on;
-use super::targets::{processes, threads_of};
-use super::task_clock::{self, TaskClocks};
-use crate::attr;
-use crate::error::{ENODEV, ESRCH, Error};
-use crate::event::Event;
-use crate::notice::Notice;
-use crate::options::{Options, Target};
-use crate::ring::{ExcludedProcesses, RingSource, drain_whole};
+use super::advice::refusal;
+use super::open_event;
+use super::rings::{Instances, RingOwner, Rings};
+use super::task_clock::TaskClocks;
+use crate::error::{ESRCH, Error};
+use crate::options::Options;
+use crate::plan::{Plan, PlannedEvent, counts_on};
+use crate::ring::{ExcludedProcesses, RingSource};
 use crate::unwind::{CopySizes, PerArrival};
 
 /// Open events with their rings, not enabled yet.
+#[derive(Default)]
 pub(crate) struct Opened {
     pub(crate) cpus: Vec<CpuId>,
     pub(crate) events: Vec<OpenEvent>,
     pub(crate) sideband: OpenEvent,
-    pub(crate) rings: Vec<RingPair>,
-    pub(crate) ring_size: u64,
-    /// The errno with which larger rings were refused.
-    ring_refused: Option<i32>,
+    pub(crate) rings: Rings,
     /// Sideband records that came while events were opened.
     pub(crate) early: Vec<u8>,
     /// True if an event may be open twice on a thread: see [`super::DuplicateFilter`].
     pub(crate) doubtful: bool,
     /// The number of running children of the targets that are no targets themselves.
     pub(crate) unrecorded_children: usize,
-    /// Targets that had ended before they were opened.
-    pub(super) gone: Vec<Pid>,
     /// The processes of the target, where whole CPUs are sampled in their place.
     pub(crate) members: Option<Vec<Pid>>,
     /// The processes whose samples are not copied out of the rings.
@@ -56,239 +42,195 @@ pub(crate) struct Opened {
     pub(crate) whole_cpus: Option<WholeCpus>,
     /// The clocks of tasks, where their times are wanted.
     pub(crate) task_clocks: Option<TaskClocks>,
-    /// True if the events that sample switches are disabled ([`Opened::hold_switches`]).
-    pub(super) switches_held: bool,
-    /// The id that records of switches have, while their event is closed ([`Opened::hold_switches`]).
-    pub(super) closed_records_id: Option<u64>,
-    /// Ids that [`Opened::take_later_ids`] has not returned yet.
-    pub(super) later_ids: Vec<(u64, u64)>,
     /// CPUs on which the events are open that are open on all CPUs whatever the target is.
     everywhere_cpus: Vec<CpuId>,
+    /// Which of the events are enabled.
+    pub(crate) state: RunState,
+}
+
+/// Which of the open events are enabled.
+#[derive(Default)]
+pub(crate) struct RunState {
     /// True if sampling has been started, or the command's exec starts it.
     pub(crate) enabled: bool,
     /// True if sampling is paused ([`Opened::pause`]).
     pub(super) paused: bool,
     /// True if sampling has been paused.
     pub(crate) was_paused: bool,
-    /// Bytes of the rings for samples that are asked for.
-    wanted_ring: u64,
     /// The sizes that stack copies can have.
     pub(super) copy_sizes: PerArrival<CopySizes>,
     /// The size that stack copies have now, in bytes.
     pub(super) copy_size: PerArrival<u32>,
+    /// True if the events that sample switches are disabled ([`Opened::hold_switches`]).
+    pub(super) switches_held: bool,
+    /// The id that records of switches have, while their event is closed ([`Opened::hold_switches`]).
+    pub(super) closed_records_id: Option<u64>,
+    /// Ids that [`Opened::take_later_ids`] has not returned yet.
+    pub(super) later_ids: Vec<(u64, u64)>,
 }
 
-/// An event, and its instances on CPUs and threads.
+/// A planned event, and its instances on CPUs and threads.
+#[derive(Default)]
 pub(crate) struct OpenEvent {
-    pub(crate) name: String,
-    pub(crate) attr: Attr,
-    pub(crate) leader: Option<usize>,
-    pub(crate) selected: Option<Event>,
+    planned: PlannedEvent,
     pub(crate) instances: Vec<Arc<PerfEvent>>,
-    /// For the same event with stack copies of another size: the index of the first of these variants. One of them is enabled.
-    pub(crate) variant_of: Option<usize>,
-    /// For the same event on another kind of core: the index of the first of these parts, which stands for all in the recording.
-    pub(crate) part_of: Option<usize>,
+}
+
+impl Deref for OpenEvent {
+    type Target = PlannedEvent;
+
+    fn deref(&self) -> &PlannedEvent {
+        &self.planned
+    }
 }
 
 impl OpenEvent {
-    /// Makes an event that is in no group and not open yet.
-    pub(super) fn new(name: String, attr: Attr) -> Self {
-        let instances = Vec::new();
-        Self { name, attr, leader: None, selected: None, instances, variant_of: None, part_of: None }
-    }
-
-    /// Returns true if it tells where threads wait.
-    pub(crate) fn watches(&self) -> bool {
-        self.selected.as_ref().is_some_and(|selected| selected.watches)
-    }
-
-    /// Returns true if it samples switches, and not what threads have waited for.
-    pub(crate) fn samples_switches(&self) -> bool {
-        self.watches() && !self.name.starts_with(FAULT_STACKS) && !self.is_switch_records()
-    }
-
-    /// Returns true if it has records of switches, and no samples.
-    pub(crate) fn is_switch_records(&self) -> bool {
-        self.selected.as_ref().is_some_and(Event::is_switch_records)
-    }
-
-    /// Returns true if its samples tell where threads wait.
-    pub(super) fn is_of_waits(&self) -> bool {
-        self.selected.as_ref().is_some_and(Event::is_of_waits)
-    }
-
-    /// Returns true if the recorder makes its samples by reading blocked threads.
-    pub(crate) fn is_read_outside(&self) -> bool {
-        self.selected.as_ref().is_some_and(|selected| selected.read_outside)
-    }
-
-    /// Returns true if it is open on whole CPUs, whatever the target is.
-    pub(crate) fn is_everywhere(&self) -> bool {
-        self.selected.as_ref().is_some_and(|selected| selected.everywhere)
+    /// Acts on all instances. Errors are ignored: they are of threads that have ended.
+    pub(super) fn try_each(&self, act: impl Fn(&PerfEvent) -> io::Result<()>) {
+        self.instances.iter().for_each(|instance| drop(act(instance)));
     }
 }
 
-/// Opens the events of `options` on their target, which for a command is the waiting child.
-pub(super) fn open_target(
-    options: &Options,
-    child: Option<Pid>,
-    notices: &mut dyn FnMut(Notice),
-) -> Result<Opened, Error> {
-    let mut cpus = online_cpus(options)?;
-    let rings = if options.per_thread { threads_of(options)?.len() } else { cpus.len() };
-    let wanted_ring = wanted_size(options.ring_size, rings);
-    let (mut ring, mut refused) = (wanted_ring, None);
-    loop {
-        let mut pending_notices = Vec::new();
-        let opened = open_with(options, child, &cpus, ring, &mut |notice| pending_notices.push(notice));
-        if let Ok(opened) = &opened
-            && (1..ring).contains(&opened.ring_size)
-        {
-            // The watermark of events and the size of stack copies depend on the size of the rings: opens all again for these.
-            ring = opened.ring_size;
-            refused = opened.ring_refused.or(refused);
+impl From<PlannedEvent> for OpenEvent {
+    fn from(planned: PlannedEvent) -> Self {
+        Self { planned, instances: Vec::new() }
+    }
+}
+
+/// The CPUs that are recorded whole, with their sideband events.
+#[derive(Debug, Default)]
+pub(crate) struct WholeCpus {
+    pub(super) cgroup: Option<OwnedFd>,
+    pub(super) watches: Vec<CpuWatch>,
+}
+
+/// The sideband event of a CPU, whose enabled time grows as long as the CPU is online.
+#[derive(Debug)]
+pub(super) struct CpuWatch {
+    pub(super) cpu: CpuId,
+    pub(super) event: Arc<PerfEvent>,
+    /// The enabled time at the last call of [`CpuWatch::was_enabled`], in nanoseconds.
+    pub(super) enabled_ns: u64,
+    pub(super) is_offline: bool,
+}
+
+impl CpuWatch {
+    /// Returns true if the event was enabled since the last call, or cannot be read. `format` is its read format.
+    pub(super) fn was_enabled(&mut self, format: ReadFormat) -> bool {
+        let mut words = vec![0; format.read_words(1)];
+        let count = self.event.read(&mut words).unwrap_or(0);
+        let values = words.get(..count).and_then(|words| ReadValues::parse(format, words));
+        let Some(enabled_ns) = values.and_then(|values| values.time_enabled) else { return true };
+        let before = std::mem::replace(&mut self.enabled_ns, enabled_ns);
+        enabled_ns > before
+    }
+}
+
+impl WholeCpus {
+    /// Returns each CPU, or the recorded cgroup on each.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
+        self.watches.iter().map(|watch| subject(self.cgroup.as_ref(), watch.cpu))
+    }
+
+    pub(super) fn add(&mut self, cpu: CpuId, sideband: &Arc<PerfEvent>) {
+        let event = Arc::clone(sideband);
+        self.watches.push(CpuWatch { cpu, event, enabled_ns: 0, is_offline: false });
+    }
+}
+
+/// Returns a CPU, or a cgroup on it.
+pub(super) fn subject(cgroup: Option<&OwnedFd>, cpu: CpuId) -> Subject<'_> {
+    cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu))
+}
+
+/// An event that could not be opened, by its position.
+#[derive(Debug)]
+pub(crate) struct Unopened {
+    pub(crate) event: usize,
+    pub(crate) errno: io::Error,
+    /// True if it was to be a member of a group that is open.
+    pub(crate) in_group: bool,
+    /// The filter that the kernel refused, if that is the cause.
+    pub(crate) filter: Option<String>,
+}
+
+impl Unopened {
+    /// Returns true if the thread has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.errno.raw_os_error() == Some(ESRCH)
+    }
+}
+
+/// Opens `events` on the subjects that `subject_of` gives for them, if any, and groups together. `alone` makes the attr of a
+/// group's first event that is open here.
+pub(crate) fn open_events<'e, 's>(
+    events: impl IntoIterator<Item = &'e PlannedEvent>,
+    subject_of: impl Fn(usize, &PlannedEvent) -> Option<Subject<'s>>,
+    alone: impl Fn(&Attr) -> Attr,
+) -> Result<Instances, Unopened> {
+    let mut opened: Instances = Vec::new();
+    // The groups, and the first event of each.
+    let mut groups: Vec<(usize, Arc<PerfEvent>)> = Vec::new();
+    for (index, event) in events.into_iter().enumerate() {
+        let Some(subject) = subject_of(index, event) else {
+            opened.push(None);
             continue;
-        }
-        if let Err(Error::Open { errno, .. }) = &opened
-            && errno.raw_os_error() == Some(ENODEV)
-        {
-            // A CPU may have gone offline since the list was read.
-            let online = online_cpus(options)?;
-            if online != cpus {
-                cpus = online;
-                continue;
-            }
-        }
-        pending_notices.into_iter().for_each(&mut *notices);
-        let opened = opened?;
-        opened.report_rings(wanted_ring, refused, notices);
-        return Ok(opened);
-    }
-}
-
-/// Returns the CPUs that are online, the chosen ones among them.
-fn online_cpus(options: &Options) -> Result<Vec<CpuId>, Error> {
-    let cpus = sysfs::online_cpus()
-        .map_err(|errno| Error::System { what: "cannot read which CPUs are online", errno })?;
-    match options.cpus.iter().flatten().find(|cpu| !cpus.contains(cpu)) {
-        Some(offline) => Err(Error::CpuOffline { cpu: offline.0 }),
-        None => Ok(cpus),
-    }
-}
-
-/// Opens the events as [`open_target`], with rings of at most `wanted_ring` bytes.
-fn open_with(
-    options: &Options,
-    child: Option<Pid>,
-    cpus: &[CpuId],
-    wanted_ring: u64,
-    notices: &mut dyn FnMut(Notice),
-) -> Result<Opened, Error> {
-    let sampled = options.cpus.as_deref().unwrap_or(cpus);
-    let events = super::selected_events::selected_events(options, sampled)?;
-    let mut negotiate = |threads: &[Tid], siblings: usize, watched: usize| {
-        let descriptors = Descriptors {
-            threads: threads.len().max(1),
-            siblings,
-            cpus: if options.per_thread { 1 } else { cpus.len() },
-            events: events.len(),
-            watched,
         };
-        descriptors.check()?;
-        let negotiated = negotiate_all(options, &events, cpus, wanted_ring, threads, descriptors, notices)?;
-        let mut opened = Opened { cpus: cpus.to_vec(), wanted_ring, ..negotiated };
-        // Before all other events: see `TaskClocks::open`.
-        opened.time_tasks(threads, options, notices);
-        Ok::<_, Error>(opened)
-    };
-    let mut opened = match (&options.target, child) {
-        (Target::System, _) => {
-            let mut opened = negotiate(&[], 0, 0)?;
-            opened.open_cpus(None, options)?;
-            opened
+        let leader = groups.iter().find(|(group, _)| event.leader == Some(*group)).map(|(_, leader)| leader);
+        let unopened = |errno, filter| Unopened { event: index, errno, in_group: leader.is_some(), filter };
+        let leads = leader.is_none() && event.leader.is_some();
+        let attr = if leads { alone(&event.attr) } else { event.attr.clone() };
+        let instance = open_event(&attr, subject, leader.map(Arc::as_ref));
+        let instance = Arc::new(instance.map_err(|errno| unopened(errno, None))?);
+        if let Some(filter) = &event.selected.filter {
+            let text = CString::new(filter.as_str()).map_err(io::Error::other);
+            text.and_then(|text| instance.set_filter(&text))
+                .map_err(|errno| unopened(errno, Some(filter.clone())))?;
         }
-        (Target::Cgroup(path), _) => {
-            let cgroup = host::cgroup::open(path)
-                .map_err(|errno| Error::Cgroup { path: path.display().to_string(), errno })?;
-            let mut opened = negotiate(&[], 0, 0)?;
-            opened.open_cpus(Some(cgroup.as_fd()), options)?;
-            opened
+        if leads {
+            groups.extend(event.leader.map(|group| (group, Arc::clone(&instance))));
         }
-        (Target::Command, Some(pid)) => {
-            let mut opened = negotiate(&[Tid(pid.0)], 0, 1)?;
-            if !opened.open_thread(Tid(pid.0), options)? {
-                return Err(Error::NoSuchProcess { pid: pid.0 });
-            }
-            opened
-        }
-        (Target::Threads(tids), _) => {
-            let siblings = super::attach::siblings(tids, options)?;
-            let mut opened = negotiate(tids, siblings.len(), tids.len())?;
-            opened.attach_threads(tids, &siblings, options)?;
-            opened
-        }
-        _ => {
-            let pids = processes(options)?;
-            let gone = super::attach::ended_processes(&pids)?;
-            let mut opened = negotiate(&super::attach::all_threads(&pids), 0, pids.len())?;
-            opened.attach(options)?;
-            opened.gone = gone;
-            if let Target::Processes(pids) = &options.target
-                && !options.with_children
-            {
-                opened.unrecorded_children = with_descendants(pids).len().saturating_sub(pids.len());
-                let children = opened.unrecorded_children;
-                (children > 0).then(|| notices(Notice::ChildrenNotRecorded { children }));
-            }
-            opened
-        }
-    };
-    for pid in std::mem::take(&mut opened.gone) {
-        notices(Notice::ProcessGone { pid: pid.0 });
+        opened.push(Some(instance));
     }
     Ok(opened)
 }
 
+/// Returns where events of a thread are opened, and the owner of the ring there: each of `cpus`, or the thread.
+fn places_of(tid: Tid, cpus: &[CpuId], options: &Options) -> Vec<(RingOwner, Subject<'static>)> {
+    match options.per_thread {
+        true => vec![(RingOwner::Thread(tid), Subject::Thread(tid, None))],
+        false => cpus.iter().map(|&cpu| (RingOwner::Cpu(cpu), Subject::Thread(tid, Some(cpu)))).collect(),
+    }
+}
+
 impl Opened {
     /// Makes the state of events that are not open yet.
-    pub(super) fn of_events(
-        events: Vec<OpenEvent>,
-        sideband: OpenEvent,
-        copy_sizes: PerArrival<CopySizes>,
-    ) -> Self {
+    pub(super) fn of_events(plan: &Plan) -> Self {
+        let open_event = |planned: &PlannedEvent| OpenEvent::from(planned.clone());
         Self {
-            cpus: Vec::new(),
-            events,
-            sideband,
-            rings: Vec::new(),
-            ring_size: 0,
-            ring_refused: None,
-            early: Vec::new(),
-            doubtful: false,
-            unrecorded_children: 0,
-            gone: Vec::new(),
-            members: None,
-            excluded: None,
-            whole_cpus: None,
-            task_clocks: None,
-            switches_held: false,
-            closed_records_id: None,
-            later_ids: Vec::new(),
-            everywhere_cpus: Vec::new(),
-            enabled: false,
-            paused: false,
-            was_paused: false,
-            wanted_ring: 0,
-            copy_size: copy_sizes.map(CopySizes::initial),
-            copy_sizes,
+            events: plan.events.iter().map(open_event).collect(),
+            rings: Rings::new(plan.ring),
+            state: RunState {
+                copy_size: plan.copy_sizes.map(CopySizes::initial),
+                copy_sizes: plan.copy_sizes.clone(),
+                ..RunState::default()
+            },
+            cpus: plan.cpus.clone(),
+            sideband: OpenEvent::from(plan.sideband.clone()),
+            ..Self::default()
         }
+    }
+
+    /// Makes the state of a sideband event alone, with the smallest rings.
+    pub(crate) fn of_sideband(sideband: PlannedEvent, cpus: Vec<CpuId>) -> Self {
+        let rings = Rings::new(page_size() as u64);
+        Self { cpus, sideband: OpenEvent::from(sideband), rings, ..Self::default() }
     }
 
     /// Takes all rings, divided among this number of readers.
     pub(crate) fn take_rings(&mut self, readers: usize) -> Vec<Vec<RingSource>> {
         let mut per_reader: Vec<Vec<RingSource>> = (0..readers).map(|_| Vec::new()).collect();
-        for (index, pair) in std::mem::take(&mut self.rings).into_iter().enumerate() {
+        for (index, pair) in self.rings.take().into_iter().enumerate() {
             if let Some(of_reader) = per_reader.get_mut(index % readers.max(1)) {
                 of_reader.extend([Some(pair.sideband), pair.samples].into_iter().flatten());
             }
@@ -299,45 +241,24 @@ impl Opened {
         per_reader
     }
 
-    /// Makes the state of a sideband event alone, with the smallest rings.
-    pub(crate) fn of_sideband(attr: Attr, cpus: Vec<CpuId>) -> Self {
-        let sideband = OpenEvent::new("dummy".to_owned(), attr);
-        let page = host::sys::system::page_size() as u64;
-        Self { cpus, wanted_ring: page, ..Self::of_events(Vec::new(), sideband, PerArrival::default()) }
-    }
-
-    /// Opens the clocks of `threads`, where times of tasks are wanted.
-    fn time_tasks(&mut self, threads: &[Tid], options: &Options, notices: &mut dyn FnMut(Notice)) {
-        let samplers: Vec<Attr> = self.events.iter().map(|event| event.attr.clone()).collect();
-        if !task_clock::is_wanted(options, &samplers) {
-            return;
-        }
-        let attr = attr::task_clock(&samplers, options);
-        notices(Notice::Opened { name: "task-clock".to_owned(), attr: Box::new(attr.clone()) });
-        let is_command = options.target == Target::Command;
-        self.task_clocks = TaskClocks::open(attr, threads, is_command);
-    }
-
     /// Opens all events on every CPU; the sampling events only for `cgroup`, where one is given.
-    fn open_cpus(&mut self, cgroup: Option<BorrowedFd<'_>>, options: &Options) -> Result<(), Error> {
-        let cpus = self.cpus.clone();
+    pub(super) fn open_cpus(
+        &mut self,
+        cgroup: Option<BorrowedFd<'_>>,
+        options: &Options,
+    ) -> Result<(), Error> {
         let kept = cgroup.map(|cgroup| cgroup.try_clone_to_owned()).transpose();
-        let mut whole = WholeCpus::new(kept.map_err(|error| self.refuse(error, options))?);
-        for &cpu in &cpus {
-            let event = self.open_sideband(Subject::Cpu(cpu)).map_err(|error| self.refuse(error, options))?;
-            whole.add(cpu, &event);
-            self.add_sideband(RingOwner::Cpu(cpu), event)?;
-        }
+        let cgroup_fd = kept.map_err(|errno| refusal(errno, self.first(), options))?;
+        let mut whole = WholeCpus { cgroup: cgroup_fd, watches: Vec::new() };
+        let cpus = self.cpus.clone();
+        let sideband = cpus.iter().map(|&cpu| (RingOwner::Cpu(cpu), Subject::Cpu(cpu)));
+        self.open_sidebands(sideband, options)?;
+        cpus.iter().zip(&self.sideband.instances).for_each(|(&cpu, event)| whole.add(cpu, event));
         self.whole_cpus = Some(whole);
-        let mut samplers = Vec::new();
-        for cpu in self.sampled_cpus(options) {
-            let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup, cpu));
-            let events = self
-                .open_samplers(subject, Some(cpu))
-                .map_err(|unopened| self.refuse_sampler(unopened, options))?;
-            samplers.push((RingOwner::Cpu(cpu), events));
-        }
-        self.add_samplers(samplers)
+        let subject = |cpu| cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup, cpu));
+        let sampled = self.sampled_cpus(options);
+        self.open_all_samplers(sampled.iter().map(|&cpu| (RingOwner::Cpu(cpu), subject(cpu))), options)?;
+        Ok(())
     }
 
     pub(super) fn sampled_cpus(&self, options: &Options) -> Vec<CpuId> {
@@ -345,41 +266,50 @@ impl Opened {
         self.cpus.iter().copied().filter(chosen).collect()
     }
 
-    /// Returns the owners of the rings of a thread's events: each of `cpus`, or the thread.
-    fn ring_owners(tid: Tid, cpus: &[CpuId], options: &Options) -> Vec<RingOwner> {
-        if options.per_thread {
-            vec![RingOwner::Thread(tid)]
-        } else {
-            cpus.iter().copied().map(RingOwner::Cpu).collect()
-        }
-    }
-
     /// Opens all events on a thread, on each CPU: the sideband event first, so that no FORK is missed. Returns false where the thread
     /// has ended.
     pub(super) fn open_thread(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
-        Ok(self.sideband_of(tid, options)? && self.samplers_of(tid, options)?)
+        let places = places_of(tid, &self.sampled_cpus(options), options);
+        Ok(self.open_sideband_of(tid, options)? && self.open_all_samplers(places, options)?)
     }
 
     /// Opens the sideband event on a thread, on each CPU. Returns false where the thread has ended.
-    pub(super) fn sideband_of(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
-        for place in Self::ring_owners(tid, &self.cpus, options) {
-            match self.open_sideband(Subject::Thread(tid, place.cpu())) {
-                Ok(event) => self.add_sideband(place, event)?,
-                Err(error) if error.raw_os_error() == Some(ESRCH) => return Ok(false),
-                Err(error) => return Err(self.refuse(error, options)),
+    pub(super) fn open_sideband_of(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
+        self.open_sidebands(places_of(tid, &self.cpus, options), options)
+    }
+
+    /// Opens the sideband event on subjects, each with the owner of its ring. Returns false where a thread has ended.
+    fn open_sidebands<'s>(
+        &mut self,
+        places: impl IntoIterator<Item = (RingOwner, Subject<'s>)>,
+        options: &Options,
+    ) -> Result<bool, Error> {
+        for (owner, subject) in places {
+            match self.open_sideband(subject) {
+                Ok(event) => self.add_sideband(owner, event)?,
+                Err(errno) if errno.raw_os_error() == Some(ESRCH) => return Ok(false),
+                Err(errno) => return Err(refusal(errno, self.first(), options)),
             }
         }
         Ok(true)
     }
 
-    /// Opens the sampling events on a thread, on each CPU. Returns false where the thread has ended.
-    pub(super) fn samplers_of(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
+    /// Opens the sampling events on subjects, each with the owner of its ring. Returns false where a thread has ended.
+    fn open_all_samplers<'s>(
+        &mut self,
+        places: impl IntoIterator<Item = (RingOwner, Subject<'s>)>,
+        options: &Options,
+    ) -> Result<bool, Error> {
         let mut samplers = Vec::new();
-        for place in Self::ring_owners(tid, &self.sampled_cpus(options), options) {
-            match self.open_samplers(Subject::Thread(tid, place.cpu()), place.cpu()) {
-                Ok(events) => samplers.push((place, events)),
-                Err(Unopened { errno, .. }) if errno.raw_os_error() == Some(ESRCH) => return Ok(false),
-                Err(unopened) => return Err(self.refuse_sampler(unopened, options)),
+        for (owner, subject) in places {
+            match self.open_samplers(subject, owner.cpu()) {
+                Ok(events) => samplers.push((owner, events)),
+                Err(unopened) if unopened.has_ended() => return Ok(false),
+                Err(Unopened { filter: Some(filter), .. }) => return Err(Error::Filter { filter }),
+                Err(Unopened { event, errno, .. }) => {
+                    let event = self.events.get(event).unwrap_or(&self.sideband);
+                    return Err(refusal(errno, event, options));
+                }
             }
         }
         self.add_samplers(samplers)?;
@@ -387,94 +317,48 @@ impl Opened {
     }
 
     pub(super) fn open_sideband(&self, subject: Subject<'_>) -> io::Result<Arc<PerfEvent>> {
-        Kernel.open(&self.sideband.attr, subject, None).map(Arc::new)
+        open_event(&self.sideband.attr, subject, None).map(Arc::new)
     }
 
-    /// Opens the sampling events that count on `cpu`, or on any CPU. Returns one element per event, `None` for the others.
+    /// Opens the sampling events that count on `cpu`, or on any CPU.
     pub(super) fn open_samplers(
         &self,
         subject: Subject<'_>,
         cpu: Option<CpuId>,
-    ) -> Result<Vec<Option<Arc<PerfEvent>>>, Unopened> {
-        let mut opened: Vec<Option<Arc<PerfEvent>>> = Vec::new();
-        for (index, event) in self.events.iter().enumerate() {
-            let unopened = |errno| Unopened { event: index, errno };
-            let elsewhere = |cpu| event.selected.as_ref().is_some_and(|selected| !counts_on(selected, cpu));
+    ) -> Result<Instances, Unopened> {
+        let subject_of = |_, event: &PlannedEvent| {
+            let elsewhere = |cpu| !counts_on(&event.selected, cpu);
             let is_watched = |cpu: CpuId| self.everywhere_cpus.contains(&cpu);
-            let is_closed = event.is_switch_records() && self.are_switch_records_closed();
-            if is_closed || cpu.is_some_and(elsewhere) || event.is_everywhere() && cpu.is_none_or(is_watched)
-            {
-                opened.push(None);
-                continue;
+            let is_closed = event.selected.is_switch_records() && self.are_switch_records_closed();
+            match cpu {
+                _ if is_closed || cpu.is_some_and(elsewhere) => None,
+                Some(cpu) if event.selected.everywhere => (!is_watched(cpu)).then_some(Subject::Cpu(cpu)),
+                None if event.selected.everywhere => None,
+                _ => Some(subject),
             }
-            let leader = event.leader.filter(|&leader| leader != index);
-            let leader = leader.and_then(|leader| opened.get(leader)?.as_ref());
-            let subject = cpu.filter(|_| event.is_everywhere()).map_or(subject, Subject::Cpu);
-            let instance = Kernel.open(&event.attr, subject, leader.map(Arc::as_ref)).map_err(unopened)?;
-            if let Some(filter) = event.selected.as_ref().and_then(|selected| selected.filter.as_deref()) {
-                let refused = || unopened(io::Error::other(FilterRefused(filter.to_owned())));
-                let text = CString::new(filter).map_err(|_| refused())?;
-                instance.set_filter(&text).map_err(|_| refused())?;
-            }
-            opened.push(Some(Arc::new(instance)));
-        }
-        Ok(opened)
+        };
+        open_events(self.events.iter().map(Deref::deref), subject_of, Attr::clone)
     }
 
-    pub(super) fn add_sideband(&mut self, place: RingOwner, event: Arc<PerfEvent>) -> Result<(), Error> {
-        match self.rings.iter_mut().find(|rings| rings.place == place) {
-            Some(rings) => {
-                redirect(&event, &rings.sideband.events)?;
-                rings.sideband.events.push(Arc::clone(&event));
-            }
-            None => {
-                let of_all = !self.sideband.attr.flags.contains(AttrFlags::INHERIT) && place.cpu().is_some();
-                let size = if of_all { WHOLE_CPU_SIDEBAND_BYTES } else { SIDEBAND_SIZE };
-                let size = size.min(self.wanted_ring);
-                let sideband = map_sideband(Arc::clone(&event), size)?;
-                self.rings.push(RingPair { place, sideband, samples: None });
-            }
-        }
+    pub(super) fn add_sideband(&mut self, owner: RingOwner, event: Arc<PerfEvent>) -> Result<(), Error> {
+        let is_inherited = self.sideband.attr.flags.contains(AttrFlags::INHERIT);
+        self.rings.add_sideband(owner, &event, is_inherited)?;
         self.sideband.instances.push(event);
         Ok(())
     }
 
-    /// Maps rings for the sampling events of one thread, or of all CPUs, unless these have rings, and lets the events write into them.
-    pub(super) fn add_samplers(
-        &mut self,
-        mut samplers: Vec<(RingOwner, Vec<Option<Arc<PerfEvent>>>)>,
-    ) -> Result<(), Error> {
+    /// Lets the sampling events of one thread, or of all CPUs, write into rings.
+    pub(super) fn add_samplers(&mut self, mut samplers: Vec<(RingOwner, Instances)>) -> Result<(), Error> {
         samplers.retain(|(_, events)| events.iter().any(Option::is_some));
-        let own = |rings: &RingPair| samplers.iter().any(|(place, _)| *place == rings.place);
-        if self.rings.iter().filter(|rings| own(rings)).all(|rings| rings.samples.is_none()) {
-            let owners: Vec<Arc<PerfEvent>> =
-                samplers.iter().filter_map(|(_, events)| events.iter().flatten().next().cloned()).collect();
-            // All rings have the same size, where the limit allows it.
-            let wanted = if self.ring_size == 0 { self.wanted_ring } else { self.ring_size };
-            let fitted = map_samples(&owners, wanted)?;
-            self.ring_size = fitted.size;
-            self.ring_refused = self.ring_refused.or(fitted.refused);
-            for ((place, _), ring) in samplers.iter().zip(fitted.mapped) {
-                if let Some(rings) = self.rings.iter_mut().find(|rings| rings.place == *place) {
-                    rings.samples = Some(ring);
-                }
-            }
-        }
-        for (place, events) in samplers {
-            self.everywhere_cpus.extend(place.cpu());
-            let rings = self.rings.iter_mut().find(|rings| rings.place == place);
-            let ring = rings.and_then(|rings| rings.samples.as_mut());
-            let Some(ring) = ring else { continue };
-            for (event, instance) in self.events.iter_mut().zip(events) {
-                let Some(instance) = instance else { continue };
-                if !ring.events.iter().any(|owner| Arc::ptr_eq(owner, &instance)) {
-                    redirect(&instance, &ring.events)?;
-                    // Readers of a ring keep its events open. Those of records of switches are closed while it is read.
-                    if !event.is_switch_records() {
-                        ring.events.push(Arc::clone(&instance));
-                    }
-                }
-                event.instances.push(instance);
+        let events = &self.events;
+        // The events that have records of switches alone are closed while their rings are read.
+        let may_close =
+            |index: usize| events.get(index).is_some_and(|event| event.selected.is_switch_records());
+        self.rings.add_samplers(&samplers, may_close)?;
+        for (owner, instances) in samplers {
+            self.everywhere_cpus.extend(owner.cpu());
+            for (event, instance) in self.events.iter_mut().zip(instances) {
+                event.instances.extend(instance);
             }
         }
         Ok(())
@@ -483,38 +367,47 @@ impl Opened {
     /// Empties the sideband rings into `early`, and returns the offset at which the new records begin.
     pub(super) fn drain_sideband(&mut self) -> usize {
         let start = self.early.len();
-        for rings in &mut self.rings {
-            drain_whole(&mut rings.sideband.mapping, &mut self.early);
-        }
+        self.rings.drain_sideband(&mut self.early);
         start
     }
 
-    fn report_rings(&self, wanted: u64, refused: Option<i32>, notices: &mut dyn FnMut(Notice)) {
-        if self.ring_size < wanted {
-            notices(Notice::RingsShrunk {
-                wanted,
-                given: self.ring_size,
-                errno: self.ring_refused.or(refused),
-            });
-        }
-        let (cpus, samples) = (self.rings.len(), self.ring_size);
-        notices(Notice::Rings { cpus, samples, sideband: SIDEBAND_SIZE });
+    /// The event that explains why others were refused.
+    fn first(&self) -> &OpenEvent {
+        self.events.first().unwrap_or(&self.sideband)
     }
-}
 
-/// Redirects the records of `event` into the ring that `events` share. Tries all of them, since the thread of the first may have
-/// ended.
-pub(super) fn redirect<'a>(
-    event: &PerfEvent,
-    events: impl IntoIterator<Item = &'a Arc<PerfEvent>>,
-) -> Result<(), Error> {
-    let mut result = Ok(());
-    for owner in events {
-        result = event.redirect_to(owner);
-        if result.is_ok() {
-            break;
-        }
+    /// Returns the ids of the events that are open on whole CPUs, whatever the target is.
+    pub(crate) fn everywhere_ids(&self) -> Vec<u64> {
+        let events = self.events.iter().filter(|event| event.selected.everywhere);
+        events.flat_map(|event| &event.instances).filter_map(|instance| instance.id().ok()).collect()
     }
-    result
-        .map_err(|errno| Error::System { what: "cannot send an event's records into its CPU's ring", errno })
+
+    /// Returns the ids of each event, and those of its variants separately: two variants may sample one thread on one CPU one after
+    /// the other without being duplicates.
+    pub(crate) fn ids_apart(&self) -> Result<Vec<Vec<u64>>, Error> {
+        let events = self.events.iter().chain([&self.sideband]);
+        let ids = events.map(|event| event.instances.iter().map(|instance| instance.id()).collect());
+        ids.collect::<io::Result<_>>()
+            .map_err(|errno| Error::System { what: "cannot read an event's id", errno })
+    }
+
+    /// Returns the sampling events of the recording with their indices, without variants and parts of others.
+    pub(crate) fn samplers(&self) -> impl Iterator<Item = (usize, &OpenEvent)> {
+        self.events.iter().enumerate().filter(|(_, event)| event.is_whole())
+    }
+
+    /// Returns the instances of the event at `index`, of its parts, and of the variants of these.
+    pub(crate) fn instances_of(&self, index: usize) -> impl Iterator<Item = &Arc<PerfEvent>> {
+        let part = move |place: usize| {
+            place == index || self.events.get(place).is_some_and(|event| event.part_of == Some(index))
+        };
+        let of_event =
+            move |(place, event): &(usize, &OpenEvent)| part(*place) || event.variant_of.is_some_and(part);
+        self.events.iter().enumerate().filter(of_event).flat_map(|(_, event)| &event.instances)
+    }
+
+    /// Returns true if the event at `index` leads its group, or is in none.
+    pub(super) fn leads(&self, index: usize) -> bool {
+        self.events.get(index).is_some_and(|event| event.leader.is_none_or(|leader| leader == index))
+    }
 }

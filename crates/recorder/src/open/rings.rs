@@ -3,41 +3,19 @@
 use std::io;
 use std::sync::Arc;
 
-use host::machine;
 use host::sys::perf_event::PerfEvent;
-use host::sys::ring::RingMapping;
 use host::sys::system::page_size;
 use model::{CpuId, Tid};
 
 use crate::consumer::RingKind;
 use crate::error::{EAGAIN, EINVAL, ENOMEM, EPERM, Error};
-use crate::ring::RingSource;
+use crate::notice::Notice;
+use crate::plan::{MAX_DEFAULT_RING_BYTES, SIDEBAND_SIZE, mlock_kb_for};
+use crate::ring::{RingSource, drain_whole};
 
-/// Bytes of a ring for sideband records.
-pub const SIDEBAND_SIZE: u64 = 64 << 10;
-/// The same where a CPU is recorded whole: compilers that were started by the hundred filled 64 KiB between two rounds.
-pub(crate) const WHOLE_CPU_SIDEBAND_BYTES: u64 = 512 << 10;
-/// Maximum default size of a ring for samples, in bytes.
-const MAX_DEFAULT_RING_BYTES: u64 = 4 << 20;
-/// Maximum default size of all rings for samples together, in bytes.
-const MAX_DEFAULT_TOTAL_BYTES: u64 = 256 << 20;
-/// By default, all rings for samples together take at most this fraction (1/N) of main memory.
-const MEMORY_PER_RING_BYTE: u64 = 32;
-
-/// Returns the default size of each of `rings` rings for samples on a machine with `memory_kb` KiB of main memory, in bytes: a power
-/// of two, at least a page.
-pub fn default_ring_bytes(memory_kb: Option<u64>, rings: usize) -> u64 {
-    let memory = memory_kb.unwrap_or(1 << 20).saturating_mul(1024);
-    let share = MAX_DEFAULT_TOTAL_BYTES.min(memory / MEMORY_PER_RING_BYTE) / rings.max(1) as u64;
-    let largest = share.clamp(1, MAX_DEFAULT_RING_BYTES);
-    (1 << largest.ilog2()).max(page_size() as u64)
-}
-
-/// Returns the value of `kernel.perf_event_mlock_kb` that permits a ring for samples of this size per CPU, with the sideband ring and
-/// the control page of each.
-pub fn mlock_kb_for(ring_bytes: u64) -> u64 {
-    ring_bytes.saturating_add(2 * SIDEBAND_SIZE).div_ceil(1024)
-}
+/// Bytes of a ring for sideband records where a CPU is recorded whole: compilers that were started by the hundred filled 64 KiB between
+/// two rounds.
+const WHOLE_CPU_SIDEBAND_BYTES: u64 = 512 << 10;
 
 /// The owner of rings: a CPU or a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,39 +37,139 @@ impl RingOwner {
 
 /// The two rings of a CPU or of a thread.
 pub(crate) struct RingPair {
-    pub(crate) place: RingOwner,
+    pub(super) owner: RingOwner,
     pub(crate) sideband: RingSource,
     pub(crate) samples: Option<RingSource>,
 }
 
-/// Bytes of samples for each of `rings`: what was asked for, or what suits the machine; a power of two of pages.
-pub(crate) fn wanted_size(asked: Option<u64>, rings: usize) -> u64 {
-    match asked {
-        Some(size) => size.checked_next_power_of_two().unwrap_or(1 << 40).max(page_size() as u64),
-        None => default_ring_bytes(machine::total_memory_kb(), rings),
+/// Instances of events in one place: one element per event, `None` for those that are not open there.
+pub(crate) type Instances = Vec<Option<Arc<PerfEvent>>>;
+
+/// The rings of all events, until their readers take them.
+#[derive(Default)]
+pub(crate) struct Rings {
+    pairs: Vec<RingPair>,
+    /// Bytes of each ring for samples that are asked for.
+    wanted: u64,
+    /// Bytes of each ring for samples; 0 as long as there is none.
+    pub(crate) size: u64,
+    /// The errno with which larger rings were refused.
+    pub(super) refused: Option<i32>,
+}
+
+impl Rings {
+    /// Makes rings for samples of at most `wanted` bytes each; none is mapped yet.
+    pub(super) fn new(wanted: u64) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    /// The number of CPUs, or of threads, that have rings.
+    pub(crate) fn count(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Takes the rings.
+    pub(super) fn take(&mut self) -> Vec<RingPair> {
+        std::mem::take(&mut self.pairs)
+    }
+
+    /// Lets the sideband event `event` of `owner` write into its ring; maps one where there is none. `is_inherited` is true if
+    /// that event is one of a thread and what it starts.
+    pub(super) fn add_sideband(
+        &mut self,
+        owner: RingOwner,
+        event: &Arc<PerfEvent>,
+        is_inherited: bool,
+    ) -> Result<(), Error> {
+        if let Some(rings) = self.pairs.iter_mut().find(|rings| rings.owner == owner) {
+            redirect(event, &rings.sideband.events)?;
+            rings.sideband.events.push(Arc::clone(event));
+            return Ok(());
+        }
+        let is_of_all = !is_inherited && owner.cpu().is_some();
+        let size = if is_of_all { WHOLE_CPU_SIDEBAND_BYTES } else { SIDEBAND_SIZE };
+        let fitted = map_fitting(size.min(self.wanted), |size| event.map_ring(usize_of(size)))?;
+        let sideband = RingSource::new(RingKind::Sideband, fitted.mapped, vec![Arc::clone(event)]);
+        self.pairs.push(RingPair { owner, sideband, samples: None });
+        Ok(())
+    }
+
+    /// Lets the sampling events of one thread, or of all CPUs, write into the rings of their owners; maps these where there are none.
+    /// Readers of a ring keep its events open, but for those at the places that `may_close` names.
+    pub(super) fn add_samplers(
+        &mut self,
+        samplers: &[(RingOwner, Instances)],
+        may_close: impl Fn(usize) -> bool,
+    ) -> Result<(), Error> {
+        let own = |rings: &RingPair| samplers.iter().any(|(owner, _)| *owner == rings.owner);
+        if self.pairs.iter().filter(|rings| own(rings)).all(|rings| rings.samples.is_none()) {
+            self.map_samples(samplers)?;
+        }
+        for (owner, events) in samplers {
+            let rings = self.pairs.iter_mut().find(|rings| rings.owner == *owner);
+            let Some(ring) = rings.and_then(|rings| rings.samples.as_mut()) else { continue };
+            for (place, instance) in events.iter().enumerate() {
+                let Some(instance) = instance else { continue };
+                if !ring.events.iter().any(|owner| Arc::ptr_eq(owner, instance)) {
+                    redirect(instance, &ring.events)?;
+                    if !may_close(place) {
+                        ring.events.push(Arc::clone(instance));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps rings of the same size, where the limit allows it.
+    fn map_samples(&mut self, samplers: &[(RingOwner, Instances)]) -> Result<(), Error> {
+        let owners: Vec<&Arc<PerfEvent>> =
+            samplers.iter().filter_map(|(_, events)| events.iter().flatten().next()).collect();
+        let wanted = if self.size == 0 { self.wanted } else { self.size };
+        let fitted = map_fitting(wanted, |size| {
+            owners.iter().map(|owner| owner.map_ring(usize_of(size))).collect::<io::Result<Vec<_>>>()
+        })?;
+        self.size = fitted.size;
+        self.refused = self.refused.or(fitted.refused);
+        for (((owner, _), mapping), event) in samplers.iter().zip(fitted.mapped).zip(owners) {
+            if let Some(rings) = self.pairs.iter_mut().find(|rings| rings.owner == *owner) {
+                rings.samples = Some(RingSource::new(RingKind::Samples, mapping, vec![Arc::clone(event)]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties the sideband rings, and adds their records to `bytes`.
+    pub(super) fn drain_sideband(&mut self, bytes: &mut Vec<u8>) {
+        for rings in &mut self.pairs {
+            drain_whole(&mut rings.sideband.mapping, bytes);
+        }
+    }
+
+    /// Sends notices of the sizes. Of `wanted` bytes, larger ones may have been refused before with the errno `refused`.
+    pub(super) fn report(&self, wanted: u64, refused: Option<i32>, notices: &mut dyn FnMut(Notice)) {
+        if self.size < wanted {
+            notices(Notice::RingsShrunk { wanted, given: self.size, errno: self.refused.or(refused) });
+        }
+        notices(Notice::Rings { cpus: self.count(), samples: self.size, sideband: SIDEBAND_SIZE });
     }
 }
 
-/// Maps the sideband ring of `owner`, of at most `size` bytes.
-pub(crate) fn map_sideband(owner: Arc<PerfEvent>, size: u64) -> Result<RingSource, Error> {
-    let fitted = map_fitting(size, |size| owner.map_ring(usize_of(size)))?;
-    Ok(RingSource::new(RingKind::Sideband, fitted.mapped, vec![owner]))
-}
-
-/// Maps a ring of `size` bytes for each of `owners`; where that is refused, smaller ones, all of the same size.
-pub(crate) fn map_samples(
-    owners: &[Arc<PerfEvent>],
-    size: u64,
-) -> Result<FittedMapping<Vec<RingSource>>, Error> {
-    let fitted = map_fitting(size, |size| {
-        owners.iter().map(|owner| owner.map_ring(usize_of(size))).collect::<io::Result<Vec<RingMapping>>>()
-    })?;
-    let rings = fitted
-        .mapped
-        .into_iter()
-        .zip(owners)
-        .map(|(mapping, owner)| RingSource::new(RingKind::Samples, mapping, vec![Arc::clone(owner)]));
-    Ok(FittedMapping { mapped: rings.collect(), size: fitted.size, refused: fitted.refused })
+/// Redirects the records of `event` into the ring that `events` share. Tries all of them, since the thread of the first may have
+/// ended.
+pub(super) fn redirect<'a>(
+    event: &PerfEvent,
+    events: impl IntoIterator<Item = &'a Arc<PerfEvent>>,
+) -> Result<(), Error> {
+    let mut result = Ok(());
+    for owner in events {
+        result = event.redirect_to(owner);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+        .map_err(|errno| Error::System { what: "cannot send an event's records into its CPU's ring", errno })
 }
 
 /// A mapping of the largest size that was allowed.
@@ -153,18 +231,6 @@ fn usize_of(size: u64) -> usize {
 mod tests {
     use super::*;
     use crate::error::{EMFILE, ENODEV};
-
-    #[test]
-    fn sizes_are_powers_of_two_within_their_bounds() {
-        assert_eq!(wanted_size(Some(1), 2), page_size() as u64);
-        assert_eq!(wanted_size(Some(100_000), 2), 131_072);
-        assert_eq!(wanted_size(Some(u64::MAX), 2), 1 << 40);
-        for cpus in [1, 2, 64, 1000, 100_000] {
-            let size = wanted_size(None, cpus);
-            assert!(size.is_power_of_two() && size <= MAX_DEFAULT_RING_BYTES);
-            assert!(size == page_size() as u64 || size * cpus as u64 <= MAX_DEFAULT_TOTAL_BYTES);
-        }
-    }
 
     #[test]
     fn rings_shrink_where_that_helps_and_say_what_refused_them() {

@@ -18,9 +18,8 @@ use host::sys::system::page_size;
 use model::{Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
-use super::fallbacks::{Kernel, Opener};
+use super::open_event;
 use crate::consumer::{RingKind, TaskTime};
-use crate::options::{Options, Target};
 use crate::records::retain;
 use crate::ring::RingSource;
 
@@ -77,7 +76,7 @@ impl TaskClocks {
 
     fn add(&mut self, pid: Pid, tid: Tid, ring_size: usize, is_command: bool) -> io::Result<()> {
         let subject = Subject::Thread(tid, None);
-        let event = Kernel.open(&self.attr, subject, None)?;
+        let event = open_event(&self.attr, subject, None)?;
         // An inherited event on any CPU cannot have a ring (checklist M18), but can write into one.
         let mut attr = crate::attr::ring_owner(&self.attr);
         attr.flags.remove(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::ENABLE_ON_EXEC);
@@ -85,8 +84,8 @@ impl TaskClocks {
         // kernel/events/core.c). With the owner of this ring, which is not, all are removed from the CPU and added again,
         // 8 µs each time. So the event is removed when the command begins; its ring stays.
         let removed_on_exec = Attr { flags: attr.flags | AttrFlags::REMOVE_ON_EXEC, ..attr.clone() };
-        let owner = if is_command { Kernel.open(&removed_on_exec, subject, None).ok() } else { None };
-        let owner = owner.map_or_else(|| Kernel.open(&attr, subject, None), Ok).map(Arc::new)?;
+        let owner = if is_command { open_event(&removed_on_exec, subject, None).ok() } else { None };
+        let owner = owner.map_or_else(|| open_event(&attr, subject, None), Ok).map(Arc::new)?;
         let mapping = owner.map_ring(ring_size)?;
         event.redirect_to(&owner)?;
         self.rings.push(RingSource::new(RingKind::TaskTimes, mapping, vec![owner]));
@@ -126,7 +125,7 @@ impl TaskClocks {
     pub(crate) fn unreported(&self, reports: &TaskReports) -> Vec<TaskTime> {
         let rest = self.clocks.iter().filter_map(|clock| {
             let reported_ns = reports.reported_ns.get(&clock.id).copied().unwrap_or(0);
-            let nanoseconds = clock.counted()?.saturating_sub(reported_ns);
+            let nanoseconds = read_count(&clock.event)?.saturating_sub(reported_ns);
             Some(TaskTime { pid: clock.pid, tid: clock.tid, id: clock.id, nanoseconds })
         });
         rest.collect()
@@ -155,25 +154,18 @@ impl TaskReports {
     }
 }
 
-impl TaskClock {
-    /// Returns the time that the clock and its inherited copies have counted, in nanoseconds.
-    fn counted(&self) -> Option<u64> {
-        super::running::read_count(&self.event)
-    }
-}
-
-/// Returns true if the CPU times of tasks are wanted: where tasks are sampled by a clock, inherit it, and run on all CPUs.
-pub(super) fn is_wanted(options: &Options, samplers: &[Attr]) -> bool {
-    let follows = options.inherits() && options.cpus.is_none() && !options.low_memory && !options.in_parts;
-    // Records of switches have the times more exactly.
-    let follows = follows && !options.events.iter().any(|event| event.watches);
-    let has_clock = samplers.iter().any(Attr::is_cpu_clock);
-    follows && has_clock && !matches!(options.target, Target::System | Target::Cgroup(_))
+/// Reads the count of an event that is not read with a group; `None` where it cannot be read, or is pinned and has no counter.
+pub(super) fn read_count(event: &PerfEvent) -> Option<u64> {
+    // In each format of a single event, the count is the first of at most five words.
+    let mut words = [0; 5];
+    let read = event.read(&mut words).ok()?;
+    (read > 0).then_some(words[0])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{Options, Target};
     use decoder::ReadFormat;
 
     fn attr() -> Attr {

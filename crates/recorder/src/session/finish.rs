@@ -26,7 +26,7 @@ impl Session<'_> {
         let exit =
             self.exit.or_else(|| self.child.as_ref().and_then(|child| child.try_wait().ok().flatten()));
         let cpu_time = exit.map(|_| clock::cpu_time_of_children().since(prepared.cpu_time_before));
-        let is_all_recorded = prepared.is_of_whole_command && !prepared.opened.was_paused;
+        let is_all_recorded = prepared.is_of_whole_command && !prepared.opened.state.was_paused;
         let command_time = cpu_time.filter(|_| is_all_recorded);
         let privileged_execs = self.privileged_execs.take().map(PrivilegedExecs::finish).unwrap_or_default();
         let unread = lost.iter().flatten().fold(full_rings, |sum, count| sum.saturating_add(count.unread));

@@ -1,6 +1,5 @@
 //! Runs a recording from opening the events to the summary: starts threads, waits for messages, and finishes rounds.
 
-mod copy_sizes;
 mod finish;
 mod outside;
 mod pace;
@@ -33,8 +32,8 @@ use crate::mapped_files::{MappedFiles, MappingObserver};
 use crate::members::MemberFilter;
 use crate::notice::Notice;
 use crate::open::{
-    DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, open, processes, require_perf_events,
-    whole_cpu_rate,
+    DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, describe_events, lost_samples, never_ran,
+    open, processes, require_perf_events, whole_cpu_rate,
 };
 use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, ProcessResources, Synthesis};
@@ -142,7 +141,7 @@ fn prepare(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Prepared, Error> {
     let opened = open(options, child, notices)?;
-    let mut recording = opened.recording()?;
+    let mut recording = describe_events(&opened)?;
     let sideband = &opened.sideband.attr;
     let has_clock = sideband.flags.contains(AttrFlags::USE_CLOCKID);
     recording.files = MappedFiles::start(has_clock.then_some(sideband.clockid))?;
@@ -173,7 +172,7 @@ impl Prepared {
         notices: &mut dyn FnMut(Notice),
         waiting: Option<WaitingChild>,
     ) -> Result<Summary, Error> {
-        let cpus = if options.per_thread { self.opened.cpus.len() } else { self.opened.rings.len() };
+        let cpus = if options.per_thread { self.opened.cpus.len() } else { self.opened.rings.count() };
         let (outbox, messages) = messages::queue();
         let readers = match self.start_readers(cpus, options, &outbox) {
             Ok(readers) => readers,
@@ -265,8 +264,8 @@ impl Prepared {
         self.watched = self.watched.map(|watched| crate::waits::stop_watching(watched, options));
         let duration = begin.elapsed();
         session.last_round();
-        let lost = self.opened.lost();
-        for (event, why) in self.opened.never_ran() {
+        let lost = lost_samples(&self.opened);
+        for (event, why) in never_ran(&self.opened) {
             (session.notices)(Notice::NeverRan { event, why });
         }
         session.finish(self, duration, lost, cpus, result)
@@ -291,7 +290,7 @@ impl Prepared {
         // The exec of a command that is the target enables its events, so that its first instruction is sampled. Events of whole CPUs
         // cannot be enabled by an exec: they are enabled here, while the child waits.
         let by_exec = options.target == Target::Command && self.opened.whole_cpus.is_none();
-        self.opened.enabled |= by_exec && options.delay.is_none();
+        self.opened.state.enabled |= by_exec && options.delay.is_none();
         if !by_exec
             && options.delay.is_none()
             && let Err(error) = self.enable(options.staggered)

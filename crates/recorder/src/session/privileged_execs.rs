@@ -17,7 +17,7 @@ use tracker::Orderer;
 use super::Session;
 use crate::consumer::{Chunk, DrainStats, RingKind};
 use crate::mapped_files::MappedFiles;
-use crate::open::Opened;
+use crate::open::{Opened, reopen};
 use crate::options::Options;
 use crate::processes::Synthesis;
 use crate::records::raw_records;
@@ -145,7 +145,7 @@ impl Session<'_> {
         let Some(mut execs) = self.privileged_execs.take_if(|execs| !execs.due.is_empty()) else { return };
         for mut exec in std::mem::take(&mut execs.due) {
             let pids = execs.without_events(exec.pid);
-            let ids = opened.reopen(&pids, options);
+            let ids = reopen(opened, &pids, options);
             if !ids.is_empty() {
                 self.event_ids.extend(ids);
                 let now = options.clock.id().and_then(|clock| clock::now(clock).ok());

@@ -1,4 +1,4 @@
-//! Regular work of recordings that run for days: releasing memory, and following CPUs that go offline and come back.
+//! Regular work while recording: fitting the sizes of stack copies, releasing memory, and following CPUs that go offline and come back.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use host::sys::memory;
 
 use super::Session;
-use crate::open::Opened;
+use crate::notice::Notice;
+use crate::open::{Opened, follow_cpus};
 use crate::options::Options;
 use crate::ring::Readers;
 
@@ -35,9 +36,22 @@ impl Upkeep {
 }
 
 impl Session<'_> {
+    /// Changes the sizes of stack copies if the consumer wants others. Returns true if one has changed. Sends a notice the first time
+    /// that stacks of waits have smaller copies than was asked for.
+    pub(super) fn resize_copies(&mut self, opened: &mut Opened) -> bool {
+        let wanted = self.consumer.wanted_copy_sizes();
+        let is_changed = wanted.is_some_and(|sizes| opened.set_copy_sizes(sizes));
+        if let Some((asked, given)) = opened.small_copies_of_waits().filter(|_| is_changed)
+            && !std::mem::replace(&mut self.has_small_copies, true)
+        {
+            (self.notices)(Notice::WaitCopiesShrunk { asked, given });
+        }
+        is_changed
+    }
+
     /// Starts to record CPUs that came online.
     pub(super) fn follow_cpus(&mut self, opened: &mut Opened, options: &Options) {
-        let change = opened.follow_cpus(options, self.notices);
+        let change = follow_cpus(opened, options, self.notices);
         self.event_ids.extend(change.ids);
         for pair in change.rings {
             let rings = [Some(pair.sideband), pair.samples].into_iter().flatten().collect();

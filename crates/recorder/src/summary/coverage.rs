@@ -11,7 +11,7 @@ use model::Coverage;
 use rustc_hash::FxBuildHasher;
 
 use crate::consumer::{Circumstances, EventCoverage, RecordedEvent, nanoseconds};
-use crate::open::{OpenEvent, Opened};
+use crate::open::{self, OpenEvent, Opened};
 use crate::records::{each, is_sample, u64_at};
 
 /// Offset of IDENTIFIER in a sample.
@@ -114,14 +114,14 @@ pub(crate) fn coverage(
             () if opened.whole_cpus.is_some() => {
                 command.filter(|_| attr.is_cpu_clock()).map(|time| nanoseconds(time.total()))
             }
-            () if attr.read_format.contains(ReadFormat::GROUP) || event.is_everywhere() => None,
+            () if attr.read_format.contains(ReadFormat::GROUP) || event.selected.everywhere => None,
             // When a thread and one that it has started follow each other on a CPU, the kernel may exchange the counts of their
             // events, and add to one what belongs to another: beside other load, a clock counted twice the time of `node`.
-            () if attr.is_cpu_clock() => match (opened.counted(index), command) {
+            () if attr.is_cpu_clock() => match (open::counted(opened, index), command) {
                 (Some(counted), Some(time)) => Some(counted.min(nanoseconds(time.total()))),
                 (counted, _) => counted,
             },
-            () => opened.counted(index),
+            () => open::counted(opened, index),
         };
         Coverage { event: event.name.clone(), samples, sampled, counted }
     };

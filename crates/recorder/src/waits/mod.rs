@@ -7,6 +7,7 @@ mod sampling;
 pub(crate) use outside::{OutsideReader, POLL_INTERVAL};
 pub(crate) use sampling::SwitchSampler;
 
+use std::io;
 use std::time::Duration;
 
 use host::procfs::{self, Capability};
@@ -18,11 +19,8 @@ use crate::error::Error;
 use crate::event::{Catalogue, Event, Rate, default_events, dummy_event, select};
 use crate::options::{CallChain, Options, PrivilegeLevels, Target};
 
-/// Switches per second and CPU of other processes up to which whole CPUs are recorded for the waits of a command. At 5 µs each they
-/// take 1 % of a CPU's time.
-const MAX_OTHER_SWITCHES_PER_SECOND: f64 = 2_000.0;
-/// Time over which they are counted: 20 switches at the limit.
-const SWITCH_RATE_INTERVAL: Duration = Duration::from_millis(10);
+/// Time over which switches of all processes are counted: 20 at the limit up to which whole CPUs are recorded for a command.
+pub(crate) const SWITCH_RATE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Adds to `options` what tells where threads wait: switch records, and an event that is sampled at each switch with the
 /// stack of the thread that leaves its CPU.
@@ -108,14 +106,11 @@ pub(crate) fn on_whole_cpus(mut events: Vec<Event>) -> Vec<Event> {
     events
 }
 
-/// Returns true if the CPUs switch between threads so seldom that the switches of all processes can be recorded to keep those of a
-/// few. Takes [`SWITCH_RATE_INTERVAL`].
-pub(crate) fn are_switches_few(cpus: usize) -> bool {
-    let before = procfs::context_switches();
+/// Returns how often all CPUs switch between threads within [`SWITCH_RATE_INTERVAL`], which it takes.
+pub(crate) fn count_switches() -> io::Result<u64> {
+    let before = procfs::context_switches()?;
     std::thread::sleep(SWITCH_RATE_INTERVAL);
-    let (Ok(before), Ok(after)) = (before, procfs::context_switches()) else { return false };
-    let switches = after.saturating_sub(before) as f64;
-    switches <= MAX_OTHER_SWITCHES_PER_SECOND * SWITCH_RATE_INTERVAL.as_secs_f64() * cpus.max(1) as f64
+    Ok(procfs::context_switches()?.saturating_sub(before))
 }
 
 /// Returns a span of watched time that begins now, if switches are watched; `None` with a clock that cannot be read.

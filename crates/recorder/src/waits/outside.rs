@@ -131,7 +131,7 @@ impl OutsideReader {
         recording: &Recording,
         child: Option<Pid>,
     ) -> Option<Self> {
-        let (index, _) = opened.samplers().enumerate().find(|(_, (_, event))| event.is_read_outside())?;
+        let (index, _) = opened.samplers().enumerate().find(|(_, (_, event))| event.selected.read_outside)?;
         let pids = match (&options.target, child) {
             (Target::Command, Some(child)) => vec![child],
             _ => crate::open::processes(options).ok()?,

@@ -1,14 +1,11 @@
 //! Opens sampling events once for each size of stack copies, since the size of an open event cannot change: one of them is enabled.
 
-use std::io;
-
 use decoder::attr::TYPE_BREAKPOINT;
-use decoder::{Attr, AttrFlags, ChainLimits, SampleFormat};
-use host::sys::perf_event::PerfEvent;
-use host::sysctl;
+use decoder::{Attr, AttrFlags, ChainLimits};
 
 use super::descriptors::Descriptors;
-use super::opened::{OpenEvent, Opened};
+use super::facts::Facts;
+use super::{PlannedEvent, Stop};
 use crate::attr::{self, rate_of};
 use crate::event::{Event, Rate};
 use crate::notice::Notice;
@@ -30,9 +27,10 @@ pub(super) fn copy_sizes(
     events: &[Event],
     ring: u64,
     descriptors: Descriptors,
-    notices: &mut dyn FnMut(Notice),
-) -> PerArrival<CopySizes> {
-    let room = room_beside_other_parts(options, events);
+    facts: &Facts,
+    notices: &mut Vec<Notice>,
+) -> Result<PerArrival<CopySizes>, Stop> {
+    let room = room_beside_other_parts(options, events, facts);
     let of_kind = |arrival: Arrival| {
         let is_of_kind = move |event: &&Event| {
             let copies = matches!(options.call_chain_of(event), CallChain::Stacks { .. });
@@ -53,7 +51,7 @@ pub(super) fn copy_sizes(
                 if are_waits { CopySizes::asked_in_bursts(given) } else { CopySizes::fixed(given) }
             }
             Some(_) => {
-                let sizes = CopySizes::for_rings(ring, room, rate_of_all(of_kind(arrival), options));
+                let sizes = CopySizes::for_rings(ring, room, rate_of_all(of_kind(arrival), options, facts));
                 if are_waits { sizes.beginning_small() } else { sizes }
             }
             None => CopySizes::default(),
@@ -64,7 +62,7 @@ pub(super) fn copy_sizes(
         && given < asked
     {
         let ring = (given < room).then_some(ring);
-        notices(Notice::CopiesShrunk { asked, given, ring });
+        notices.push(Notice::CopiesShrunk { asked, given, ring });
     }
     // Groups cannot be exchanged without losing counts.
     let grouped = events.iter().any(|event| event.leader.is_some());
@@ -75,13 +73,13 @@ pub(super) fn copy_sizes(
     // hit, as a change of sizes does, has ended programs by SIGTRAP in virtual machines.
     let breaks = events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT);
     let keeps = options.keeps_stacks();
-    let is_fixed = keeps || grouped || breaks || (variants > 0 && all.check().is_err());
-    if is_fixed { sizes.map(CopySizes::without_choice) } else { sizes }
+    let is_fixed = keeps || grouped || breaks || (variants > 0 && !all.are_allowed(facts)?);
+    Ok(if is_fixed { sizes.map(CopySizes::without_choice) } else { sizes })
 }
 
 /// Returns the number of samples per second and CPU of all these events; `None` where it cannot be known.
-fn rate_of_all<'e>(events: impl Iterator<Item = &'e Event>, options: &Options) -> Option<u64> {
-    let allowed = sysctl::perf_event_max_sample_rate().unwrap_or(u64::MAX);
+fn rate_of_all<'e>(events: impl Iterator<Item = &'e Event>, options: &Options, facts: &Facts) -> Option<u64> {
+    let allowed = facts.settings.max_sample_rate.unwrap_or(u64::MAX);
     events.map(|event| rate_of(event, options)).try_fold(0_u64, |sum, rate| {
         let rate = match rate {
             Rate::Frequency(hertz) => hertz.min(allowed),
@@ -93,10 +91,10 @@ fn rate_of_all<'e>(events: impl Iterator<Item = &'e Event>, options: &Options) -
 }
 
 /// Returns the largest stack copy, in bytes, for which the samples of all `events` have room.
-fn room_beside_other_parts(options: &Options, events: &[Event]) -> u32 {
+fn room_beside_other_parts(options: &Options, events: &[Event], facts: &Facts) -> u32 {
     let limits = ChainLimits {
-        addresses: sysctl::perf_event_max_stack().unwrap_or(DEFAULT_MAX_STACK_ADDRESSES).into(),
-        markers: sysctl::perf_event_max_contexts_per_stack().unwrap_or(DEFAULT_MAX_STACK_CONTEXTS).into(),
+        addresses: facts.settings.max_stack.unwrap_or(DEFAULT_MAX_STACK_ADDRESSES).into(),
+        markers: facts.settings.max_contexts.unwrap_or(DEFAULT_MAX_STACK_CONTEXTS).into(),
     };
     let room = |event: &Event| {
         let members = events.iter().filter(|other| event.leader.is_some() && other.leader == event.leader);
@@ -106,70 +104,18 @@ fn room_beside_other_parts(options: &Options, events: &[Event]) -> u32 {
     events.iter().filter(copying).map(room).min().unwrap_or(u32::MAX)
 }
 
-/// Returns a copy of each event that copies stacks for each size but the initial one; none is open or enabled.
-pub(super) fn variants(events: &[OpenEvent], sizes: &PerArrival<CopySizes>) -> Vec<OpenEvent> {
-    let copying = events.iter().enumerate().filter(|(_, event)| copies_stacks(event));
+/// Returns a copy of each event that copies stacks for each size but the initial one: disabled, until that size is chosen.
+pub(super) fn variants(events: &[PlannedEvent], sizes: &PerArrival<CopySizes>) -> Vec<PlannedEvent> {
+    let copying = events.iter().enumerate().filter(|(_, event)| event.copies_stacks());
     let variants = copying.flat_map(|(index, event)| {
         sizes.of(Arrival::of(&event.attr)).others().map(move |size| {
             let mut attr = Attr { sample_stack_user: size, ..event.attr.clone() };
             attr.flags.remove(AttrFlags::ENABLE_ON_EXEC);
             attr.flags.insert(AttrFlags::DISABLED);
-            let name = event.name.clone();
-            let selected = event.selected.clone();
-            let instances = Vec::new();
-            OpenEvent {
-                name,
-                attr,
-                leader: None,
-                selected,
-                instances,
-                variant_of: Some(index),
-                part_of: None,
-            }
+            PlannedEvent { attr, leader: None, variant_of: Some(index), part_of: None, ..event.clone() }
         })
     });
     variants.collect()
-}
-
-impl Opened {
-    /// Gives the stack copies of both kinds of events these sizes. Returns false where nothing changes.
-    pub(crate) fn set_copy_sizes(&mut self, sizes: PerArrival<u32>) -> bool {
-        let paced = self.set_copy_size(Arrival::Paced, sizes.paced);
-        self.set_copy_size(Arrival::Bursty, sizes.bursty) || paced
-    }
-
-    /// Returns the size that was asked for copies of stacks of waits, and the smaller one that they have now, in bytes.
-    pub(crate) fn small_copies_of_waits(&self) -> Option<(u32, u32)> {
-        let (asked, given) = (self.copy_sizes.bursty.asked(), self.copy_size.bursty);
-        (given < asked).then_some((asked, given))
-    }
-
-    /// Enables the variants of the events of this kind whose stack copies have `size` bytes, and then disables the others: no sample is
-    /// missed, and for a moment both run. Returns false where that is the current size, or there is no variant of it.
-    fn set_copy_size(&mut self, arrival: Arrival, size: u32) -> bool {
-        if size == *self.copy_size.of(arrival) || !self.copy_sizes.of(arrival).contains(size) {
-            return false;
-        }
-        *self.copy_size.of_mut(arrival) = size;
-        if self.paused {
-            return true;
-        }
-        let has_size = |event: &OpenEvent| event.attr.sample_stack_user == size;
-        for (enable, act) in
-            [(true, PerfEvent::enable as fn(&PerfEvent) -> io::Result<()>), (false, PerfEvent::disable)]
-        {
-            let is_held = |event: &OpenEvent| self.switches_held && event.watches();
-            let concerned = |event: &&OpenEvent| {
-                let is_of_kind = copies_stacks(event) && Arrival::of(&event.attr) == arrival;
-                is_of_kind && has_size(event) == enable && !(enable && is_held(event))
-            };
-            for event in self.events.iter().filter(concerned) {
-                // Errors are ignored: they are of events whose threads have ended.
-                event.instances.iter().for_each(|instance| drop(act(instance)));
-            }
-        }
-        true
-    }
 }
 
 fn larger_copies(a: CallChain, b: CallChain) -> CallChain {
@@ -180,8 +126,4 @@ fn larger_copies(a: CallChain, b: CallChain) -> CallChain {
         (CallChain::Stacks { size: None, .. }, _) => a,
         _ => b,
     }
-}
-
-fn copies_stacks(event: &OpenEvent) -> bool {
-    event.attr.sample_format.contains(SampleFormat::STACK_USER)
 }

@@ -1,38 +1,14 @@
-//! Opens an event with fallbacks: leaves out of its attr, step by step, what the kernel or the machine does not have, or the user
-//! has no right to.
+//! Which attr an event gets: leaves out of it, step by step, what the kernel or the machine does not have, or the user has no right to.
 
 use std::io;
 
-use decoder::{Attr, AttrFlags, BranchSampleFormat, Endian, ReadFormat, SampleFormat};
-use host::sys::perf_event::{PerfEvent, Subject};
+use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 use unwinder::Architecture;
 
+use super::Stop;
+use super::facts::{Answer, Facts, Question, Site};
 use crate::error::{E2BIG, EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::options::Clock;
-
-/// Opens events: the running kernel, or in tests a fake one.
-pub(crate) trait Opener {
-    /// An open event.
-    type Event;
-    /// Calls `perf_event_open(2)`.
-    fn open(
-        &self,
-        attr: &Attr,
-        subject: Subject<'_>,
-        leader: Option<&Self::Event>,
-    ) -> io::Result<Self::Event>;
-}
-
-/// The running kernel.
-pub(crate) struct Kernel;
-
-impl Opener for Kernel {
-    type Event = PerfEvent;
-
-    fn open(&self, attr: &Attr, subject: Subject<'_>, leader: Option<&PerfEvent>) -> io::Result<PerfEvent> {
-        PerfEvent::open(&mut attr.to_bytes(Endian::NATIVE), subject, leader)
-    }
-}
 
 /// Something that was left out of an event, or put in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +55,15 @@ const NEWEST: [(AttrPart, &str); 14] = [
     (AttrPart::Flag(AttrFlags::MMAP2), "MMAP2 records (3.16)"),
 ];
 
+/// Parts that users may have at no level of `perf_event_paranoid`, or only at the lowest (`perf_event_open(2)`, "namespaces";
+/// `perf_trace_event_perm` in kernel/trace/trace_event_perf.c).
+const NEVER_FOR_USERS: [(AttrPart, &str); 2] = [
+    (AttrPart::Flag(AttrFlags::NAMESPACES), "the namespaces of processes"),
+    (AttrPart::Sample(SampleFormat::RAW), "the fields of tracepoints"),
+];
+/// The part that only users get who may observe the kernel.
+const WITH_THE_KERNEL: (AttrPart, &str) = (AttrPart::Sample(SampleFormat::PHYS_ADDR), "physical addresses");
+
 impl AttrPart {
     /// Removes the part from `attr`. Returns false where it was not there.
     fn remove_from(&self, attr: &mut Attr) -> bool {
@@ -94,7 +79,7 @@ impl AttrPart {
     }
 }
 
-/// The reason why an event was not opened.
+/// The reason why an event is not opened.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     /// The error of `perf_event_open(2)`.
@@ -103,44 +88,41 @@ pub(crate) struct Refusal {
     pub(crate) attr: Box<Attr>,
 }
 
-/// Opens an event with `attr`, or with what is left of it after fallbacks. `clock` is the event to fall back to where the machine has
-/// no such counter. Returns the attr that was accepted, the event, and the fallbacks to report.
+/// Returns `attr`, or what is left of it after fallbacks, as the kernel accepts it at `site` by what it has said so far; with the
+/// fallbacks to report. `clock` is the event to fall back to where the machine has no such counter.
+/// Where nothing helps, returns the refusal that explains best why: the first one, unless that was about rights, or the last one has a
+/// cause that no fallback is for.
 ///
 /// # Errors
-/// The refusal that explains best why nothing helped: the first one, unless that was about rights, or the last one has a cause that no
-/// fallback is for.
-pub(crate) fn open_with_fallbacks<O: Opener>(
-    opener: &O,
+/// [`Stop::Ask`] where the kernel has to be asked first.
+pub(crate) fn negotiate(
     mut attr: Attr,
     clock: Option<&Attr>,
-    subject: Subject<'_>,
-    leader: Option<&O::Event>,
-) -> Result<(Attr, O::Event, Vec<Fallback>), Refusal> {
+    site: Site,
+    facts: &Facts,
+) -> Result<Result<(Attr, Vec<Fallback>), Refusal>, Stop> {
+    let answer = |attr: &Attr| facts.answer_to(Question::Opens(attr.clone(), site));
     let mut fallbacks = Vec::new();
     let mut first = None;
     loop {
         exclude_kernel_from_chains(&mut attr);
-        let errno = match opener.open(&attr, subject, leader) {
-            Ok(event) => return Ok((attr, event, fallbacks)),
-            Err(errno) => errno,
-        };
-        let code = errno.raw_os_error();
-        let refusal = Refusal { errno, attr: Box::new(attr.clone()) };
+        let Err(code) = answer(&attr)? else { return Ok(Ok((attr, fallbacks))) };
+        let refusal = Refusal { errno: io::Error::from_raw_os_error(code), attr: Box::new(attr.clone()) };
         // None: no fallback is left. Some(None): one that is not reported.
         let fallback = match code {
-            Some(EACCES | EPERM) => remove_privileged_parts(&mut attr)
+            EACCES | EPERM => remove_first(NEVER_FOR_USERS, &mut attr, Fallback::Forbidden)
                 .or_else(|| exclude_kernel(&mut attr))
-                .or_else(|| remove_physical_addresses(&mut attr)),
-            Some(EINVAL | EOPNOTSUPP) if remove_vector_length(&mut attr) => Some(None),
-            Some(EINVAL | E2BIG) => remove_clock_id(opener, &mut attr, subject)
+                .or_else(|| remove_first([WITH_THE_KERNEL], &mut attr, Fallback::Forbidden)),
+            EINVAL | EOPNOTSUPP if remove_vector_length(&mut attr) => Some(None),
+            EINVAL | E2BIG => remove_clock_id(&mut attr, answer)?
                 .or_else(|| remove_newest_part(&mut attr))
                 .or_else(|| use_frame_pointers(&mut attr))
                 .or_else(|| lower_precision(&mut attr))
                 .or_else(|| remove_pmu(&mut attr)),
-            Some(EOPNOTSUPP) if attr.sample_format.contains(SampleFormat::BRANCH_STACK) => {
+            EOPNOTSUPP if attr.sample_format.contains(SampleFormat::BRANCH_STACK) => {
                 use_frame_pointers(&mut attr).or_else(|| lower_precision(&mut attr))
             }
-            Some(ENOENT | EOPNOTSUPP | ENODEV) => lower_precision(&mut attr)
+            ENOENT | EOPNOTSUPP | ENODEV => lower_precision(&mut attr)
                 .or_else(|| remove_pmu(&mut attr))
                 .or_else(|| use_clock(&mut attr, clock)),
             _ => None,
@@ -149,8 +131,8 @@ pub(crate) fn open_with_fallbacks<O: Opener>(
             Some(Some(fallback)) => fallbacks.push(fallback),
             Some(None) => {}
             None => {
-                let may_mislead = matches!(code, Some(EINVAL | E2BIG | ENOENT | EOPNOTSUPP | ENODEV));
-                return Err(first.filter(|_| may_mislead).unwrap_or(refusal));
+                let may_mislead = matches!(code, EINVAL | E2BIG | ENOENT | EOPNOTSUPP | ENODEV);
+                return Ok(Err(first.filter(|_| may_mislead).unwrap_or(refusal)));
             }
         }
         // The first refusal names the cause: later ones are about a reduced attr, and could mislead. There are two exceptions,
@@ -162,27 +144,14 @@ pub(crate) fn open_with_fallbacks<O: Opener>(
     }
 }
 
-/// Removes parts that users may have at no level of `perf_event_paranoid`, or only at the lowest (`perf_event_open(2)`, "namespaces";
-/// `perf_trace_event_perm` in kernel/trace/trace_event_perf.c).
-fn remove_privileged_parts(attr: &mut Attr) -> Option<Option<Fallback>> {
-    if attr.flags.contains(AttrFlags::NAMESPACES) {
-        attr.flags.remove(AttrFlags::NAMESPACES);
-        return Some(Some(Fallback::Forbidden("the namespaces of processes")));
-    }
-    if attr.sample_format.contains(SampleFormat::RAW) {
-        attr.sample_format.remove(SampleFormat::RAW);
-        return Some(Some(Fallback::Forbidden("the fields of tracepoints")));
-    }
-    None
-}
-
-/// Removes physical addresses, which only users get who may observe the kernel.
-fn remove_physical_addresses(attr: &mut Attr) -> Option<Option<Fallback>> {
-    if !attr.sample_format.contains(SampleFormat::PHYS_ADDR) {
-        return None;
-    }
-    attr.sample_format.remove(SampleFormat::PHYS_ADDR);
-    Some(Some(Fallback::Forbidden("physical addresses")))
+/// Removes the first of `parts` that `attr` has, and reports it.
+fn remove_first(
+    parts: impl IntoIterator<Item = (AttrPart, &'static str)>,
+    attr: &mut Attr,
+    report: fn(&'static str) -> Fallback,
+) -> Option<Option<Fallback>> {
+    let (_, name) = parts.into_iter().find(|(part, _)| part.remove_from(attr))?;
+    Some(Some(report(name)))
 }
 
 fn exclude_kernel(attr: &mut Attr) -> Option<Option<Fallback>> {
@@ -218,12 +187,15 @@ fn remove_vector_length(attr: &mut Attr) -> bool {
     was_asked
 }
 
-/// Removes CLOCK_MONOTONIC, where the kernel does not know it (before Linux 4.1, timestamps are on the kernel's own clock). Opens
-/// an event that needs nothing else to find that out: if a single event lost its clock for another reason, its records could not be
-/// ordered with those of the others.
-fn remove_clock_id<O: Opener>(opener: &O, attr: &mut Attr, subject: Subject<'_>) -> Option<Option<Fallback>> {
+/// Removes CLOCK_MONOTONIC, where the kernel does not know it (before Linux 4.1, timestamps are on the kernel's own clock). An event
+/// that needs nothing else tells that: if a single event lost its clock for another reason, its records could not be ordered with those
+/// of the others.
+fn remove_clock_id(
+    attr: &mut Attr,
+    answer: impl Fn(&Attr) -> Result<Answer, Stop>,
+) -> Result<Option<Option<Fallback>>, Stop> {
     if Clock::MONOTONIC.id() != Some(attr.clockid) || !attr.flags.contains(AttrFlags::USE_CLOCKID) {
-        return None;
+        return Ok(None);
     }
     let excluded = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
     let probe = Attr {
@@ -231,12 +203,12 @@ fn remove_clock_id<O: Opener>(opener: &O, attr: &mut Attr, subject: Subject<'_>)
         clockid: attr.clockid,
         ..crate::attr::dummy()
     };
-    let refused = opener.open(&probe, subject, None).err()?.raw_os_error() == Some(EINVAL);
-    refused.then(|| {
+    let is_unknown = answer(&probe)? == Err(EINVAL);
+    Ok(is_unknown.then(|| {
         attr.flags.remove(AttrFlags::USE_CLOCKID);
         attr.clockid = 0;
         Some(Fallback::Without("CLOCK_MONOTONIC for timestamps (4.1)"))
-    })
+    }))
 }
 
 fn remove_newest_part(attr: &mut Attr) -> Option<Option<Fallback>> {
@@ -245,8 +217,7 @@ fn remove_newest_part(attr: &mut Attr) -> Option<Option<Fallback>> {
         attr.flags.remove(AttrFlags::INHERIT);
         return Some(Some(Fallback::NotInherited));
     }
-    let (_, name) = NEWEST.into_iter().find(|(part, _)| part.remove_from(attr))?;
-    Some(Some(Fallback::Without(name)))
+    remove_first(NEWEST, attr, Fallback::Without)
 }
 
 /// Removes the call stack of last branches, for a processor that records no branches. Branches that the user asked for stay.

@@ -2,18 +2,29 @@ use super::*;
 use crate::error::{EBUSY, EMFILE, ENOSPC, ENOSYS, EOVERFLOW, ESRCH};
 use crate::event::{clock_event, default_events, select};
 use crate::options::{CallChain, Options, Target};
+use crate::plan::tests::tell;
 use decoder::attr::TYPE_HARDWARE;
-use model::{CpuId, Tid};
 use std::cell::Cell;
 
-/// A kernel that opens an event, or refuses it with an errno.
+/// A kernel that opens an event, or refuses it with an errno; and how often it was asked.
 struct Fake<F: Fn(&Attr) -> Result<(), i32>>(F, Cell<u32>);
 
-impl<F: Fn(&Attr) -> Result<(), i32>> Opener for Fake<F> {
-    type Event = ();
-    fn open(&self, attr: &Attr, _: Subject<'_>, _: Option<&()>) -> io::Result<()> {
-        self.1.set(self.1.get() + 1);
-        (self.0)(attr).map_err(io::Error::from_raw_os_error)
+/// Asks `kernel` until the attr of an event is decided.
+fn settle<F: Fn(&Attr) -> Result<(), i32>>(
+    kernel: &Fake<F>,
+    attr: Attr,
+    clock: Option<&Attr>,
+) -> Result<(Attr, Vec<Fallback>), Refusal> {
+    let mut facts = Facts::default();
+    loop {
+        match negotiate(attr.clone(), clock, Site::Thread(None), &facts) {
+            Ok(decided) => return decided,
+            Err(Stop::Ask(questions)) => {
+                kernel.1.set(kernel.1.get() + 1);
+                tell(&mut facts, questions, &kernel.0);
+            }
+            Err(stop) => panic!("{stop:?}"),
+        }
     }
 }
 
@@ -22,10 +33,9 @@ fn opened_by(kernel: impl Fn(&Attr) -> Result<(), i32>) -> Result<(Attr, Vec<Fal
     let attr = crate::attr::sampler(&default_events(&[])[0], &options, 0, 4096);
     let clock = crate::attr::sampler(&clock_event(), &options, 0, 4096);
     let fake = Fake(kernel, Cell::new(0));
-    let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
-    let result = open_with_fallbacks(&fake, attr, Some(&clock), subject, None);
+    let result = settle(&fake, attr, Some(&clock));
     assert!(fake.1.get() < 20, "the fallbacks end");
-    result.map(|(attr, (), steps)| (attr, steps)).map_err(|refusal| refusal.errno.raw_os_error())
+    result.map_err(|refusal| refusal.errno.raw_os_error())
 }
 
 #[test]
@@ -70,7 +80,7 @@ fn a_counter_that_is_not_there_is_not_forbidden() {
     let strict =
         |attr: &Attr| Err(if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) { ENOENT } else { EACCES });
     let fake = Fake(strict, Cell::new(0));
-    let refusal = open_with_fallbacks(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap_err();
+    let refusal = settle(&fake, attr, None).unwrap_err();
     assert_eq!(refusal.errno.raw_os_error(), Some(ENOENT));
     assert!(refusal.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL), "the attr that was refused");
     // The whole machine, where the clock is forbidden and there are no counters.
@@ -87,8 +97,7 @@ fn only_the_kernel_is_not_replaced_by_user_space() {
     let event = select("cycles:k", &Vec::new()).unwrap().remove(0);
     let attr = crate::attr::sampler(&event, &options, 0, 4096);
     let fake = Fake(|_: &Attr| Err(EACCES), Cell::new(0));
-    let subject = Subject::Thread(Tid(1), None);
-    assert!(open_with_fallbacks(&fake, attr, None, subject, None).is_err());
+    assert!(settle(&fake, attr, None).is_err());
     assert_eq!(fake.1.get(), 1);
 }
 
@@ -104,8 +113,7 @@ fn an_older_kernel_gets_what_it_knows() {
         if new { Err(EINVAL) } else { Ok(()) }
     };
     let fake = Fake(old, Cell::new(0));
-    let (attr, (), steps) =
-        open_with_fallbacks(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
+    let (attr, steps) = settle(&fake, attr, None).unwrap();
     assert!(attr.flags.contains(AttrFlags::MMAP2 | AttrFlags::KSYMBOL | AttrFlags::COMM_EXEC));
     assert_eq!(steps.len(), 2);
 }
@@ -149,8 +157,7 @@ fn each_kernel_gets_all_that_it_knows() {
         {
             let fake =
                 Fake(|attr: &Attr| if needs(attr) > version { Err(EINVAL) } else { Ok(()) }, Cell::new(0));
-            let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
-            let (attr, (), steps) = open_with_fallbacks(&fake, asked.clone(), None, subject, None).unwrap();
+            let (attr, steps) = settle(&fake, asked.clone(), None).unwrap();
             // Only features that this kernel lacks are given up, one at each step.
             let mut expected = asked.clone();
             let mut given_up = 0;
@@ -203,7 +210,7 @@ fn an_event_that_is_refused_for_something_else_keeps_the_clock() {
     let mut attr = crate::attr::sampler(&clock_event(), &Options::new(Target::System), 0, 4096);
     attr.precise_ip = 2;
     let fake = Fake(picky, Cell::new(0));
-    let (attr, (), _) = open_with_fallbacks(&fake, attr, None, Subject::Cpu(CpuId(0)), None).unwrap();
+    let (attr, _) = settle(&fake, attr, None).unwrap();
     assert!(has_tried.get() && attr.flags.contains(AttrFlags::USE_CLOCKID));
     assert_eq!(attr.clockid, 1);
 }
@@ -250,9 +257,9 @@ fn opened_with(
     let event = select(text, &Vec::new()).unwrap().remove(0);
     let attr = crate::attr::sampler(&event, &options, 0, 4096);
     let fake = Fake(kernel, Cell::new(0));
-    let result = open_with_fallbacks(&fake, attr, None, Subject::Thread(Tid(1), None), None);
+    let result = settle(&fake, attr, None);
     assert!(fake.1.get() < 20, "the fallbacks end");
-    result.map(|(attr, (), steps)| (attr, steps)).map_err(|refusal| refusal.errno.raw_os_error())
+    result.map_err(|refusal| refusal.errno.raw_os_error())
 }
 
 #[test]
@@ -298,8 +305,7 @@ fn parts_without_rights_are_removed_and_reported() {
         |attr: &Attr| if attr.flags.contains(AttrFlags::NAMESPACES) { Err(EACCES) } else { Ok(()) },
         Cell::new(0),
     );
-    let (attr, (), steps) =
-        open_with_fallbacks(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
+    let (attr, steps) = settle(&fake, attr, None).unwrap();
     assert_eq!(steps, [Fallback::Forbidden("the namespaces of processes")]);
     assert!(!attr.flags.contains(AttrFlags::EXCLUDE_KERNEL), "the kernel is not given up for it");
 }
@@ -328,7 +334,7 @@ fn a_kernel_that_knows_one_kind_of_core_gets_the_plain_event() {
     let mut attr = crate::attr::sampler(&clock_event(), &Options::new(Target::System), 0, 4096);
     (attr.kind, attr.config) = (0, 10 << 32 | 1);
     let fake = Fake(|attr: &Attr| if attr.config >> 32 == 0 { Ok(()) } else { Err(ENOENT) }, Cell::new(0));
-    let (attr, (), steps) = open_with_fallbacks(&fake, attr, None, Subject::Cpu(CpuId(9)), None).unwrap();
+    let (attr, steps) = settle(&fake, attr, None).unwrap();
     assert_eq!((attr.kind, attr.config, steps), (0, 1, vec![]));
 }
 
@@ -339,9 +345,8 @@ fn the_length_of_vectors_is_asked_of_a_pmu_only() {
     let asked = Attr { sample_regs_user: general | vectors, ..crate::attr::dummy() };
     for errno in [EINVAL, EOPNOTSUPP] {
         let refuse = |attr: &Attr| if attr.sample_regs_user & vectors != 0 { Err(errno) } else { Ok(()) };
-        let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
-        let opened = open_with_fallbacks(&Fake(refuse, Cell::new(0)), asked.clone(), None, subject, None);
-        let (attr, (), fallbacks) = opened.unwrap();
+        let opened = settle(&Fake(refuse, Cell::new(0)), asked.clone(), None);
+        let (attr, fallbacks) = opened.unwrap();
         assert_eq!((attr.sample_regs_user, fallbacks), (general, Vec::new()));
     }
 }

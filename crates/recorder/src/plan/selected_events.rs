@@ -3,17 +3,29 @@
 use model::CpuId;
 
 use crate::error::Error;
-use crate::event::{Event, default_events};
+use crate::event::{Event, Pmu, default_events};
 use crate::options::Options;
 
+/// Returns the CPUs that are chosen among those that are `online`: all where none is named.
+pub(crate) fn chosen_cpus<'a>(options: &'a Options, online: &'a [CpuId]) -> Result<&'a [CpuId], Error> {
+    match options.cpus.iter().flatten().find(|cpu| !online.contains(cpu)) {
+        Some(offline) => Err(Error::CpuOffline { cpu: offline.0 }),
+        None => Ok(options.cpus.as_deref().unwrap_or(online)),
+    }
+}
+
 /// Returns the events of `options`, or the default ones, whose PMU counts on some of the sampled `cpus`. On a machine with several
-/// kinds of cores, an event is there once for each kind that has a CPU among them.
+/// kinds of cores (`core_pmus`), an event is there once for each kind that has a CPU among them.
 ///
 /// # Errors
 /// [`Error::NotOnTheseCpus`] where an event counts on none of the CPUs; [`Error::WholeCpusOnly`] where it counts on whole CPUs only,
 /// and the target does not consist of these.
-pub(crate) fn selected_events(options: &Options, cpus: &[CpuId]) -> Result<Vec<Event>, Error> {
-    let default = options.events.is_empty().then(|| default_events(&crate::event::core_pmus()));
+pub(crate) fn selected_events(
+    options: &Options,
+    cpus: &[CpuId],
+    core_pmus: &[Pmu],
+) -> Result<Vec<Event>, Error> {
+    let default = options.events.is_empty().then(|| default_events(core_pmus));
     let events = default.as_ref().unwrap_or(&options.events);
     let probes = options.slow_calls.iter().flat_map(|call| &call.probes);
     let events: Vec<Event> = events.iter().chain(probes).cloned().collect();
@@ -60,7 +72,7 @@ pub(crate) fn counts_on(event: &Event, cpu: CpuId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Pmu, select};
+    use crate::event::select;
     use crate::options::Target;
     use model::Pid;
 
@@ -84,7 +96,7 @@ mod tests {
         let mut options = Options::new(target);
         options.events = select(list, &machine()).unwrap();
         let cpus: Vec<CpuId> = cpus.iter().copied().map(CpuId).collect();
-        let events = selected_events(&options, &cpus)?;
+        let events = selected_events(&options, &cpus, &[])?;
         Ok(events.iter().map(|event| (event.attr.config >> 32, event.leader)).collect())
     }
 

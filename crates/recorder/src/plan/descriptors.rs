@@ -1,7 +1,7 @@
 //! How many file descriptors a recording takes: counted before anything is opened.
 
-use host::sys::limits;
-
+use super::Stop;
+use super::facts::{Facts, Question};
 use crate::error::Error;
 
 /// Number of descriptors for all that is not an event: wakers of rings, files, pipes, objects.
@@ -40,7 +40,7 @@ const EVENTS_PER_THREAD: u64 = 2;
 
 impl Descriptors {
     /// The number of descriptors that are needed.
-    fn needed(self) -> u64 {
+    pub(crate) fn needed(self) -> u64 {
         let events = (self.threads as u64)
             .saturating_mul(self.events as u64 + 1)
             .saturating_add(self.siblings as u64)
@@ -49,13 +49,24 @@ impl Descriptors {
     }
 
     /// Refuses what would run out of descriptors half-way, where the limit cannot be raised either.
-    pub(crate) fn check(self) -> Result<(), Error> {
+    pub(crate) fn check(self, facts: &Facts) -> Result<(), Stop> {
+        Ok(self.fit(facts.answer_to(Question::Descriptors(self.needed()))?.unwrap_or(0))?)
+    }
+
+    /// Returns true if there may be so many descriptors.
+    pub(crate) fn are_allowed(self, facts: &Facts) -> Result<bool, Stop> {
         let needed = self.needed();
-        let limit = limits::raise_open_files(needed).current;
+        Ok(facts.answer_to(Question::Descriptors(needed))?.is_ok_and(|limit| needed <= limit))
+    }
+
+    /// Refuses more descriptors than `limit`.
+    pub(crate) fn fit(self, limit: u64) -> Result<(), Error> {
+        let needed = self.needed();
         if needed <= limit {
-            return Ok(());
+            Ok(())
+        } else {
+            Err(Error::Descriptors { needed, detail: self.in_words(), limit })
         }
-        Err(Error::Descriptors { needed, detail: self.in_words(), limit })
     }
 
     /// The number of descriptors for each purpose, in words.
@@ -93,7 +104,9 @@ mod tests {
         let thread_of_many = Descriptors { siblings: 999, watched: 1, ..one };
         assert_eq!(thread_of_many.needed(), 4 * (3 + 999) + 1 + OTHER_DESCRIPTORS);
         let beyond = Descriptors { threads: usize::MAX, siblings: 0, ..one };
-        assert!(beyond.check().unwrap_err().to_string().contains("try: sudo prlimit --pid $$ --nofile="));
+        assert!(
+            beyond.fit(1 << 30).unwrap_err().to_string().contains("try: sudo prlimit --pid $$ --nofile=")
+        );
     }
 
     #[test]

@@ -1,34 +1,69 @@
-//! Reads from the events how many of their samples the kernel lost (`PERF_FORMAT_LOST`, Linux 6.0).
+//! Reads from the events what they counted, and how many of their samples the kernel lost (`PERF_FORMAT_LOST`, Linux 6.0).
 
 use std::io;
+use std::sync::Arc;
 
 use decoder::{Attr, ReadFormat, ReadValues};
+use host::sys::perf_event::PerfEvent;
 
 use super::opened::{OpenEvent, Opened};
+use super::task_clock::read_count;
 use crate::consumer::LostCount;
+use crate::counting::{self, Reading, Uncounted};
 
-impl Opened {
-    /// Returns the number of samples that each event lost: first the sampling events, then the sideband event. `None` where the
-    /// kernel does not count them.
-    pub(crate) fn lost(&self) -> Option<Vec<LostCount>> {
-        let sampling = self.samplers().map(|(index, event)| {
-            let group =
-                self.events.iter().filter(|other| event.leader.is_some() && other.leader == event.leader);
-            if event.attr.read_format.contains(ReadFormat::GROUP) && !self.leads(index) {
-                // Its leader takes the samples, and loses them.
-                return Some(LostCount::default());
+/// Returns the count of the event at `index` on all CPUs and threads, in its own unit; `None` where an instance cannot be read.
+pub(crate) fn counted(opened: &Opened, index: usize) -> Option<u64> {
+    opened.instances_of(index).map(|instance| read_count(instance)).sum()
+}
+
+/// Returns the sampling events that were enabled and never counted, with the cause (`perf_event_open(2)`, "BUGS": that an event
+/// opens does not mean that it can run).
+pub(crate) fn never_ran(opened: &Opened) -> Vec<(String, Uncounted)> {
+    let cause = |(index, event): (usize, &OpenEvent)| {
+        let (mut sum, mut read, mut open) = (Reading::default(), false, false);
+        for instance in opened.instances_of(index) {
+            open = true;
+            // A pinned event without a counter gives no words. Where an instance cannot be read, no cause is known.
+            match counting::read_alone(instance, event.attr.read_format) {
+                Ok(Some(reading)) => (sum, read) = (sum.plus(&reading), true),
+                Ok(None) => {}
+                Err(()) => return None,
             }
-            let members = group.count();
-            let instances = self.instances_of(index);
-            sum(
-                &event.attr,
-                instances.map(|instance| lost_by(&event.attr, members, |values| instance.read(values))),
-            )
-        });
-        let OpenEvent { attr, instances, .. } = &self.sideband;
-        let sideband = instances.iter().map(|instance| lost_by(attr, 1, |values| instance.read(values)));
-        sampling.chain([sum(attr, sideband)]).collect()
-    }
+        }
+        let in_group = event.leader.is_some();
+        let why = match (read, sum.running_ns) {
+            (false, _) if open => Uncounted::Pinned,
+            (true, 0) if sum.enabled_ns > 0 => {
+                let watchdog = host::machine::nmi_watchdog_counts();
+                Uncounted::without_counter(&event.attr, in_group, sum.enabled_ns, watchdog)
+            }
+            _ => return None,
+        };
+        Some((event.name.clone(), why))
+    };
+    opened.samplers().filter_map(cause).collect()
+}
+
+/// Returns the number of samples that each event lost: first the sampling events, then the sideband event. `None` where the
+/// kernel does not count them.
+pub(crate) fn lost_samples(opened: &Opened) -> Option<Vec<LostCount>> {
+    let sampling = opened.samplers().map(|(index, event)| {
+        let group =
+            opened.events.iter().filter(|other| event.leader.is_some() && other.leader == event.leader);
+        if event.attr.read_format.contains(ReadFormat::GROUP) && !opened.leads(index) {
+            // Its leader takes the samples, and loses them.
+            return Some(LostCount::default());
+        }
+        let members = group.count();
+        let instances = opened.instances_of(index);
+        sum(
+            &event.attr,
+            instances.map(|instance| lost_by(&event.attr, members, |values| instance.read(values))),
+        )
+    });
+    let sideband = &opened.sideband;
+    let of_instance = |instance: &Arc<PerfEvent>| lost_by(&sideband.attr, 1, |values| instance.read(values));
+    sampling.chain([sum(&sideband.attr, sideband.instances.iter().map(of_instance))]).collect()
 }
 
 fn sum(attr: &Attr, counts: impl Iterator<Item = Option<u64>>) -> Option<LostCount> {
