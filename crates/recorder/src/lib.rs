@@ -21,6 +21,7 @@
 //! | `mapped_files` | build ids, sizes and times of mapped files, read by a worker |
 //! | `work_queue` | a queue of orders to a thread of its own |
 //! | `unwind`, `waits`, `processes` | stacks from copies; where threads wait; what `/proc` tells of recorded processes |
+//! | `python_stacks`, `javascript_stacks`, `function_mappings`, `early_rounds` | functions of interpreters, by the memory of running processes |
 //! | `output`, `window`, `summary` | perf.data files; files of the newest records, and series of files; totals and losses at the end |
 //! | `counting` | `prof stat`: events that are read rather than sampled |
 //! | `error`, `notice` | why there is no recording; what the user is told while it runs |
