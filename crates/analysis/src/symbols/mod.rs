@@ -409,7 +409,7 @@ fn python_name(file: &Name, function: &Name) -> Arc<str> {
 fn javascript_file(name: &str) -> &str {
     let place = name.split_once(' ').map_or("", |(_, place)| place);
     // A name of two words, such as `get x`, has another blank before the path.
-    let path = [" /", " node:", " file:"].iter().find_map(|start| Some(place.get(place.find(start)? + 1..)?));
+    let path = [" /", " node:", " file:"].iter().find_map(|start| place.get(place.find(start)? + 1..));
     let place = path.unwrap_or(place);
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut path = place;
