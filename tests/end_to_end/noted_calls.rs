@@ -20,7 +20,8 @@ pub(crate) struct Language {
     pub(crate) outermost: Option<&'static str>,
 }
 
-/// A program, and what must be right of its samples at least, of 1: the innermost function, all functions.
+/// A program, and what must be right of its samples at least, of 1: the innermost function, all functions. Samples do not count where these are
+/// marked as not found: how soon after a sample the process is read is the machine's matter.
 pub(crate) struct Case {
     pub(crate) kind: &'static str,
     pub(crate) steps: &'static str,
@@ -30,6 +31,8 @@ pub(crate) struct Case {
 
 /// Samples below which shares say little.
 const ENOUGH: usize = 200;
+/// The part of the samples whose innermost function may be marked, on a machine that is as busy as one that runs tests.
+const MOST_MARKED: f64 = 0.35;
 
 /// What a program wrote down: for each thread, the times and the stacks that began then.
 struct Truth(HashMap<i64, Vec<(u64, String)>>);
@@ -102,6 +105,7 @@ pub(crate) fn check(runtime: &Path, language: &Language, case: &Case) {
     let script = run(prof(script).current_dir(folder.path())).ok();
     let truth = Truth::read(&log);
     let (mut all, mut innermost, mut whole) = (0, 0, 0);
+    let (mut marked_innermost, mut marked) = (0, 0);
     let mut shares: HashMap<String, (f64, f64)> = HashMap::new();
     for sample in samples(script.text(), language) {
         let Some(stack) = truth.at(sample.thread, sample.time) else { continue };
@@ -111,6 +115,8 @@ pub(crate) fn check(runtime: &Path, language: &Language, case: &Case) {
         let found: Vec<&str> = sample.functions.iter().map(String::as_str).skip_while(is_writing).collect();
         all += 1;
         innermost += usize::from(found.first() == due.first());
+        marked_innermost += usize::from(found.first() == Some(&language.unknown));
+        marked += usize::from(found.contains(&language.unknown));
         whole += usize::from(
             found.starts_with(&due)
                 && language.outermost.is_none_or(|outermost| found.get(due.len()) == Some(&outermost)),
@@ -121,14 +127,18 @@ pub(crate) fn check(runtime: &Path, language: &Language, case: &Case) {
         }
     }
     let figures = format!(
-        "{} {} {}: {innermost} and {whole} of {all}: {shares:?}",
+        "{} {} {}: {innermost} and {whole} of {all}, {marked_innermost} and {marked} marked: {shares:?}",
         runtime.display(),
         case.kind,
         case.steps
     );
     assert!(all >= ENOUGH, "{figures}");
-    let part = |count: usize| count as f64 / all as f64;
-    assert!(part(innermost) >= case.innermost && part(whole) >= case.whole, "{figures}");
+    let is_right = |right: usize, marked: usize, least: f64| right as f64 >= least * (all - marked) as f64;
+    assert!(
+        is_right(innermost, marked_innermost, case.innermost) && is_right(whole, marked, case.whole),
+        "{figures}"
+    );
+    assert!(marked_innermost as f64 <= MOST_MARKED * all as f64, "{figures}");
     // What was not found says so, and is of any function.
     let unknown = shares.remove(language.unknown).map_or(0.0, |(_, found)| found);
     for (due, found) in shares.values() {
