@@ -1,7 +1,5 @@
 //! What will be opened for counting: a pure function of the options and of facts, as for recordings (`crate::plan`).
 
-use std::io;
-
 use decoder::{Attr, AttrFlags, ReadFormat};
 use model::CpuId;
 
@@ -111,25 +109,22 @@ fn forks(counters: &[PlannedEvent], options: &Options, facts: &Facts) -> Result<
 }
 
 /// Returns where `event` is tried: on the first of `cpus` on which it counts.
-fn site(event: &Event, options: &Options, cpus: &[Option<CpuId>]) -> Option<Site> {
-    let cpu = *cpus.iter().find(|cpu| cpu.is_none_or(|cpu| counts_on(event, cpu)))?;
-    Some(match (&options.target, cpu) {
+fn site(event: &Event, options: &Options, cpus: &[Option<CpuId>]) -> Site {
+    let cpu = cpus.iter().find(|cpu| cpu.is_none_or(|cpu| counts_on(event, cpu))).copied().flatten();
+    match (&options.target, cpu) {
         (Target::System, Some(cpu)) => Site::Cpu(cpu),
         (Target::Cgroup(_), Some(cpu)) => Site::Cgroup(cpu),
         _ => Site::Thread(cpu),
-    })
+    }
 }
 
 /// Returns the attr of a counter that this kernel and user allow, and the fallbacks that led to it.
 fn negotiate_counter(
     event: &Event,
     mut attr: Attr,
-    site: Option<Site>,
+    site: Site,
     facts: &Facts,
 ) -> Result<Result<(Attr, Vec<Fallback>), Refusal>, Stop> {
-    let Some(site) = site else {
-        return Ok(Err(Refusal { errno: io::Error::from_raw_os_error(ESRCH), attr: Box::new(attr) }));
-    };
     loop {
         match negotiate(attr.clone(), None, site, facts)? {
             Err(refusal) if refusal.errno.raw_os_error() == Some(EINVAL) && demand_less(&mut attr, event) => {

@@ -35,18 +35,14 @@ pub(super) fn online_cpus() -> Result<Vec<CpuId>, Error> {
 
 /// Reads the facts of this machine that decide what is opened for `options`. `child` is the waiting child that becomes the command.
 pub(crate) fn read_facts(options: &Options, child: Option<Pid>) -> Result<Facts, Error> {
-    let (mut pids, mut siblings_of_threads) = (Vec::new(), Vec::new());
-    let threads = match (&options.target, child) {
-        (Target::System | Target::Cgroup(_), _) => Vec::new(),
-        (Target::Command, child) => child.into_iter().map(|Pid(pid)| Tid(pid)).collect(),
-        (Target::Threads(tids), _) => {
-            siblings_of_threads = siblings(tids, options)?;
-            tids.clone()
-        }
-        (Target::Processes(_) | Target::User(_), _) => {
-            pids = processes(options)?;
+    let (threads, siblings, processes) = match &options.target {
+        Target::System | Target::Cgroup(_) => (Vec::new(), Vec::new(), Vec::new()),
+        Target::Command => (child.map(|Pid(pid)| Tid(pid)).into_iter().collect(), Vec::new(), Vec::new()),
+        Target::Threads(tids) => (tids.clone(), siblings(tids, options)?, Vec::new()),
+        Target::Processes(_) | Target::User(_) => {
+            let pids = processes(options)?;
             ended_processes(&pids)?;
-            all_threads(&pids)
+            (all_threads(&pids), Vec::new(), pids)
         }
     };
     let names_cores = options.events.is_empty() || options.events.iter().any(|event| event.core);
@@ -59,8 +55,8 @@ pub(crate) fn read_facts(options: &Options, child: Option<Pid>) -> Result<Facts,
         settings: Settings::read(),
         is_capable: has(Capability::Perfmon) || has(Capability::SysAdmin),
         threads,
-        siblings: siblings_of_threads,
-        processes: pids,
+        siblings,
+        processes,
         memory_kb: machine::total_memory_kb(),
         ..Facts::default()
     })
