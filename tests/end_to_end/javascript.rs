@@ -10,6 +10,7 @@ use super::runtime_shares::{fixture, installed};
 const JAVASCRIPT: Language = Language {
     fixture: "calls.js",
     seconds: "1",
+    rate: "2999",
     function_of: |object| {
         let name = object.strip_prefix("JS:")?;
         Some(name.split_once(' ')?.0.trim_start_matches(['~', '^', '+', '*']).to_owned())

@@ -10,6 +10,8 @@ use super::runtime_shares::fixture;
 pub(crate) struct Language {
     pub(crate) fixture: &'static str,
     pub(crate) seconds: &'static str,
+    /// Samples in a second.
+    pub(crate) rate: &'static str,
     /// Returns the function that the name of a frame's object stands for.
     pub(crate) function_of: fn(&str) -> Option<String>,
     /// The object of functions that were not found.
@@ -94,7 +96,7 @@ pub(crate) fn check(runtime: &Path, language: &Language, case: &Case) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let mut record =
-        prof(["record", "-e", "cpu-clock", "-F", "997", "-k", "monotonic", "-o", "p.data", "--"]);
+        prof(["record", "-e", "cpu-clock", "-F", language.rate, "-k", "monotonic", "-o", "p.data", "--"]);
     record
         .arg(runtime)
         .arg(fixture(language.fixture))

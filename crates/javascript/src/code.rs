@@ -164,15 +164,21 @@ impl Compiled {
         address.checked_sub(self.start).filter(|offset| *offset < self.size)
     }
 
-    /// Returns false if other code is at its address now. Of a process that has ended nobody knows.
+    /// Returns true if nothing can be read at its address any more: the process has ended, and what is known of it is what it ran.
+    pub(crate) fn is_gone(&self, heap: &mut Heap<'_, '_>) -> bool {
+        heap.field(self.stream, 0).is_none()
+    }
+
+    /// Returns false if other code is at its address now.
     pub(crate) fn is_unchanged(&self, heap: &mut Heap<'_, '_>) -> bool {
-        let Some(map) = heap.field(self.stream, 0) else { return true };
         let layout = &heap.layout.code;
         let is_same_code = match layout.instructions {
             Instructions::Inside(_) => true,
             Instructions::Stream { code, .. } => heap.field(self.stream, code) == Some(self.code),
         };
-        map == self.map && is_same_code && heap.field(self.code, layout.data) == Some(self.data)
+        heap.field(self.stream, 0) == Some(self.map)
+            && is_same_code
+            && heap.field(self.code, layout.data) == Some(self.data)
     }
 
     /// Records that it is still at its address.

@@ -245,7 +245,7 @@ impl Sample<'_, '_, '_> {
     fn code_at(&mut self, lookup: u64, words: Option<FrameWords>) -> Option<u64> {
         let known = self.known.codes.range(..=lookup).next_back();
         if let Some((&start, code)) = known.filter(|(_, code)| code.offset_of(lookup).is_some()) {
-            if self.is_fresh(code.seen) {
+            if self.is_fresh(code.seen) || code.is_gone(&mut self.heap) {
                 return Some(start);
             }
             if code.is_unchanged(&mut self.heap) {

@@ -263,6 +263,21 @@ fn optimized_code_leads_to_its_function_and_to_those_that_were_inlined() {
 }
 
 #[test]
+fn what_was_known_of_a_process_stays_when_it_has_ended() {
+    let memory = Memory::new("20");
+    memory.code(memory.layout.code.baseline + 2);
+    let mut process = memory.process();
+    let frames = [
+        FrameOf::Interpreted(Some(words(&memory))),
+        FrameOf::Generated(Avma(START + 0x2fff), Some(words(&memory))),
+    ];
+    let known = memory.at(&mut process, 0, &frames);
+    memory.pages.borrow_mut().clear();
+    assert_eq!(memory.at(&mut process, SECOND, &frames), known);
+    assert_eq!(memory.at(&mut memory.process(), SECOND, &frames), None);
+}
+
+#[test]
 fn code_of_sparkplug_is_known_by_its_bytecode() {
     let memory = Memory::new("20");
     memory.code(memory.layout.code.baseline);
