@@ -164,21 +164,15 @@ impl Compiled {
         address.checked_sub(self.start).filter(|offset| *offset < self.size)
     }
 
-    /// Returns true if nothing can be read at its address any more: the process has ended, and what is known of it is what it ran.
-    pub(crate) fn is_gone(&self, heap: &mut Heap<'_, '_>) -> bool {
-        heap.field(self.stream, 0).is_none()
-    }
-
-    /// Returns false if other code is at its address now.
-    pub(crate) fn is_unchanged(&self, heap: &mut Heap<'_, '_>) -> bool {
+    /// Returns false if other code is at its address now; `None` where not all of it can be read, as of a process that is about to end.
+    pub(crate) fn is_unchanged(&self, heap: &mut Heap<'_, '_>) -> Option<bool> {
         let layout = &heap.layout.code;
-        let is_same_code = match layout.instructions {
-            Instructions::Inside(_) => true,
-            Instructions::Stream { code, .. } => heap.field(self.stream, code) == Some(self.code),
+        let code = match layout.instructions {
+            Instructions::Inside(_) => self.code,
+            Instructions::Stream { code, .. } => heap.field(self.stream, code)?,
         };
-        heap.field(self.stream, 0) == Some(self.map)
-            && is_same_code
-            && heap.field(self.code, layout.data) == Some(self.data)
+        let is_same = heap.field(self.stream, 0)? == self.map && code == self.code;
+        Some(is_same && heap.field(self.code, layout.data)? == self.data)
     }
 
     /// Records that it is still at its address.

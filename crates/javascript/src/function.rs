@@ -125,8 +125,14 @@ impl Facts {
     /// Returns false if something else is at the address of the function now, or its lines may be found by now. Of a process that has
     /// ended nobody knows.
     pub(crate) fn is_current(&self, heap: &mut Heap<'_, '_>, shared: u64) -> bool {
-        heap.field(shared, 0).is_none()
-            || (self.has_lines && Identity::read(heap, shared).as_ref() == Some(&self.identity))
+        let layout = &heap.layout.shared;
+        let (name, script) = (heap.field(shared, layout.name), heap.field(shared, layout.script));
+        match (heap.is_still(shared, heap.layout.types.shared), name, script) {
+            (Some(is_function), Some(name), Some(script)) => {
+                self.has_lines && is_function && Identity { name, script } == self.identity
+            }
+            _ => true,
+        }
     }
 
     /// Returns the function as the code of a compiler runs it.

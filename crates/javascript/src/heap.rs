@@ -64,6 +64,12 @@ impl Heap<'_, '_> {
         self.reader.array(Self::address(map, self.layout.map_instance_type)?).map(u16::from_le_bytes)
     }
 
+    /// Returns true for an object of this type by its map alone; `None` where that cannot be read, as of a process that is about to end.
+    pub(crate) fn is_still(&mut self, object: u64, kind: u16) -> Option<bool> {
+        let map = self.field(object, 0)?;
+        Some(self.type_by_map(map)? == kind)
+    }
+
     /// Returns true for an object of this type.
     pub(crate) fn is(&mut self, object: u64, kind: u16) -> bool {
         self.kind(object) == Some(kind)

@@ -245,16 +245,20 @@ impl Sample<'_, '_, '_> {
     fn code_at(&mut self, lookup: u64, words: Option<FrameWords>) -> Option<u64> {
         let known = self.known.codes.range(..=lookup).next_back();
         if let Some((&start, code)) = known.filter(|(_, code)| code.offset_of(lookup).is_some()) {
-            if self.is_fresh(code.seen) || code.is_gone(&mut self.heap) {
+            if self.is_fresh(code.seen) {
                 return Some(start);
             }
-            if code.is_unchanged(&mut self.heap) {
-                if let Some(code) = self.known.codes.get_mut(&start) {
-                    code.see(self.time);
+            match code.is_unchanged(&mut self.heap) {
+                Some(true) => {
+                    if let Some(code) = self.known.codes.get_mut(&start) {
+                        code.see(self.time);
+                    }
+                    return Some(start);
                 }
-                return Some(start);
+                // The process is about to end, and ran what is known of it.
+                None => return Some(start),
+                Some(false) => self.remove_code(start),
             }
-            self.remove_code(start);
         }
         if self.known.maps.instructions.is_none() && self.known.maps.near.is_none() {
             // Any function leads to a map near that of code.
@@ -304,22 +308,24 @@ impl Sample<'_, '_, '_> {
             return Some(shared);
         }
         let layout = self.heap.layout;
-        let of_stack = words.filter(|words| self.is_function(words.function)).and_then(|words| {
-            self.heap.field_of(words.function, layout.function_shared, layout.types.shared)
-        });
-        let candidates = [of_stack, known.map(|(shared, _)| shared)];
-        let shared = candidates.into_iter().flatten().find(|shared| {
-            self.heap.is(*shared, layout.types.shared)
-                && self.heap.field(*shared, layout.shared.data).and_then(|data| self.bytecode_behind(data))
-                    == Some(bytecode)
-        });
+        let known = known.map(|(shared, _)| shared);
+        let of_known = known.map(|shared| self.has_bytecode(shared, bytecode));
+        let shared = match of_known {
+            Some(Some(true)) => known,
+            // The process is about to end, and ran what is known of it.
+            Some(None) => return known,
+            _ => {
+                let of_stack = words.filter(|words| self.is_function(words.function)).and_then(|words| {
+                    self.heap.field_of(words.function, layout.function_shared, layout.types.shared)
+                });
+                of_stack.filter(|shared| self.has_bytecode(*shared, bytecode) == Some(true))
+            }
+        };
         let Some(shared) = shared else {
-            let is_gone = self.heap.field(bytecode, 0).is_some();
-            if is_gone && let Some(known) = self.known.bytecodes.remove(&bytecode) {
+            if let Some(known) = self.known.bytecodes.remove(&bytecode) {
                 self.known.bytes = self.known.bytes.saturating_sub(known.size_in_memory());
             }
-            // Of a process that has ended nobody knows.
-            return known.map(|(shared, _)| shared).filter(|_| !is_gone);
+            return None;
         };
         if self.known.maps.near.is_none() {
             self.known.maps.near = self.heap.field(shared, 0);
@@ -335,6 +341,15 @@ impl Sample<'_, '_, '_> {
             }
         }
         Some(shared)
+    }
+
+    /// Returns true if a function has this bytecode; `None` where it cannot be read.
+    fn has_bytecode(&mut self, shared: u64, bytecode: u64) -> Option<bool> {
+        let layout = self.heap.layout;
+        let is_function = self.heap.is_still(shared, layout.types.shared)?;
+        let data = self.heap.field(shared, layout.shared.data)?;
+        self.heap.field(data, 0)?;
+        Some(is_function && self.bytecode_behind(data) == Some(bytecode))
     }
 
     /// Returns the bytecode that the data of a function, or of code, lead to.
