@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::layout::tests::constants;
 use crate::layout::{Instructions, Layout};
@@ -186,6 +188,12 @@ impl Memory {
         self.word(CODE + layout.code.data, self.array(ARRAYS + 0xa00, &elements));
     }
 
+    fn at_address(&self, address: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.read(PID, Avma(address), &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
     fn process(&self) -> JavaScriptProcess {
         JavaScriptProcess::new(Arc::new(V8::for_tests(self.layout.clone())))
     }
@@ -333,4 +341,48 @@ fn hostile_objects_end_nowhere() {
         }
     }
     assert_eq!(memory.at(&mut memory.process(), 0, &[FrameOf::Generated(Avma(0x66_0000_0000), None)]), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn damaged_memory_does_no_harm(
+        version in prop_oneof![Just("18"), Just("20"), Just("22"), Just("24")],
+        tier in 0_u32..4,
+        damage in prop::collection::vec((any::<usize>(), 0_u64..512, 0_u8..6, any::<u64>()), 1..8),
+        words_are_damaged in any::<bool>(),
+    ) {
+        let memory = Memory::new(version);
+        if version != "18" {
+            memory.code(memory.layout.code.baseline + tier);
+        }
+        let pages: Vec<u64> = memory.pages.borrow().keys().copied().collect();
+        let mut word = 0;
+        for (page, offset, kind, chosen) in damage {
+            let address = pages[page % pages.len()] + 8 * offset;
+            let elsewhere = pages[chosen as usize % pages.len()] + (chosen >> 32) % 4096;
+            word = match kind {
+                0 => chosen,
+                1 => 0,
+                2 => u64::MAX,
+                3 => tag(elsewhere & !7),
+                4 => small(chosen as i32),
+                _ => memory.at_address(address) ^ 1 << (chosen % 64),
+            };
+            memory.word(address, word);
+        }
+        let sound = words(&memory);
+        let damaged = FrameWords { function: word, bytecode: word, offset: word };
+        let words = Some(if words_are_damaged { damaged } else { sound });
+        let frames = [
+            FrameOf::Interpreted(words),
+            FrameOf::Generated(Avma(START + 0x10), words),
+            FrameOf::Generated(Avma(START + 0x2fff), None),
+        ];
+        let mut process = memory.process();
+        for time in [0, SECOND] {
+            let found = memory.at(&mut process, time, &frames).unwrap_or_default();
+            prop_assert!(found.iter().all(|name| name.chars().count() < 1 << 14), "names are bounded");
+        }
+    }
 }

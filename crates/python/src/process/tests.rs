@@ -2,6 +2,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use model::Avma;
+use proptest::prelude::*;
 
 use super::*;
 use crate::Location;
@@ -226,4 +227,36 @@ fn functions_without_end_take_bounded_memory() {
         assert_eq!(found[0].frames.len(), 1);
     }
     assert!(process.codes.by_bytecode.len() < 1000 && process.codes.bytes < MAX_CODE_BYTES + (1 << 20));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn damaged_memory_does_no_harm(
+        damage in prop::collection::vec((any::<usize>(), 0_u64..512, 0_u8..5, any::<u64>()), 1..8),
+        words_are_damaged in any::<bool>(),
+    ) {
+        let memory = three_functions();
+        let pages: Vec<u64> = memory.pages.borrow().keys().copied().collect();
+        let mut word = 0;
+        for (page, offset, kind, chosen) in damage {
+            word = match kind {
+                0 => chosen,
+                1 => 0,
+                2 => u64::MAX,
+                3 => chosen % 4096,
+                _ => pages[chosen as usize % pages.len()] + (chosen >> 32) % 4096,
+            };
+            memory.word(pages[page % pages.len()] + 8 * offset, word);
+        }
+        let damaged = [activation(word, FRAMES + 0x200), activation(WORK + 184 + 2, word)];
+        let activations = if words_are_damaged { damaged } else { key_in_work() };
+        let mut python = process();
+        for time in [1, 200_000_000] {
+            let runs = python.runs(&memory, (PID, TID), Timestamp(time), &activations);
+            for frame in runs.iter().flatten().flat_map(|run| &run.frames) {
+                prop_assert!(frame.function.name.chars().count() < 1 << 14, "names are bounded");
+            }
+        }
+    }
 }
