@@ -63,8 +63,10 @@ pub(crate) struct RunState {
     pub(super) copy_size: PerArrival<u32>,
     /// True if the events that sample switches are disabled ([`Opened::hold_switches`]).
     pub(super) switches_held: bool,
-    /// The id that records of switches have, while their event is closed ([`Opened::hold_switches`]).
-    pub(super) closed_records_id: Option<u64>,
+    /// The id that records of switches have in the recording, once their event has been closed ([`Opened::hold_switches`]).
+    pub(super) switch_records_id: Option<u64>,
+    /// True if that event is closed.
+    pub(super) are_switch_records_closed: bool,
     /// Ids that [`Opened::take_later_ids`] has not returned yet.
     pub(super) later_ids: Vec<(u64, u64)>,
 }

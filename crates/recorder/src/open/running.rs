@@ -146,12 +146,15 @@ impl Opened {
 
     /// Returns true if records of switches have an event of their own, and it is closed.
     pub(crate) fn are_switch_records_closed(&self) -> bool {
-        self.state.closed_records_id.is_some()
+        self.state.are_switch_records_closed
     }
 
     /// Opens the event again that [`Self::hold_switches`] has closed, which is to enable it then. Where that is refused, it stays closed.
     pub(crate) fn reopen_switch_records(&mut self) {
-        let (Some(known_id), Some(whole)) = (self.state.closed_records_id, &self.whole_cpus) else { return };
+        let (Some(known_id), Some(whole)) = (self.state.switch_records_id, &self.whole_cpus) else { return };
+        if !self.state.are_switch_records_closed {
+            return;
+        }
         let opened: Vec<Arc<PerfEvent>> =
             whole.subjects().filter_map(|subject| self.open_switch_records(subject)).map(Arc::new).collect();
         let Some(event) = self.events.iter_mut().find(|event| event.selected.is_switch_records()) else {
@@ -160,7 +163,7 @@ impl Opened {
         if opened.is_empty() {
             return;
         }
-        self.state.closed_records_id = None;
+        self.state.are_switch_records_closed = false;
         self.state
             .later_ids
             .extend(opened.iter().filter_map(|instance| Some((instance.id().ok()?, known_id))));
@@ -183,9 +186,10 @@ impl Opened {
         let Some(event) = self.events.iter_mut().find(|event| event.selected.is_switch_records()) else {
             return;
         };
-        // Its records are to have the same id when it is opened again.
+        // Its records are to have the same id each time that it is opened again.
         if let Some(id) = event.instances.first().and_then(|instance| instance.id().ok()) {
-            self.state.closed_records_id.get_or_insert(id);
+            self.state.switch_records_id.get_or_insert(id);
+            self.state.are_switch_records_closed = true;
         }
         event.instances.clear();
     }
