@@ -37,7 +37,9 @@ pub(super) fn resolve_file(
     match store.open_with_path(identity, pids) {
         Ok((object, path)) => {
             let known = |files: &FileSetStamp| kept.known(identity, files);
-            let opened = Arc::new(Opened::new(store, object, path, identity.path.clone(), known));
+            let mut opened = Opened::new(store, object, path, identity.path.clone(), known);
+            opened.saves_memory = kept.saves_memory();
+            let opened = Arc::new(opened);
             let answers = resolve(store, &opened, entries, options, threads);
             if !opened.has_changed() {
                 kept.put(identity, &opened);
@@ -101,7 +103,7 @@ fn resolve_unchanged(
     options: Options,
     threads: &Threads<'_>,
 ) -> Answers {
-    let Opened { object, path, name, files, known } = opened;
+    let Opened { object, path, name, files, known, .. } = opened;
     let mut notes: Vec<String> = files
         .rejected
         .iter()
@@ -130,12 +132,15 @@ fn resolve_unchanged(
         return Answers { resolutions, notes, ..Answers::default() };
     }
     let index = known.index.get_or_init(|| Arc::new(ObjectIndex::new(&object_files, options.names)));
+    // The symbols of a large library are 20 MB of its file, and the heads of all units of a debug build more.
+    opened.end_step();
     if index.has_too_many_symbols() {
         notes.push(format!("{name} has too many symbols: those at the end are not used"));
     }
     let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(index), options);
     let places = places(&code);
     let mut plan = symbolizer.plan(&places);
+    opened.end_step();
     let mut walks = Vec::new();
     let authors = Mutex::new(opened.authors());
     loop {
