@@ -3,7 +3,7 @@
 use memory::BLOCK_BYTES;
 use model::Timestamp;
 
-use crate::function::Tier;
+use crate::function::{SharedFunction, Tier};
 use crate::heap::{Heap, is_reference};
 use crate::layout::{Instructions, REGEXP};
 use crate::positions::{Positions, SourcePosition};
@@ -27,6 +27,8 @@ pub(crate) struct Compiled {
     inlined: Vec<(SourcePosition, u32)>,
     /// The functions of literals that were asked for since it was seen last: the collector may move them.
     resolved: Vec<(Option<u32>, u64)>,
+    /// True if nothing is known to lie at its address any more.
+    is_gone: bool,
     /// The time at which it was seen at its address.
     pub(crate) seen: Timestamp,
 }
@@ -143,6 +145,7 @@ impl Compiled {
             positions: Positions::default(),
             inlined: Vec::new(),
             resolved: Vec::new(),
+            is_gone: false,
             seen,
         };
         if matches!(kind, Kind::Optimized(_)) {
@@ -178,7 +181,13 @@ impl Compiled {
     /// Records that it is still at its address.
     pub(crate) fn see(&mut self, now: Timestamp) {
         self.seen = now;
+        self.is_gone = false;
         self.resolved.clear();
+    }
+
+    /// Records that it is no longer at its address. What was read of it before stays.
+    pub(crate) fn lose(&mut self) {
+        self.is_gone = true;
     }
 
     /// Returns the functions that run at an offset in optimized code, innermost first.
@@ -205,14 +214,14 @@ impl Compiled {
         }
     }
 
-    /// Returns the `SharedFunctionInfo` of the function that was compiled, or of one of its literals. The code must be unchanged.
-    pub(crate) fn shared(&mut self, heap: &mut Heap<'_, '_>, literal: Option<u32>) -> Option<u64> {
-        if let Some((_, shared)) = self.resolved.iter().find(|(known, _)| *known == literal) {
-            return Some(*shared);
+    /// Returns the function that was compiled, or one of its literals.
+    pub(crate) fn shared(&mut self, heap: &mut Heap<'_, '_>, literal: Option<u32>) -> Option<SharedFunction> {
+        if let Some((_, object)) = self.resolved.iter().find(|(known, _)| *known == literal) {
+            return Some(SharedFunction { object: *object, is_new: false });
         }
-        let shared = self.read_shared(heap, literal)?;
-        self.resolved.push((literal, shared));
-        Some(shared)
+        let object = if self.is_gone { None } else { self.read_shared(heap, literal) }?;
+        self.resolved.push((literal, object));
+        Some(SharedFunction { object, is_new: true })
     }
 
     fn read_shared(&self, heap: &mut Heap<'_, '_>, literal: Option<u32>) -> Option<u64> {

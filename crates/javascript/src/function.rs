@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use model::Timestamp;
-
 use crate::heap::Heap;
 use crate::lines::{Place, ScriptKey, Scripts};
 use crate::scope::{self, Declaration};
@@ -47,6 +45,14 @@ impl Tier {
     }
 }
 
+/// A reference to a `SharedFunctionInfo`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SharedFunction {
+    pub(crate) object: u64,
+    /// True if it was found in memory as it is now. What was found earlier may have been moved since, and another one lie in its place.
+    pub(crate) is_new: bool,
+}
+
 /// A function with more lines than these is cut, so that its mapping in a recording has a bound.
 const MAX_LINES: u32 = 1 << 20;
 
@@ -62,8 +68,6 @@ pub(crate) struct Facts {
     /// False if the source could not be read up to the function's end: its pages are not in memory, or there was no time.
     has_lines: bool,
     by_tier: [Option<Arc<JavaScriptFunction>>; Tier::COUNT],
-    /// The time at which it was seen at its address.
-    pub(crate) seen: Timestamp,
 }
 
 /// The fields that tell a function from another one which lies at its address later.
@@ -85,12 +89,7 @@ impl Identity {
 
 impl Facts {
     /// Reads the function at `shared`; `None` where there is none.
-    pub(crate) fn read(
-        heap: &mut Heap<'_, '_>,
-        scripts: &mut Scripts,
-        shared: u64,
-        seen: Timestamp,
-    ) -> Option<Self> {
+    pub(crate) fn read(heap: &mut Heap<'_, '_>, scripts: &mut Scripts, shared: u64) -> Option<Self> {
         let identity = Identity::read(heap, shared)?;
         let kind = heap.kind(identity.name);
         let declaration = match kind {
@@ -118,7 +117,6 @@ impl Facts {
             last_line: last_line.clamp(first_line, first_line.saturating_add(MAX_LINES)),
             has_lines,
             by_tier: [const { None }; Tier::COUNT],
-            seen,
         })
     }
 

@@ -13,7 +13,7 @@ use model::{Avma, Pid, ProcessMemory, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::{CodeMaps, Compiled, InlinedFrame, Kind};
-use crate::function::{Facts, JavaScriptFunction, Tier};
+use crate::function::{Facts, JavaScriptFunction, SharedFunction, Tier};
 use crate::heap::{Heap, small_integer};
 use crate::lines::Scripts;
 use crate::positions::Positions;
@@ -106,6 +106,9 @@ struct Misses {
 
 /// Nanoseconds for which an object is believed to be still at its address.
 const TRUSTED_NANOSECONDS: u64 = 100_000_000;
+/// Nanoseconds for which what lay at an address stands for it where nothing lies there any more: samples are up to 200 ms old when the
+/// process is read, and the collector may have come in between.
+const GRACE_NANOSECONDS: u64 = 500_000_000;
 /// The maximum number of bytes that what is known of a process takes. With more, all is forgotten, and what runs is read again.
 const MAX_KNOWN_BYTES: usize = 24 << 20;
 /// The maximum number of blocks of memory that are read for one sample: some 20 functions that are new lie in so many.
@@ -173,6 +176,10 @@ impl Sample<'_, '_, '_> {
 
     fn is_fresh(&self, seen: Timestamp) -> bool {
         self.time.0.saturating_sub(seen.0) < TRUSTED_NANOSECONDS
+    }
+
+    fn is_in_grace(&self, seen: Timestamp) -> bool {
+        self.time.0.saturating_sub(seen.0) < GRACE_NANOSECONDS
     }
 
     fn find(&mut self, frame: FrameOf) -> Found {
@@ -257,9 +264,29 @@ impl Sample<'_, '_, '_> {
                 }
                 // The process is about to end, and ran what is known of it.
                 None => return Some(start),
-                Some(false) => self.remove_code(start),
+                Some(false) => {}
             }
+            let is_in_grace = self.is_in_grace(code.seen);
+            return match self.search_code(lookup, words) {
+                None if is_in_grace => {
+                    if let Some(code) = self.known.codes.get_mut(&start) {
+                        code.lose();
+                    }
+                    Some(start)
+                }
+                found => {
+                    if found != Some(start) {
+                        self.remove_code(start);
+                    }
+                    found
+                }
+            };
         }
+        self.search_code(lookup, words)
+    }
+
+    /// Searches the code that an address is in, and adds it in place of what it overlaps. Returns its start.
+    fn search_code(&mut self, lookup: u64, words: Option<FrameWords>) -> Option<u64> {
         if self.known.maps.instructions.is_none() && self.known.maps.near.is_none() {
             // Any function leads to a map near that of code.
             let shared = words.filter(|words| self.is_function(words.function)).and_then(|words| {
@@ -299,21 +326,23 @@ impl Sample<'_, '_, '_> {
         }
     }
 
-    /// Returns the `SharedFunctionInfo` of bytecode. `words` are of a frame that runs it.
-    fn function_of(&mut self, bytecode: u64, words: Option<FrameWords>) -> Option<u64> {
+    /// Returns the function of bytecode. `words` are of a frame that runs it.
+    fn function_of(&mut self, bytecode: u64, words: Option<FrameWords>) -> Option<SharedFunction> {
         let known = self.known.bytecodes.get(&bytecode).map(|known| (known.shared, known.seen));
         if let Some((shared, seen)) = known
             && self.is_fresh(seen)
         {
-            return Some(shared);
+            return Some(SharedFunction { object: shared, is_new: false });
         }
         let layout = self.heap.layout;
+        let is_in_grace = known.is_some_and(|(_, seen)| self.is_in_grace(seen));
         let known = known.map(|(shared, _)| shared);
+        let earlier = known.map(|object| SharedFunction { object, is_new: false });
         let of_known = known.map(|shared| self.has_bytecode(shared, bytecode));
         let shared = match of_known {
             Some(Some(true)) => known,
             // The process is about to end, and ran what is known of it.
-            Some(None) => return known,
+            Some(None) => return earlier,
             _ => {
                 let of_stack = words.filter(|words| self.is_function(words.function)).and_then(|words| {
                     self.heap.field_of(words.function, layout.function_shared, layout.types.shared)
@@ -322,6 +351,9 @@ impl Sample<'_, '_, '_> {
             }
         };
         let Some(shared) = shared else {
+            if is_in_grace {
+                return earlier;
+            }
             if let Some(known) = self.known.bytecodes.remove(&bytecode) {
                 self.known.bytes = self.known.bytes.saturating_sub(known.size_in_memory());
             }
@@ -340,7 +372,7 @@ impl Sample<'_, '_, '_> {
                 }
             }
         }
-        Some(shared)
+        Some(SharedFunction { object: shared, is_new: true })
     }
 
     /// Returns true if a function has this bytecode; `None` where it cannot be read.
@@ -387,21 +419,20 @@ impl Sample<'_, '_, '_> {
     }
 
     /// Returns a function as it stands on a stack. `offset` is the place in its script.
-    fn frame(&mut self, shared: u64, tier: Tier, offset: Option<u32>) -> Option<JavaScriptFrame> {
-        let known = self.known.functions.get(&shared);
-        let is_fresh = known.is_some_and(|facts| self.is_fresh(facts.seen));
-        let is_unchanged = is_fresh || known.is_some_and(|facts| facts.is_current(&mut self.heap, shared));
-        if !is_unchanged {
-            let facts = Facts::read(&mut self.heap, &mut self.known.scripts, shared, self.time)?;
+    fn frame(&mut self, shared: SharedFunction, tier: Tier, offset: Option<u32>) -> Option<JavaScriptFrame> {
+        let SharedFunction { object, is_new } = shared;
+        let known = self.known.functions.get(&object);
+        if known.is_none() && !is_new {
+            return None;
+        }
+        if !known.is_some_and(|facts| !is_new || facts.is_current(&mut self.heap, object)) {
+            let facts = Facts::read(&mut self.heap, &mut self.known.scripts, object)?;
             self.known.bytes += facts.size_in_memory();
-            if let Some(old) = self.known.functions.insert(shared, facts) {
+            if let Some(old) = self.known.functions.insert(object, facts) {
                 self.known.bytes = self.known.bytes.saturating_sub(old.size_in_memory());
             }
         }
-        let facts = self.known.functions.get_mut(&shared)?;
-        if !is_fresh {
-            facts.seen = self.time;
-        }
+        let facts = self.known.functions.get_mut(&object)?;
         let line = facts.line(&self.known.scripts, offset);
         Some(JavaScriptFrame { function: facts.of_tier(tier), line })
     }

@@ -264,6 +264,7 @@ fn optimized_code_leads_to_its_function_and_to_those_that_were_inlined() {
         assert_eq!(memory.at(&mut process, 0, &[plain(0x10), plain(0x5000_0000)]).unwrap(), [outer, "Other"]);
         // Other code has taken the place.
         memory.word(CODE + memory.layout.code.data, memory.array(ARRAYS + 0xf00, &[]));
+        assert_eq!(memory.at(&mut process, SECOND / 3, &[plain(0x10)]).unwrap(), [outer], "it ran before");
         assert_eq!(memory.at(&mut process, SECOND, &[plain(0x10)]).unwrap(), ["Other"]);
         memory.put(CODE + memory.layout.code.flags, &3_u32.to_le_bytes());
         assert_eq!(memory.at(&mut process, 3 * SECOND, &[plain(0x10)]).unwrap(), ["Regexp"]);
