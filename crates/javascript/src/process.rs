@@ -203,11 +203,8 @@ impl Sample<'_, '_, '_> {
     /// Finds the functions that run at an address in generated code.
     fn generated(&mut self, lookup: u64, words: Option<FrameWords>) -> Found {
         let Some(start) = self.code_at(lookup, words) else {
-            return if words.is_some_and(|words| self.is_function(words.function)) {
-                Found::Unknown
-            } else {
-                Found::Other
-            };
+            // Frames of other kinds have the number of their kind where those of functions have a context.
+            return if words.is_some() { Found::Unknown } else { Found::Other };
         };
         let Some(code) = self.known.codes.get(&start) else { return Found::Unknown };
         let data = code.data;
