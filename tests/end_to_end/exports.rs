@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::folded::{Folded, plain};
-use super::prof::{folder, may_record, prof, run};
+use super::prof::{Run, folder, may_record, prof, run};
 use super::{perf, programs};
 
 fn export(file: &Path, format: &str, flags: &[&str]) -> PathBuf {
@@ -142,7 +142,15 @@ fn of_firefox_profiler(path: &Path) -> Option<Weights> {
         let mut command = profiler_cli().unwrap();
         run(command.args(arguments).args(["--session", "prof"]).env("HOME", home.path()))
     };
-    ask(&["load", path.to_str().unwrap()]).ok();
+    // It gives its own daemon half a second to start, which is too little on a busy machine.
+    let load = || ask(&["load", path.to_str().unwrap()]);
+    let is_late = |loaded: &Run| loaded.stderr.contains("did not become ready within");
+    let loaded = std::iter::repeat_with(load).take(30).find(|loaded| !is_late(loaded));
+    let Some(loaded) = loaded else {
+        programs::skip("profiler-cli does not wait for its daemon on a machine as busy as this");
+        return None;
+    };
+    loaded.ok();
     let threads = serde_json::from_str::<Value>(ask(&["thread", "list", "--json"]).ok().text()).unwrap();
     let mut weights = Weights::new();
     for thread in threads["threads"].as_array().unwrap().iter().filter(|thread| thread["tid"].is_u64()) {
