@@ -518,8 +518,15 @@ fn waits_are_in_the_profiles_of_speedscope() {
     let Some(program) = programs::c("turns").filter(|_| may_record()) else { return };
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let mut record = prof(["record", "-q", "-e", "cpu-clock", "--off-cpu", "-o"]);
-    run(record.arg(&file).arg("--").arg(&program)).ok();
+    // Beside many switches of other tests, waits are recorded in parts, and the recorder says so.
+    let record = || {
+        let mut record = prof(["record", "-e", "cpu-clock", "--off-cpu", "-o"]);
+        run(record.arg(&file).arg("--").arg(&program)).ok().stderr
+    };
+    let is_whole = |said: &String| said.contains(", 0 lost") && !said.contains("switches a second");
+    if std::iter::repeat_with(record).take(10).find(is_whole).is_none() {
+        return programs::skip("the machine switches between threads too often to record each wait");
+    }
     let path = export(&file, "speedscope", &["--event", "cpu-clock"]);
     validate_speedscope(&path);
     let whole = json(&path);

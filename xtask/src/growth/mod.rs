@@ -24,7 +24,8 @@ const MAX_MEMORY_RATIO: f64 = 4.5;
 /// Memory of a process in addition to its allocations: code, and stacks of threads.
 const PROCESS_BYTES: u64 = 4 << 20;
 
-const COMMANDS: [&[&str]; 2] = [&["flame"], &["script"]];
+/// The commands that read the recordings.
+pub(crate) const COMMANDS: [&[&str]; 2] = [&["flame"], &["script"]];
 
 /// The cost of a run.
 #[derive(Clone, Copy)]
@@ -35,6 +36,11 @@ struct Cost {
 
 /// Compares each shape, or those whose names contain all given words. Skipped without valgrind.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    run_commands(args, &COMMANDS)
+}
+
+/// As [`run`], by some commands only.
+pub(crate) fn run_commands(args: &[String], commands: &[&[&str]]) -> anyhow::Result<()> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         eprintln!("skipped: valgrind, which counts instructions, is not installed");
         return Ok(());
@@ -45,8 +51,11 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     };
     let folder = tempfile::tempdir().context("cannot make a folder for recordings")?;
     let is_wanted = |shape: &&Shape| words.iter().all(|word| shape.name.contains(word.as_str()));
-    let jobs: Vec<(&Shape, &[&str])> =
-        SHAPES.iter().filter(is_wanted).flat_map(|shape| COMMANDS.map(|command| (shape, command))).collect();
+    let jobs: Vec<(&Shape, &[&str])> = SHAPES
+        .iter()
+        .filter(is_wanted)
+        .flat_map(|shape| commands.iter().map(move |&command| (shape, command)))
+        .collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || -> anyhow::Result<()> {
         while let Some((shape, command)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
