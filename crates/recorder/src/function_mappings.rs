@@ -8,7 +8,7 @@ use std::sync::Arc;
 use decoder::record::{Mmap, MmapExtended, MmapIdentity};
 use decoder::{CpuMode, Record, RecordLayout, SampleId};
 use model::{Avma, FileIdentity, Pid, Tid, Timestamp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A function of a program in one language.
 pub(crate) trait MappedFunction: Eq + Hash {
@@ -39,11 +39,11 @@ pub(crate) struct FunctionTable<F> {
 
 /// The place of a line of a function.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+struct Place {
     /// The first address of the function.
-    pub(crate) start: u64,
+    start: u64,
     /// The distance of the line's address from there.
-    pub(crate) line: u64,
+    line: u64,
 }
 
 /// The maximum number of functions. Later ones are not named.
@@ -63,10 +63,28 @@ impl<F: MappedFunction> Default for FunctionTable<F> {
 
 impl<F: MappedFunction> FunctionTable<F> {
     /// The place of functions that were not found.
-    pub(crate) const UNKNOWN_PLACE: Place = Place { start: F::CODE.start.0, line: 0 };
+    const UNKNOWN_PLACE: Place = Place { start: F::CODE.start.0, line: 0 };
+
+    /// Returns the address of a line of a function, or of functions that were not found, in a process at a time. Appends the MMAP2 record of
+    /// the function to `records`, unless the process has `recorded` its first address before.
+    pub(crate) fn address(
+        &mut self,
+        function: Option<(&Arc<F>, u32)>,
+        (pid, time): (Pid, Timestamp),
+        recorded: &mut FxHashSet<u64>,
+        layout: &RecordLayout,
+        records: &mut Vec<u8>,
+    ) -> u64 {
+        let place = function.and_then(|(function, line)| self.place(function, line));
+        let Place { start, line } = place.unwrap_or(Self::UNKNOWN_PLACE);
+        if recorded.insert(start) {
+            self.encode_mapping(start, pid, time, layout, records);
+        }
+        start + line
+    }
 
     /// Returns the place of a line of a function; `None` where there are too many functions.
-    pub(crate) fn place(&mut self, function: &Arc<F>, line: u32) -> Option<Place> {
+    fn place(&mut self, function: &Arc<F>, line: u32) -> Option<Place> {
         let line = u64::from(line.saturating_sub(*function.lines().start()));
         Some(Place { start: self.start(function)?, line })
     }
@@ -97,7 +115,7 @@ impl<F: MappedFunction> FunctionTable<F> {
     }
 
     /// Appends the MMAP2 record of the function that begins at `start`.
-    pub(crate) fn encode_mapping(
+    fn encode_mapping(
         &self,
         start: u64,
         pid: Pid,

@@ -23,7 +23,7 @@ use stacks::{IndexedWords, MappedV8, ProcessMaps};
 use tracker::Tracker;
 
 use crate::early_rounds::EarlyRounds;
-use crate::function_mappings::{FunctionTable, MappedFunction, Place};
+use crate::function_mappings::{FunctionTable, MappedFunction};
 use chain::ChainRewriter;
 pub(crate) use words::{decode_words, encode_words};
 
@@ -129,12 +129,7 @@ impl JavaScriptStacks {
         }
         let functions = &mut self.functions;
         let mut address = |function: Option<(&Arc<JavaScriptFunction>, u32)>| {
-            let place = function.and_then(|(function, line)| functions.place(function, line));
-            let Place { start, line } = place.unwrap_or(FunctionTable::<JavaScriptFunction>::UNKNOWN_PLACE);
-            if process.recorded.insert(start) {
-                functions.encode_mapping(start, pid, time, layout, records);
-            }
-            start + line
+            functions.address(function, (pid, time), &mut process.recorded, layout, records)
         };
         let regexp = &self.regexp;
         let mut addresses = |found: &Found, out: &mut Vec<u64>| match found {

@@ -22,7 +22,7 @@ pub(crate) use activations::{decode_activations, encode_activations};
 use chain::ChainRewriter;
 
 use crate::early_rounds::EarlyRounds;
-use crate::function_mappings::{FunctionTable, MappedFunction, Place};
+use crate::function_mappings::{FunctionTable, MappedFunction};
 
 /// The Python functions of all processes.
 #[derive(Debug)]
@@ -121,12 +121,8 @@ impl PythonStacks {
         let mut addresses = |run: &Run, found: &mut Vec<u64>| {
             let unknown = (!run.is_complete).then_some(None);
             for frame in run.frames.iter().map(Some).chain(unknown) {
-                let place = frame.and_then(|frame| functions.place(&frame.function, frame.line));
-                let Place { start, line } = place.unwrap_or(FunctionTable::<PythonFunction>::UNKNOWN_PLACE);
-                if process.recorded.insert(start) {
-                    functions.encode_mapping(start, pid, time, layout, records);
-                }
-                found.push(start + line);
+                let function = frame.map(|frame| (&frame.function, frame.line));
+                found.push(functions.address(function, (pid, time), &mut process.recorded, layout, records));
             }
         };
         self.rewriter.rewrite(sample, &runs, self.keeps_interpreter, &mut addresses, (chain, start));
