@@ -5,7 +5,7 @@ use profile::Weight;
 use crate::input::Input;
 use crate::load::EventProfile;
 
-/// What both sides of a comparison have, known before they are read.
+/// The properties that both sides of a comparison have, known before they are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Common {
     /// True if both say in which module a function is. Other tools do not, and a function without its module is not the same as one with it.
@@ -15,7 +15,7 @@ pub struct Common {
 }
 
 impl Default for Common {
-    /// What two recordings have.
+    /// The properties that two recordings have in common.
     fn default() -> Self {
         Self { modules: true, weights: true }
     }
@@ -38,7 +38,7 @@ impl Common {
     }
 }
 
-/// What the figures of a side count.
+/// The event and the unit that the figures of a side of a comparison count.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Basis {
     /// The event without its modifiers; `None` for a profile of another tool, which has its own names for events.

@@ -32,7 +32,7 @@ pub struct Survey {
     pub program: PathBuf,
     /// The kernel's settings.
     pub settings: Settings,
-    /// [`machine::nmi_watchdog_counts`].
+    /// True if the NMI watchdog occupies a hardware counter of each CPU ([`machine::nmi_watchdog_counts`]).
     pub nmi_watchdog_counts: bool,
     /// `RLIMIT_NOFILE`.
     pub open_files: Limit,
@@ -71,7 +71,7 @@ pub struct Settings {
     pub cpu_time_max_percent: Option<u32>,
     /// [`sysctl::perf_event_max_stack`].
     pub max_stack: Option<u16>,
-    /// [`sysctl::perf_event_max_contexts_per_stack`].
+    /// The maximum number of context markers in a stack ([`sysctl::perf_event_max_contexts_per_stack`]).
     pub max_contexts: Option<u16>,
     /// [`sysctl::kptr_restrict`].
     pub kptr_restrict: Option<i32>,

@@ -56,7 +56,7 @@ pub(crate) struct SharedFunction {
 /// A function with more lines than these is cut, so that its mapping in a recording has a bound.
 const MAX_LINES: u32 = 1 << 20;
 
-/// What is known of a function.
+/// The facts about a function that were read from its objects.
 #[derive(Debug)]
 pub(crate) struct Facts {
     identity: Identity,

@@ -20,7 +20,7 @@ pub(crate) fn small_integer(word: u64) -> Option<i32> {
     (word & 0xffff_ffff == 0).then_some((word >> 32) as i32)
 }
 
-/// Reads objects.
+/// A reader of objects in the heap of V8.
 pub(crate) struct Heap<'h, 'r> {
     pub(crate) reader: &'h mut Reader<'r>,
     pub(crate) layout: &'h Layout,

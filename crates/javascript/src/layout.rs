@@ -42,7 +42,7 @@ impl Constants {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     pub(crate) types: Types,
-    /// `JSFunction`.
+    /// The offset of the `SharedFunctionInfo` in a `JSFunction`.
     pub(crate) function_shared: u64,
     pub(crate) shared: SharedLayout,
     pub(crate) script: ScriptLayout,
@@ -54,7 +54,7 @@ pub(crate) struct Layout {
     pub(crate) map_instance_type: u64,
 }
 
-/// Numbers of types.
+/// The numbers of the types of objects (`InstanceType`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Types {
     pub(crate) map: u16,
@@ -74,7 +74,7 @@ pub(crate) struct Types {
     pub(crate) fixed_array: u16,
 }
 
-/// `SharedFunctionInfo`.
+/// Offsets of fields in a `SharedFunctionInfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SharedLayout {
     /// Bytecode, or what leads to it.
@@ -85,7 +85,7 @@ pub(crate) struct SharedLayout {
     pub(crate) wrapped: u64,
 }
 
-/// `Script`.
+/// Offsets of fields in a `Script`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ScriptLayout {
     pub(crate) source: u64,
@@ -96,7 +96,7 @@ pub(crate) struct ScriptLayout {
     pub(crate) id: u64,
 }
 
-/// `BytecodeArray`.
+/// Offsets of fields in a `BytecodeArray`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BytecodeLayout {
     /// The first byte of the bytecode.
@@ -104,7 +104,7 @@ pub(crate) struct BytecodeLayout {
     pub(crate) positions: u64,
 }
 
-/// `Code`, and the object around its instructions.
+/// Offsets of fields in `Code`, and the object around its instructions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CodeLayout {
     /// The bytecode, or the data for deoptimization.
@@ -130,7 +130,7 @@ pub(crate) enum Instructions {
     Stream { code: u64, stream: u64, start: u64 },
 }
 
-/// `DeoptimizationData`.
+/// Numbers of elements in `DeoptimizationData`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DeoptimizationLayout {
     pub(crate) literals: u64,

@@ -27,7 +27,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Time between two looks whether a user without processes has one now.
 const WAIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is recorded, and who receives the intervals.
+/// The recordings of a watch: their options, and the receiver of their intervals.
 pub(super) struct Recordings {
     pub(super) options: Options,
     pub(super) settings: EngineSettings,
