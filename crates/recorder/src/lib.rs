@@ -35,6 +35,7 @@ mod error;
 pub mod event;
 mod function_mappings;
 mod javascript_stacks;
+mod known_programs;
 mod mapped_files;
 mod members;
 mod notice;

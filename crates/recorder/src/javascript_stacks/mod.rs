@@ -8,7 +8,6 @@
 mod chain;
 mod words;
 
-use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -18,12 +17,13 @@ use javascript::{Found, JavaScriptFunction, JavaScriptProcess};
 use model::{
     Avma, JAVASCRIPT_CODE, Pid, ProcessMemory, Timestamp, UNKNOWN_JAVASCRIPT, javascript_mapping_name,
 };
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::FxHashSet;
 use stacks::{IndexedWords, MappedV8, ProcessMaps};
 use tracker::Tracker;
 
 use crate::early_rounds::EarlyRounds;
 use crate::function_mappings::{FunctionTable, MappedFunction};
+use crate::known_programs::KnownPrograms;
 use chain::ChainRewriter;
 pub(crate) use words::{decode_words, encode_words};
 
@@ -32,7 +32,7 @@ pub(crate) use words::{decode_words, encode_words};
 pub(crate) struct JavaScriptStacks {
     /// True if the interpreter's own frames stay in call chains.
     keeps_interpreter: bool,
-    processes: HashMap<Pid, Process, FxBuildHasher>,
+    processes: KnownPrograms<Process>,
     functions: FunctionTable<JavaScriptFunction>,
     regexp: Arc<JavaScriptFunction>,
     early_rounds: EarlyRounds,
@@ -42,8 +42,6 @@ pub(crate) struct JavaScriptStacks {
 /// A process that runs V8.
 #[derive(Debug)]
 struct Process {
-    /// See [`Tracker::program`].
-    program: Option<u32>,
     javascript: JavaScriptProcess,
     /// True if V8 itself names the code that it generates, in a perf map.
     has_perf_map: bool,
@@ -60,9 +58,6 @@ pub(crate) struct JavaScriptSample<'a> {
     pub(crate) v8: &'a MappedV8,
     pub(crate) words: &'a [IndexedWords],
 }
-
-/// The maximum number of processes; with more, all are forgotten: most have ended.
-const MAX_PROCESSES: usize = 256;
 
 /// The name of the code of regular expressions. V8 names it with the expression, to which the code does not lead.
 const REGEXP: &str = "RegExp";
@@ -85,7 +80,7 @@ impl JavaScriptStacks {
     pub(crate) fn new(keeps_interpreter: bool) -> Self {
         Self {
             keeps_interpreter,
-            processes: HashMap::default(),
+            processes: KnownPrograms::default(),
             functions: FunctionTable::default(),
             regexp: Arc::new(JavaScriptFunction { name: REGEXP.to_owned(), first_line: 0, last_line: 0 }),
             early_rounds: EarlyRounds::default(),
@@ -106,20 +101,12 @@ impl JavaScriptStacks {
         records: &mut Vec<u8>,
     ) {
         let JavaScriptSample { pid, time, .. } = *sample;
-        let program = tracker.program(pid);
-        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
-            self.processes.clear();
-        }
         let begin = || Process {
-            program,
             javascript: JavaScriptProcess::new(Arc::clone(sample.v8.v8())),
             has_perf_map: procfs::has_open(pid, &is_perf_map),
             recorded: FxHashSet::default(),
         };
-        let process = self.processes.entry(pid).or_insert_with(begin);
-        if process.program != program {
-            *process = begin();
-        }
+        let process = self.processes.of(pid, tracker, |_| true, begin);
         // Code that V8 describes itself is named by that.
         let is_described = process.has_perf_map || sample.maps.has_dump();
         let frames = self.rewriter.frames(sample, is_described, chain.get(start..).unwrap_or_default());
@@ -155,7 +142,7 @@ impl JavaScriptStacks {
 
     /// Forgets processes that the tracker has forgotten.
     pub(crate) fn forget_ended(&mut self, tracker: &Tracker) {
-        self.processes.retain(|&pid, _| tracker.knows(pid));
+        self.processes.forget_ended(tracker);
     }
 }
 

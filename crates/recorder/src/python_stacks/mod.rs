@@ -8,13 +8,12 @@
 mod activations;
 mod chain;
 
-use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 
 use decoder::RecordLayout;
 use model::{Avma, PYTHON_CODE, Pid, ProcessMemory, Tid, Timestamp, UNKNOWN_PYTHON, python_mapping_name};
 use python::{Activation, PythonFunction, PythonProcess, Run};
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::FxHashSet;
 use stacks::{MappedInterpreter, ProcessMaps};
 use tracker::Tracker;
 
@@ -23,13 +22,14 @@ use chain::ChainRewriter;
 
 use crate::early_rounds::EarlyRounds;
 use crate::function_mappings::{FunctionTable, MappedFunction};
+use crate::known_programs::KnownPrograms;
 
 /// The Python functions of all processes.
 #[derive(Debug)]
 pub(crate) struct PythonStacks {
     /// True if the interpreter's own frames stay in call chains.
     keeps_interpreter: bool,
-    processes: HashMap<Pid, Process, FxBuildHasher>,
+    processes: KnownPrograms<Process>,
     functions: FunctionTable<PythonFunction>,
     early_rounds: EarlyRounds,
     rewriter: ChainRewriter,
@@ -38,8 +38,6 @@ pub(crate) struct PythonStacks {
 /// A process that runs Python.
 #[derive(Debug)]
 struct Process {
-    /// See [`Tracker::program`].
-    program: Option<u32>,
     /// The difference of addresses and those in the interpreter's file.
     bias: u64,
     python: PythonProcess,
@@ -57,9 +55,6 @@ pub(crate) struct PythonSample<'a> {
     pub(crate) interpreter: &'a MappedInterpreter,
     pub(crate) activations: &'a [Activation],
 }
-
-/// The maximum number of processes; with more, all are forgotten: most have ended.
-const MAX_PROCESSES: usize = 256;
 
 impl MappedFunction for PythonFunction {
     const CODE: Range<Avma> = PYTHON_CODE;
@@ -79,7 +74,7 @@ impl PythonStacks {
     pub(crate) fn new(keeps_interpreter: bool) -> Self {
         Self {
             keeps_interpreter,
-            processes: HashMap::default(),
+            processes: KnownPrograms::default(),
             functions: FunctionTable::default(),
             early_rounds: EarlyRounds::default(),
             rewriter: ChainRewriter::default(),
@@ -99,20 +94,13 @@ impl PythonStacks {
         records: &mut Vec<u8>,
     ) {
         let PythonSample { pid, tid, time, interpreter, activations, .. } = *sample;
-        let (program, bias) = (tracker.program(pid), interpreter.bias());
-        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
-            self.processes.clear();
-        }
+        let bias = interpreter.bias();
         let begin = || Process {
-            program,
             bias,
             python: PythonProcess::new(interpreter.interpreter().clone(), bias),
             recorded: FxHashSet::default(),
         };
-        let process = self.processes.entry(pid).or_insert_with(begin);
-        if (process.program, process.bias) != (program, bias) {
-            *process = begin();
-        }
+        let process = self.processes.of(pid, tracker, |process| process.bias == bias, begin);
         let Some(runs) = process.python.runs(memory, (pid, tid), time, activations) else { return };
         if runs.iter().any(|run| !run.is_complete) {
             self.early_rounds.want();
@@ -140,6 +128,6 @@ impl PythonStacks {
 
     /// Forgets processes that the tracker has forgotten.
     pub(crate) fn forget_ended(&mut self, tracker: &Tracker) {
-        self.processes.retain(|&pid, _| tracker.knows(pid));
+        self.processes.forget_ended(tracker);
     }
 }
