@@ -18,6 +18,12 @@ pub const POWER: f64 = 0.8;
 /// Rounds in which the scale, its members and the excess are estimated by each other.
 const ROUNDS: usize = 3;
 
+/// Maximum number of steps in which the smallest change is looked for. Each comes nearer by a quarter or more.
+const MAX_STEPS: usize = 20;
+
+/// The part of the smallest change below which a step is the last: what is said of it has two digits.
+const STEP: f64 = 0.01;
+
 /// The estimate of one item: its change, and how sure it is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
@@ -186,6 +192,14 @@ impl Relative {
         }
     }
 
+    /// The distance of these values of the item from no change under other labels, in standard errors.
+    fn distance(&self, values: &[f64], labels: &[bool], moderation: &Moderation, layout: &Layout) -> f64 {
+        let (difference, variance) = layout.difference(values, labels);
+        let observed = Observed { variance, ..self.observed };
+        let error = (layout.factor() * moderation.variance(observed)).sqrt();
+        (difference / error.max(f64::MIN_POSITIVE)).abs()
+    }
+
     /// The estimate without what other items say of its variance; of a single pair, from counting alone.
     fn estimate_alone(&self, layout: &Layout) -> Estimate {
         self.estimate(&Moderation::alone(layout.degrees()), layout)
@@ -210,11 +224,7 @@ fn mark(
         .iter()
         .map(|labels| {
             let distance = |&index: &usize| {
-                let item = &relative[index];
-                let (difference, variance) = layout.difference(&item.values, labels);
-                let observed = Observed { variance, ..item.observed };
-                let error = (layout.factor() * moderation.variance(observed)).sqrt();
-                (difference / error.max(f64::MIN_POSITIVE)).abs()
+                relative[index].distance(&relative[index].values, labels, moderation, layout)
             };
             tested.iter().map(distance).collect()
         })
@@ -232,8 +242,6 @@ fn mark(
             let as_far = largest.len() - largest.partition_point(|&other| other < distance * (1.0 - 1e-9));
             as_far as f64 / largest.len() as f64
         };
-        let allowed = (LEVEL * largest.len() as f64) as usize;
-        let critical = largest[largest.len() - allowed.clamp(1, largest.len())];
         let mut next = Vec::new();
         let mut most = reached;
         for &position in &left {
@@ -241,12 +249,20 @@ fn mark(
             // A step cannot find what an earlier one did not.
             let probability = probability(estimate.distance.abs()).max(reached);
             estimate.probability = Some(probability);
-            // The chance of the estimate adds to the distance that a mark needs. A change makes that distance larger by about one and
-            // a half parts in the number of units, because its own relabellings vary more: without this, `cargo xtask simulate` finds 55 %
-            // of the smallest changes with 8 pairs, and 64 % with 10.
-            let power = student_quantile(POWER, moderation.degrees());
-            let needed = (critical + power) * (1.0 + 1.5 / layout.units() as f64);
-            estimate.smallest = Some(needed * estimate.error.max(relative[tested[position]].doubt));
+            let others: Vec<f64> = distances
+                .iter()
+                .map(|distances| {
+                    let others = left.iter().filter(|&&other| other != position);
+                    others.map(|&other| distances[other]).fold(0.0, f64::max)
+                })
+                .collect();
+            estimate.smallest = Some(smallest_change(
+                &relative[tested[position]],
+                &others,
+                &relabellings,
+                moderation,
+                layout,
+            ));
             if probability > LEVEL {
                 next.push(position);
             } else {
@@ -258,4 +274,53 @@ fn mark(
         }
         (left, reached) = (next, most);
     }
+}
+
+/// Returns the smallest growth of an item, as a logarithm, that its family would show with the probability [`POWER`]. `others` has
+/// the largest distance of all other items by relabelling.
+///
+/// A change is in the relabelled values, too, and makes the distance that a mark needs larger: the fewer the units, the more. So it
+/// is put into the item's values, and increased until it is found.
+fn smallest_change(
+    item: &Relative,
+    others: &[f64],
+    relabellings: &Relabellings,
+    moderation: &Moderation,
+    layout: &Layout,
+) -> f64 {
+    let own = layout.labels();
+    let error = (layout.factor() * moderation.variance(item.observed)).sqrt().max(item.doubt);
+    let power = student_quantile(POWER, moderation.degrees());
+    let mut change = 0.0;
+    for _ in 0..MAX_STEPS {
+        let mut values = item.values.clone();
+        for (value, &after) in values.iter_mut().zip(&own) {
+            *value += if after { change - item.difference } else { 0.0 };
+        }
+        // The item's own labels, and their opposite.
+        let mut as_far = 0;
+        let mut distances: Vec<f64> = Vec::with_capacity(others.len());
+        for (labels, &others) in relabellings.iter().zip(others) {
+            let same = labels.iter().zip(&own).filter(|(one, own)| one == own).count();
+            if same == 0 || same == own.len() {
+                as_far += 1;
+            } else {
+                distances.push(item.distance(&values, labels, moderation, layout).max(others));
+            }
+        }
+        let allowed = (LEVEL * others.len() as f64) as usize;
+        let rank = allowed.saturating_sub(as_far);
+        if rank >= distances.len() {
+            break;
+        }
+        let critical = *distances.select_nth_unstable_by(rank, |one, other| other.total_cmp(one)).1;
+        // The estimate varies, and so does its error, here and where it will be found: each by 1 / (2 × degrees) of its square.
+        let uncertain = power * (1.0 + critical.powi(2) / moderation.degrees()).sqrt();
+        let needed = (critical + uncertain) * error;
+        if needed <= change * (1.0 + STEP) {
+            break;
+        }
+        change = needed;
+    }
+    change
 }
