@@ -80,7 +80,7 @@ pub enum ProgramError {
     },
     /// The debug information does not say where functions start.
     #[error(
-        "the debug information of {path} does not say at which lines functions start; try: clang -O2 -gline-tables-only -fdebug-info-for-profiling"
+        "the debug information of {path} does not say at which lines functions start; try: clang -O2 -gline-tables-only -fdebug-info-for-profiling, or rustc -Cdebuginfo=1"
     )]
     NoStartLines {
         /// The path of the program.

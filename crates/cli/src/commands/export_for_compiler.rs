@@ -21,7 +21,7 @@ use crate::reading::{self, RecordingSource};
 /// gain grows little beyond it.
 const SUFFICIENT_AGREEMENT: f64 = 0.9;
 
-/// A profile gets a warning if a larger share of the program's own samples has no line.
+/// A profile gets a warning if a larger share of the program's own samples has no line, or no start of its function.
 const MAX_WITHOUT_LINE: f64 = 0.1;
 
 /// Longer mean times between samples of a clock get a warning, in nanoseconds.
@@ -137,12 +137,23 @@ fn warnings(
             enough = SUFFICIENT_AGREEMENT * 100.0,
         ));
     }
-    let without_line = totals.inside.saturating_sub(written.samples) as f64 / totals.inside.max(1) as f64;
-    if format == CompilerFormat::AutoFdo && without_line > MAX_WITHOUT_LINE {
-        warnings.push(format!(
-            "{:.1} % of the samples in the program's own code are left out: the debug information has no line for them",
-            without_line * 100.0
-        ));
+    if format == CompilerFormat::AutoFdo {
+        let own = totals.inside.max(1) as f64;
+        let without_start = written.without_start as f64 / own;
+        let without_line = totals.inside.saturating_sub(written.samples + written.without_start) as f64 / own;
+        if without_start > MAX_WITHOUT_LINE {
+            warnings.push(format!(
+                "{:.1} % of the samples in the program's own code are left out: the debug information does not say at which lines their \
+                 functions start; try: clang -fdebug-info-for-profiling, or rustc -Cdebuginfo=1",
+                without_start * 100.0
+            ));
+        }
+        if without_line > MAX_WITHOUT_LINE {
+            warnings.push(format!(
+                "{:.1} % of the samples in the program's own code are left out: the debug information has no line for them",
+                without_line * 100.0
+            ));
+        }
     }
     let period = totals.period.checked_div(totals.all).unwrap_or(0);
     if totals.of_clocks == totals.all && period > COARSE_PERIOD_NS {

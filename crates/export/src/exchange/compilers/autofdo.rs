@@ -93,7 +93,11 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
     let mut functions: BTreeMap<&str, FunctionSamples> = BTreeMap::new();
     for &(stack, count) in &samples.counts {
         let weight = count.weight(samples.weight);
-        if let Some(place) = samples.innermost(stack)
+        let innermost = samples.innermost(stack);
+        if innermost.is_some_and(lacks_start) {
+            add(&mut written.without_start, count.samples);
+        }
+        if let Some(place) = innermost
             && let Some((function, position)) = function_at(&mut functions, place)
         {
             let line = function.lines.entry(position).or_default();
@@ -152,6 +156,13 @@ fn function_at<'a, 's>(
         return None;
     }
     functions.entry(name_of(place)?).or_default().innermost(&place.frames)
+}
+
+/// Returns true if all functions at a place have a line, and one of them does not say at which line it starts.
+fn lacks_start(place: &ProgramPlace) -> bool {
+    let locations = || place.frames.iter().map(|frame| frame.location.as_ref());
+    locations().all(|location| location.is_some_and(|location| location.line > 0))
+        && locations().flatten().any(|location| location.start_line == 0)
 }
 
 /// Returns the name of the function that has the code at a place.
@@ -226,5 +237,24 @@ mod tests {
         let called = [("f", 3000), ("g", 1000), ("rare", 1)].map(|(name, weight)| (name.to_owned(), weight));
         let line = LineSamples { samples: 40, weight: 40, called: called.into() };
         assert_eq!(line.called_shares().collect::<Vec<_>>(), [("f", 29), ("g", 9)]);
+    }
+
+    #[test]
+    fn a_place_that_lacks_the_start_of_its_function_is_told_from_one_without_lines() {
+        let location = |line, start_line| {
+            Some(SourceLocation { file: "f.c".into(), line, column: 0, discriminator: 0, start_line })
+        };
+        let place = |locations: &[Option<SourceLocation>]| {
+            let frame = |location: &Option<SourceLocation>| Frame {
+                function: "f".into(),
+                location: location.clone(),
+                inlined: false,
+            };
+            ProgramPlace { address: 0, frames: locations.iter().map(frame).collect() }
+        };
+        assert!(lacks_start(&place(&[location(7, 3), location(9, 0)])));
+        assert!(!lacks_start(&place(&[location(7, 3)])));
+        assert!(!lacks_start(&place(&[location(0, 0)])));
+        assert!(!lacks_start(&place(&[location(7, 0), None])));
     }
 }

@@ -109,6 +109,8 @@ pub struct Written {
     pub samples: u64,
     /// The sum of their weights.
     pub weight: u64,
+    /// The number of samples that are left out because the debug information does not say where their function starts.
+    pub without_start: u64,
     /// The number of functions in the output.
     pub functions: usize,
     /// The share of the samples in which this and a second recording of the same work are expected to agree: see [`agreement`].
