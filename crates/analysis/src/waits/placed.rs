@@ -4,7 +4,7 @@
 //! state to another. So intervals are collected, and the final sums are put onto them. The pieces of a state add up to its sum
 //! to the nanosecond.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use model::CpuId;
 use profile::{Count, StackId, ThreadId};
@@ -102,8 +102,8 @@ impl Intervals {
 
     /// Puts the final sums of states onto the intervals in which the thread was in them. What a sum has beyond these lies in the
     /// intervals of which no state is left: those in which switches were not recorded, or no stack was seen. Of the latter, each has the
-    /// stacks that stand for its length, as far as their sums go. Without any interval they lie in `whole`, the time of the
-    /// recording.
+    /// stacks that stand for its length, as far as their sums go. Where there is no such interval, a state's own have all of its sum:
+    /// another state's would have two stacks at one time. Without any interval it lies in `whole`, the time of the recording.
     pub(super) fn place_states(
         &self,
         sums: &[(State, Count)],
@@ -118,10 +118,13 @@ impl Intervals {
         }
         let mut parts: HashMap<State, Parts, FxBuildHasher> = HashMap::default();
         let mut rest: Vec<(State, u64)> = Vec::new();
+        let is_summed: HashSet<State, FxBuildHasher> = sums.iter().map(|(state, _)| *state).collect();
+        let is_all_known = lengths.keys().all(|state| is_summed.contains(state));
         for &(state, count) in sums {
             let length = lengths.get(&state).copied().unwrap_or_default();
-            parts.insert(state, Parts::new(count.period.min(length), length.into()));
-            rest.push((state, count.period.saturating_sub(length)));
+            let own = if is_all_known && length > 0 { count.period } else { count.period.min(length) };
+            parts.insert(state, Parts::new(own, length.into()));
+            rest.push((state, count.period - own));
         }
         rest.retain(|(_, time)| *time > 0);
         let mut free: Vec<(u64, u64)> = Vec::new();
@@ -328,6 +331,14 @@ mod tests {
         let pieces =
             placed(&[(blocked, 0, 30), (blocked, 50, 60)], &[(blocked, time(20)), (ready, time(20))]);
         assert!(pieces.iter().all(|piece| piece.end <= 30 || piece.start >= 50), "{pieces:?}");
+    }
+
+    #[test]
+    fn a_sum_beyond_its_intervals_puts_no_second_stack_into_those_of_others() {
+        let (one, other) = (state(Activity::Blocked, Some(1)), state(Activity::Blocked, Some(2)));
+        let pieces = placed(&[(one, 10, 40), (other, 50, 60)], &[(one, time(33)), (other, time(10))]);
+        let spans: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.end, piece.weight)).collect();
+        assert_eq!(spans, [(10, 40, 33), (50, 60, 10)]);
     }
 
     #[test]
