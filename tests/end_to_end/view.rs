@@ -343,7 +343,7 @@ fn a_moment_is_pinned_and_samples_are_gone_through_one_by_one_on_the_axis_of_the
         await choose({ named: 1 });
         await choose({ steps: [{ o: 'recursion' }] });
         const states = [];
-        for (const go of ['back', 'back', 'forward']) {
+        for (const go of ['back', 'back', 'forward', 'back', 'back']) {
           const changed = new Promise(done => addEventListener('hashchange', () => setTimeout(done, 50), { once: true }));
           history[go](); await changed; await wait();
           states.push([store.state.view, store.state.threads, store.state.steps.length]);
@@ -370,7 +370,7 @@ fn a_moment_is_pinned_and_samples_are_gone_through_one_by_one_on_the_axis_of_the
         }
         assert!((said["zoomed"].as_f64().unwrap() - 0.5).abs() < 0.1, "{browser}: {said}");
         let expected = json!({
-            "states": [["tree", [0], 0], ["tree", null, 0], ["tree", [0], 0]],
+            "states": [["tree", [0], 0], ["tree", null, 0], ["tree", [0], 0], ["tree", null, 0], ["flame", null, 0]],
             "zoom": true, "offered": "as /bu.n|x/", "search": "/bu.n|x/", "matched": true, "hidden": false, "found": 0,
         });
         assert_eq!(visit(browser, &html, "", STEPS), expected, "{browser}");

@@ -3,11 +3,11 @@ import { button, element, replaceChildren } from "./dom.js";
 import { counted, share, SIDES } from "./words.js";
 
 /** Shows the function that is pointed out, with what can be done to it. @param {import("./page.js").Page} page */
-export function showNamed({ state, words, totals, named: place, side, meta, act }) {
+export function showNamed({ state, words, totals, named: place, side, meta, act, extent }) {
   if (!place) return;
   const { named } = state;
   const table = side?.table;
-  const key = JSON.stringify([named, totals?.weight, totals?.all, state.event, Boolean(table)]);
+  const key = JSON.stringify([named, totals?.weight, totals?.all, state.event, Boolean(table), extent]);
   if (place.dataset.shows === key) return;
   place.dataset.shows = key;
   if (named < 0) {
@@ -23,6 +23,7 @@ export function showNamed({ state, words, totals, named: place, side, meta, act 
     figures.splice(0, 2, ...table.sides.map(({ self, total }, side) => `${SIDES[side]}: total ${words.amount(total[named], 0)}, self ${words.amount(self[named], 0)}`), `total ${words.signed(change, 0)}`);
   } else if (totals && totals.all !== totals.weight) figures.push(`total ${share(total, totals.all)} of all`);
   if (table && !table.sides && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
+  if (extent) figures.push(`${extent.map(time => words.time(time, (extent[1] - extent[0]) / 1000)).join(" to ")}`);
   const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
     ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sides ? [] : [["source", "Source", ""], ["assembly", "Assembly", ""]]), ["copy", "Copy name", "y"]]
     .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));

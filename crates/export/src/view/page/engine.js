@@ -313,7 +313,9 @@ export class Engine {
     const laneOf = new Map();
     lanes.forEach((members, lane) => { for (const member of members) laneOf.set(member, [...laneOf.get(member) ?? [], lane]); });
     const scale = columns / (to - from);
-    const ranges = events.flatMap(event => this.samples.ranges({ event, time: [from, to], threads: byCpu ? threads : null, cpus: null }));
+    // Pieces of time lie around their time: one from outside may reach into the window.
+    const { isTime, longest } = this.pieces(event), { weight } = this.samples.columns;
+    const ranges = events.flatMap(event => this.samples.ranges({ event, time: [Math.max(from - longest, 0), to + longest], threads: byCpu ? threads : null, cpus: null }));
     for (const range of ranges) {
       const rows = byCpu ? null : laneOf.get(range.thread);
       if (!byCpu && !rows) continue;
@@ -327,9 +329,14 @@ export class Engine {
             if (!row) continue;
             result = results[row[0]];
           }
-          const column = ((time[at] - from) * scale) | 0, amount = amountOf(at);
-          result.kinds[column * LANE_KINDS + kinds[chosen]] += amount;
-          if (pointed && pointed[chosen] && result.pointed) result.pointed[column] += amount;
+          const amount = amountOf(at), half = isTime ? weight[at] / 2e3 / this.meta.unit : 0;
+          const begin = Math.max((time[at] - half - from) * scale, 0), end = Math.min((time[at] + half - from) * scale, columns);
+          const last = Math.min(Math.floor(end), columns - 1), all = 2 * half * scale;
+          for (let column = Math.floor(begin); column <= last; column++) {
+            const part = all > 1e-3 ? amount * Math.max(Math.min(end, column + 1) - Math.max(begin, column), 0) / all : amount;
+            result.kinds[column * LANE_KINDS + kinds[chosen]] += part;
+            if (pointed && pointed[chosen] && result.pointed) result.pointed[column] += part;
+          }
         }
       }
     }
@@ -339,6 +346,39 @@ export class Engine {
       lanes: results.map((result, lane) => ({ ...result, waits: hasWaits ? this.waits(lanes[lane], from, to, columns) : null })),
       counters: this.counters(event, from, to, columns).slice(0, counters),
     };
+  }
+
+  /**
+   * From the first to the last sample with a function on its stack; `null` where there is none.
+   * @param {{selection: Selection, named: number}} request @returns {[number, number]|null}
+   */
+  extent({ selection, named }) {
+    const { time, stack, cpu } = this.samples.columns, { event, steps } = selection;
+    const kept = this.admitted(event, steps), within = this.pointedOut(steps, named, ""), mask = this.samples.cpuMask(selection);
+    if (!within || !this.meta.timed) return null;
+    let from = Infinity, to = -Infinity;
+    for (const { first, last } of this.samples.ranges(selection)) {
+      for (let at = first; at < last; at++) {
+        if (!kept[stack[at]] || !within[stack[at]] || mask && !mask[cpu[at]]) continue;
+        if (time[at] < from) from = time[at];
+        if (time[at] > to) to = time[at];
+      }
+    }
+    return from <= to ? [from, to] : null;
+  }
+
+  /** Whether the samples of an event are pieces of time, and half the length of the longest, in units. @param {number} event */
+  pieces(event) {
+    const isTime = this.meta.events[this.meta.events[event].of ?? event].time;
+    if (!isTime) return { isTime, longest: 0 };
+    return this.kept("pieces", event, () => {
+      const { weight } = this.samples.columns;
+      let longest = 0;
+      for (const { first, last } of this.samples.ranges({ event, time: null, threads: null, cpus: null })) {
+        for (let at = first; at < last; at++) if (weight[at] > longest) longest = weight[at];
+      }
+      return { isTime, longest: Math.ceil(longest / 2e3 / this.meta.unit) };
+    });
   }
 
   /** By column of time: CPUs that were busy, threads that were runnable, switches a second. @param {number} event @param {number} from @param {number} to @param {number} columns */

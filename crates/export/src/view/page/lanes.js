@@ -10,6 +10,8 @@ import { drawActivity, drawCounter, drawLabel, LANE, RULER, scales } from "./lan
 const COLUMN = 2;
 /** Samples of a busy thread that a column has, where there is time for them: fewer make a comb. */
 const FEW = 10;
+/** Lines about a time: gaps that overlap would be many. */
+const MOST_FACTS = 6;
 /** Width of what hides a lane, at the end of its name. */
 const HIDE = 22;
 
@@ -312,6 +314,10 @@ export class Lanes {
         context.strokeRect(1, y + 0.5, labels - 4, LANE - 2);
       }
     }
+    if (!this.lanes.length && state.find) {
+      context.fillStyle = theme.muted;
+      context.fillText(this.nothingFound(), 8, RULER + LANE / 2 + counters.length * LANE);
+    }
     // Where waits are missing.
     context.fillStyle = theme.unrecorded;
     for (const [from, to] of this.unrecorded()) {
@@ -335,6 +341,13 @@ export class Lanes {
     }
     context.fillStyle = theme.line;
     context.fillRect(labels - 1, RULER, 1, height);
+  }
+
+  /** Why there is no lane: a thread that only waits has none among samples of the CPU. */
+  nothingFound() {
+    const { meta, store: { state } } = this, listing = { sort: state.sort, search: state.find, hidden: state.hidden };
+    const elsewhere = meta.events.some((_, event) => lanesOfThreads(meta, event, this.toggled, listing).length);
+    return `no lane with “${state.find}”${elsewhere ? " here: it has time in Off-CPU and Wall, or samples of another event (w, e)" : ""}`;
   }
 
   /** Changes the time that is shown. @param {number} from @param {number} to */
@@ -471,8 +484,14 @@ export class Lanes {
     }
     if (this.unrecorded().some(([from, to]) => from <= time && time <= to)) lines.push("waits were not recorded here");
     const side = this.meta.sides ? this.sideOf(row) : 0;
-    const gap = this.meta.gaps.find(([from, to, , of]) => of === side && from <= time && time <= to);
-    if (gap) lines.push(gap[2] ? `${counted(gap[2], "record was", "records were")} lost here` : "the kernel throttled the event here");
+    // As wide as gaps are drawn.
+    const near = (this.window[1] - this.window[0]) / this.plot * 2;
+    for (const [from, to, records, of] of this.meta.gaps) {
+      if (of !== side || time < from - near || time > to + near) continue;
+      const when = `${words.time(from, (to - from) / 10)} to ${words.time(to, (to - from) / 10)}`;
+      lines.push(records ? `${counted(records, "record was", "records were")} lost, ${when}` : `the kernel throttled the event, ${when}`);
+      if (lines.length >= MOST_FACTS) break;
+    }
     return lines;
   }
 

@@ -8,7 +8,7 @@ const LASTS = 1.5;
  * Bands of samples, one below the other: boxes whose x is a time. Box 0 is no frame; the first frames of a band have its first row.
  *
  * Samples that begin within one pixel are merged: from the outermost frame on, the callee that most of them have is drawn, up to where
- * more of them end than go on in one callee.
+ * more of them end than go on in one callee. Pieces of time count by their lengths.
  * @param {import("./weigh.js").Samples} samples @param {import("./tree.js").Derived} derived
  * @param {{first: number, last: number}[][]} bands Ranges of samples. @param {{admits: Uint8Array, cpus: Uint8Array|null, isTime: boolean}} choice
  * @param {number} from @param {number} to @param {number} pixels
@@ -42,17 +42,18 @@ export function inOrder(samples, { tree, map }, bands, { admits, cpus, isTime },
       const first = order[at], column = Math.floor((time[first] - from) / pixel);
       /** @type {Map<number, number>} */
       const nodes = new Map();
-      let end = at, last = first, count = 0;
+      let end = at, last = first, count = 0, amount = 0;
       for (; end < order.length && Math.floor((time[order[end]] - from) / pixel) === column; end++) {
         last = order[end];
         const node = map[stacks[stack[last]]];
-        const merged = counts.length ? counts[last] : 1;
-        nodes.set(node, (nodes.get(node) ?? 0) + merged);
+        const merged = counts.length ? counts[last] : 1, part = isTime ? weight[last] : merged;
+        nodes.set(node, (nodes.get(node) ?? 0) + part);
         count += merged;
+        amount += part;
       }
       all += count;
       if (count > most) most = count;
-      const path = heaviestPath(tree, nodes, count);
+      const path = heaviestPath(tree, nodes, amount);
       // Pieces of time say how long they are, around their time.
       const half = isTime ? weight[last] / 2e3 / unit : 0;
       const begin = isTime ? Math.max(time[first] - weight[first] / 2e3 / unit, from) : time[first];
@@ -88,8 +89,8 @@ function inTime(ranges, time, admits) {
   return ranges.length > 1 ? kept.sort((one, other) => time[one] - time[other] || one - other) : kept;
 }
 
-/** The nodes from the outermost frame on where most of some samples go. @param {import("./tree.js").Tree} tree @param {Map<number, number>} nodes How many samples end at a node. @param {number} count Samples in all. */
-function heaviestPath(tree, nodes, count) {
+/** The nodes from the outermost frame on where most of some samples go. @param {import("./tree.js").Tree} tree @param {Map<number, number>} nodes How many samples, or how much time, end at a node. @param {number} all The same of all nodes. */
+function heaviestPath(tree, nodes, all) {
   let stacks = [...nodes].map(([node, samples]) => {
     /** @type {number[]} */
     const path = [];
@@ -99,7 +100,7 @@ function heaviestPath(tree, nodes, count) {
   if (stacks.length === 1) return stacks[0].path;
   /** @type {number[]} */
   const heaviest = [];
-  for (let left = count; ;) {
+  for (let left = all; ;) {
     /** @type {Map<number, number>} */
     const callees = new Map();
     let ended = left, best = -1, samplesOfBest = 0;

@@ -31,6 +31,9 @@ const TABS = [
 /** Threads that are shown in the order of time at most. */
 const MOST_BANDS = 16;
 
+/** What tells the steps apart that Back and Forward walk. @param {import("./state.js").State} state */
+const stepOf = state => toFragment({ ...state, named: -1, window: null, pin: -1 });
+
 export class Page {
   /** @param {import("./format.js").Meta} meta @param {import("./client.js").Client} client @param {(error: unknown) => void} fail */
   constructor(meta, client, fail) {
@@ -41,11 +44,15 @@ export class Page {
     this.store = new Store(fromFragment(location.hash, meta));
     /** @type {import("./engine.js").Totals|null} */
     this.totals = null;
+    /** The time from the first to the last sample of the function that is pointed out. @type {[number, number]|null} */
+    this.extent = null;
     this.match = -1;
     /** What the tables of functions show. */
     this.listed = "";
     this.upward = preferences.get("roots", "bottom") === "bottom";
     this.fail = fail;
+    /** The step of the history that the page is at. */
+    this.saved = stepOf(this.state);
     this.build();
     this.store.listeners.push((state, old) => this.changed(state, old));
   }
@@ -228,6 +235,7 @@ export class Page {
     });
     addEventListener("hashchange", () => {
       const state = fromFragment(location.hash, meta);
+      this.saved = stepOf(state);
       if (toFragment(state) !== toFragment(this.state)) store.goTo(state);
     });
     addEventListener("beforeprint", () => { themes.printing = true; themes.choose(); this.drawAll(); });
@@ -474,6 +482,7 @@ export class Page {
     this.saving = setTimeout(() => this.save(), 250);
     const key = (/** @type {import("./state.js").State} */ { event, time, timeBefore, threads, cpus, steps, search }) => JSON.stringify([event, time, timeBefore, threads, cpus, steps, search]);
     if (key(state) !== key(old)) this.select();
+    if (key(state) !== key(old) || state.named !== old.named) this.askExtent();
     this.match = -1;
     if (["view", "zoom", "thread", "event", "time", "timeBefore", "threads", "cpus", "steps"].some(part => JSON.stringify(/** @type {any} */ (state)[part]) !== JSON.stringify(/** @type {any} */ (old)[part]))
       || state.view === "order" && state.window !== old.window || ["sandwich", "source", "assembly"].includes(state.view) && state.named !== old.named) this.askView();
@@ -482,9 +491,8 @@ export class Page {
 
   /** Keeps the state in the address. What selects is a step that Back and Forward walk; what is looked at there is not. */
   save() {
-    const fragment = toFragment(this.state), selects = toFragment({ ...this.state, named: -1, window: null, pin: -1 });
-    const isStep = this.saved !== undefined && this.saved !== selects && fragment !== location.hash.replace(/^#/, "");
-    this.saved = selects;
+    const fragment = toFragment(this.state), step = stepOf(this.state), isStep = this.saved !== step;
+    this.saved = step;
     try {
       if (isStep) history.pushState(null, "", `#${fragment}`);
       else history.replaceState(null, "", `#${fragment}`);
@@ -502,6 +510,16 @@ export class Page {
       return { event: side, time: side ? time : timeBefore, threads: own.length ? own : null, cpus };
     };
     return { ...of(event), steps, search, other: of(1 - event) };
+  }
+
+  /** Asks when the function that is pointed out was on the stack. */
+  askExtent() {
+    this.extent = null;
+    if (this.state.named < 0 || this.meta.sides) return;
+    this.client.latest("extent", "extent", { selection: this.selection, named: this.state.named }, extent => {
+      this.extent = extent;
+      this.update();
+    }, this.fail);
   }
 
   /** Weighs what is selected. */
