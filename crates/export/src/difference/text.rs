@@ -15,6 +15,9 @@ const MAX_UNCHANGED: usize = 12;
 /// Maximum number of functions with a change that the page lists.
 const MAX_CHANGED: usize = 40;
 
+/// The smallest growth that is given as a figure, as a factor: what is new or gone can show nothing smaller.
+const MAX_SHOWN_FACTOR: f64 = 10.0;
+
 /// Smallest width for names.
 const MIN_NAME_COLUMNS: usize = 24;
 
@@ -93,7 +96,9 @@ fn rows(difference: &Difference<'_>, width: Option<usize>, output: &mut dyn Writ
     for row in &shown {
         let [before, after] = row.means.map(|mean| weight(mean, difference.unit));
         let smallest = row.estimate.and_then(|estimate| estimate.smallest);
-        let smallest = smallest.map_or(String::new(), |log| percent(log.exp() - 1.0));
+        let smallest = smallest.map(f64::exp).map_or(String::new(), |factor| {
+            if factor > MAX_SHOWN_FACTOR { format!("> × {MAX_SHOWN_FACTOR}") } else { percent(factor - 1.0) }
+        });
         let (name, module) = difference.name(row.frame);
         let name = if module.is_empty() { name } else { format!("{name}  {module}") };
         let delta = signed(row.difference, difference.unit);
