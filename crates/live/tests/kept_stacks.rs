@@ -24,8 +24,8 @@ use model::{Tid, Timestamp, TruncationReason};
 use recorder::event::Rate;
 use recorder::unwind::{ChunkEncoder, Mechanisms, UnwindingStage};
 use recorder::{
-    CallChain, Chunk, Consumer, Control, DrainStats, Ending, FileConsumer, Options, Recording, RecordingSink,
-    RingKind, Workload,
+    CallChain, Chunk, Consumer, Control, Ending, FileConsumer, Options, Recording, RecordingSink, RingKind,
+    Workload,
 };
 use tracker::{SampleSink, TrackedSample};
 
@@ -106,7 +106,7 @@ impl Everything {
                 Call::Started => stage.started().unwrap(),
                 Call::FinishedRound => stage.finished_round().unwrap(),
                 Call::Chunk(ring, bytes) => {
-                    let mut written = Vec::new();
+                    let mut written = Chunk::new(*ring, Vec::new());
                     let mut rest = &bytes[..];
                     while let Ok((raw, size)) = RawRecord::parse(rest, Endian::NATIVE) {
                         let (record, behind) = rest.split_at(size);
@@ -117,14 +117,12 @@ impl Everything {
                         {
                             shrunk += 1;
                         } else {
-                            written.extend_from_slice(record);
+                            written.bytes.extend_from_slice(record);
                         }
                         rest = behind;
                     }
-                    written.extend_from_slice(rest);
-                    stage
-                        .consume(Chunk { ring: *ring, bytes: written, drained: DrainStats::default() })
-                        .unwrap();
+                    written.bytes.extend_from_slice(rest);
+                    stage.consume(written).unwrap();
                 }
             }
         }

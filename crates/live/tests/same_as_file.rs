@@ -24,9 +24,7 @@ use prof_live::{Engine, EngineEvent, EngineSettings};
 use profile::queries::{ByLabel, CallTree, FunctionTable};
 use profile::{Shape, Show};
 use recorder::unwind::{Mechanisms, UnwindingStage};
-use recorder::{
-    Chunk, Consumer, DrainStats, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind,
-};
+use recorder::{Chunk, Consumer, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind};
 
 /// Of each event: self and total weight by function.
 type Functions = BTreeMap<(usize, String), (u64, u64)>;
@@ -163,8 +161,7 @@ impl Script {
         for round in self.chunks.chunks(5) {
             // The rings of a round are emptied in no order.
             for (ring, bytes) in round.iter().rev() {
-                let drained = DrainStats::default();
-                consumer.consume(Chunk { ring: *ring, bytes: bytes.clone(), drained }).unwrap();
+                consumer.consume(Chunk::new(*ring, bytes.clone())).unwrap();
             }
             consumer.finished_round().unwrap();
         }

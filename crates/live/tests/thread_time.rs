@@ -20,9 +20,7 @@ use prof_live::snapshot::Snapshot;
 use prof_live::views::{Scope, TaskChoice, TimeSpent, functions};
 use prof_live::{Engine, EngineEvent, EngineSettings};
 use recorder::unwind::{Mechanisms, UnwindingStage};
-use recorder::{
-    Chunk, Consumer, DrainStats, Ending, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate,
-};
+use recorder::{Chunk, Consumer, Ending, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate};
 
 const MS: u64 = 1_000_000;
 const BEGIN: u64 = 1000 * MS;
@@ -124,7 +122,7 @@ impl Live {
         let mut bytes = Vec::new();
         self.layouts[event].encode(record, &mut bytes).unwrap();
         let ring = if event == SIDEBAND { RingKind::Sideband } else { RingKind::Samples };
-        self.engine.consume(Chunk { ring, bytes, drained: DrainStats::default() }).unwrap();
+        self.engine.consume(Chunk::new(ring, bytes)).unwrap();
     }
 
     /// A thread is switched, so many milliseconds after the beginning.

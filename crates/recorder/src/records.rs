@@ -1,14 +1,10 @@
 //! Walking over raw records: bytes in the machine's byte order, each record with its `perf_event_header`.
 
-use decoder::{Endian, RawRecord, kind};
+use decoder::{Endian, RawRecord, kind, offsets};
 
-/// The record type of a sample whose stack was unwound in its ring: the sample as it is forwarded, and behind it how it was unwound
-/// ([`crate::unwind`]). It never leaves this crate. The kernel's types are below 64, perf's own below 256.
-pub(crate) const UNWOUND_SAMPLE: u32 = 1 << 16;
-
-/// Returns true if a record is a sample, unwound or not. Both have the same fields at the beginning.
+/// Returns true if a record is a sample.
 pub(crate) fn is_sample(record: &[u8]) -> bool {
-    matches!(u32_at(record, 0), Some(kind::SAMPLE | UNWOUND_SAMPLE))
+    u32_at(record, offsets::KIND) == Some(kind::SAMPLE)
 }
 
 /// Removes the records for which `keep` returns false, and an incomplete record at the end; returns how many whole ones it removed.

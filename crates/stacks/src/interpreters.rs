@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use decoder::MAX_STACK_COPY_BYTES;
 use elf::{Object, ReadAt, Segment};
 use javascript::V8;
 use model::{Avma, FileOffset, Svma};
@@ -193,6 +194,9 @@ impl InterpreterSlot {
 /// The maximum number of words of one native frame that are looked at. Those of `_PyEval_EvalFrameDefault` have 40 to 70.
 const MAX_SLOTS: u64 = 160;
 
+/// The maximum number of words of one stack that are kept: as many as its copy can have.
+const MAX_CANDIDATES: usize = MAX_STACK_COPY_BYTES as usize / 8;
+
 /// Appends what a stack holds of each frame of `interpreter`, innermost first.
 pub(crate) fn push_activations(
     stack: &UnwoundStack,
@@ -206,6 +210,7 @@ pub(crate) fn push_activations(
         !(copy.start..top).contains(&word)
             && !space.find(Avma(word)).is_some_and(|mapping| mapping.executable)
     };
+    let mut candidates = 0;
     for watched in &stack.watched {
         let architecture = watched.registers.architecture();
         let registers = (0..architecture.register_count()).filter_map(|number| {
@@ -221,6 +226,10 @@ pub(crate) fn push_activations(
                 .step_by(8)
                 .filter_map(|address| Candidate::new(Location::slot(end - address), copy.word(address)?));
             activation.extend(slots.filter(|candidate| is_candidate(candidate.word)));
+        }
+        candidates += activation.len();
+        if candidates > MAX_CANDIDATES {
+            break;
         }
         activations.push(activation);
     }

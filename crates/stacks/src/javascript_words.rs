@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use decoder::MAX_STACK_COPY_BYTES;
 use elf::Segment;
 use javascript::{CodeRole, FrameWords, V8};
 use model::{Avma, FrameAddress};
@@ -53,8 +54,8 @@ const CONTEXT: u64 = 8;
 const FUNCTION: u64 = 16;
 const BYTECODE: u64 = 32;
 const BYTECODE_OFFSET: u64 = 40;
-/// The maximum number of frames of a stack whose words are kept, 32 bytes each: a record has 64 KiB.
-const MAX_FRAMES: usize = 1000;
+/// The maximum number of frames of a stack whose words are kept, 32 bytes each: about as much as the largest stack copy can have.
+const MAX_FRAMES: usize = MAX_STACK_COPY_BYTES as usize / 32;
 
 impl MappedV8 {
     pub(crate) fn new(v8: Arc<V8>, object: ObjectNumber, segments: Vec<Segment>) -> Self {
@@ -88,6 +89,7 @@ impl MappedV8 {
         space: &AddressSpace,
         words: &mut Vec<IndexedWords>,
     ) {
+        let start = words.len();
         let callers = stack.frames.iter().skip(1);
         for (index, (frame, caller)) in (0..).zip(stack.frames.iter().zip(callers)) {
             let lookup = match frame.address {
@@ -96,7 +98,7 @@ impl MappedV8 {
             };
             let is_of_v8 =
                 matches!(self.part(space, lookup), Some(NativeFrame::Interpreted | NativeFrame::Generated));
-            if !is_of_v8 || words.len() >= MAX_FRAMES {
+            if !is_of_v8 || words.len() - start >= MAX_FRAMES {
                 continue;
             }
             let frame_pointer = caller.stack_pointer.wrapping_sub(FRAME_POINTER_BELOW_CALLER);

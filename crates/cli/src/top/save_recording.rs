@@ -22,8 +22,7 @@ use model::{
     python_mapping_name,
 };
 use recorder::{
-    Chunk, Consumer, DrainStats, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RecordingSink,
-    RingKind,
+    Chunk, Consumer, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RecordingSink, RingKind,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -182,7 +181,7 @@ impl RecordWriter<'_> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         let bytes = std::mem::take(&mut self.bytes);
-        let chunk = Chunk { ring: self.kind, bytes, drained: DrainStats::default() };
+        let chunk = Chunk::new(self.kind, bytes);
         if let Some(mut bytes) = self.consumer.consume(chunk)? {
             bytes.clear();
             self.bytes = bytes;

@@ -1,5 +1,8 @@
 //! Chunks of records that were drained from one ring.
 
+use crate::records;
+use crate::unwind::UnwoundSample;
+
 /// The kind of ring that records were drained from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingKind {
@@ -19,8 +22,36 @@ pub struct Chunk {
     pub ring: RingKind,
     /// The records.
     pub bytes: Vec<u8>,
+    /// Those of them that are samples whose stacks were unwound in the ring, in the same order.
+    pub(crate) unwound: Vec<UnwoundSample>,
     /// The counts of the drain that they came from.
     pub drained: DrainStats,
+}
+
+impl Chunk {
+    /// Makes a chunk of records as the kernel writes them, with all counts 0.
+    pub fn new(ring: RingKind, bytes: Vec<u8>) -> Self {
+        Self { ring, bytes, unwound: Vec::new(), drained: DrainStats::default() }
+    }
+
+    /// Removes the records for which `keep` returns false, and an incomplete record at the end; returns how many whole ones it removed.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
+        let (mut read, mut written, mut next, mut kept) = (0, 0, 0, 0);
+        let removed = records::retain(&mut self.bytes, |record| {
+            let is_kept = keep(record);
+            if let Some(sample) = self.unwound.get_mut(next).filter(|sample| sample.offset == read) {
+                sample.offset = written;
+                self.unwound.swap(kept, next);
+                next += 1;
+                kept += usize::from(is_kept);
+            }
+            read += record.len();
+            written += if is_kept { record.len() } else { 0 };
+            is_kept
+        });
+        self.unwound.truncate(kept);
+        removed
+    }
 }
 
 /// Counts of the records that were drained from a ring.

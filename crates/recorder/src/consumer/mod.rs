@@ -140,10 +140,10 @@ pub trait Consumer: RecordingSink {
     /// Those of writing the output; the recording ends then.
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces a sample that is still in its ring by a shorter record: appends that to `into` and returns true, or leaves `into`
-    /// unchanged and returns false. The record comes in a later chunk, in place of the sample. The ring cannot be drained
-    /// meanwhile: the call should return before `until`.
-    fn shorten_sample(&mut self, _sample: &[u8], _until: Instant, _into: &mut Vec<u8>) -> bool {
+    /// Replaces a sample that is still in its ring by a shorter one: appends that to `into`, the chunk that will come in place of the
+    /// records of the ring, and returns true, or leaves `into` unchanged and returns false. The ring cannot be drained meanwhile: the
+    /// call should return before `until`.
+    fn shorten_sample(&mut self, _sample: &[u8], _until: Instant, _into: &mut Chunk) -> bool {
         false
     }
 }
@@ -159,7 +159,7 @@ impl<C: Consumer> Consumer for &mut C {
         (**self).consume(chunk)
     }
 
-    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Chunk) -> bool {
         (**self).shorten_sample(sample, until, into)
     }
 }

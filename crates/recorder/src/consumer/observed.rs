@@ -92,7 +92,7 @@ impl Consumer for Observed<'_, '_> {
         self.consumer.consume(chunk)
     }
 
-    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Chunk) -> bool {
         self.consumer.shorten_sample(sample, until, into)
     }
 }

@@ -6,7 +6,6 @@
 //! ```
 
 mod chain;
-mod words;
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -25,7 +24,6 @@ use crate::early_rounds::EarlyRounds;
 use crate::function_mappings::{FunctionTable, MappedFunction};
 use crate::known_programs::KnownPrograms;
 use chain::ChainRewriter;
-pub(crate) use words::{decode_words, encode_words};
 
 /// The JavaScript functions of all processes.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use host::procfs;
 use model::Pid;
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind};
-use crate::records::{UNWOUND_SAMPLE, each, is_sample, retain, u32_at, u64_at};
+use crate::records::{each, is_sample, u32_at, u64_at};
 use crate::ring::ExcludedProcesses;
 use crate::summary::Tally;
 use memberships::Memberships;
@@ -117,7 +117,7 @@ impl<'c> MemberFilter<'c> {
             let memberships = &mut self.memberships;
             let is_samples = chunk.ring == RingKind::Samples;
             let mut removed = 0;
-            retain(&mut chunk.bytes, |record| {
+            chunk.retain(|record| {
                 // A LOST record counts samples of all processes; the share of the members is told at the end instead.
                 let is_lost = u32_at(record, offsets::KIND) == Some(kind::LOST);
                 let is_kept =
@@ -146,8 +146,8 @@ fn is_of_member(record: &[u8], memberships: &mut Memberships) -> bool {
     let from_end = |offset: usize| record.len().checked_sub(offset);
     let time = || from_end(TIME_FROM_END).and_then(|at| u64_at(record, at));
     let (pid, time) = match u32_at(record, offsets::KIND) {
-        Some(kind::SAMPLE | UNWOUND_SAMPLE) if memberships.excluded.keeps_event_of(record) => return true,
-        Some(kind::SAMPLE | UNWOUND_SAMPLE) => (u32_at(record, PID), u64_at(record, TIME)),
+        Some(kind::SAMPLE) if memberships.excluded.keeps_event_of(record) => return true,
+        Some(kind::SAMPLE) => (u32_at(record, PID), u64_at(record, TIME)),
         Some(kind::FORK | kind::EXIT) => {
             (u32_at(record, offsets::PROCESS), u64_at(record, offsets::TASK_TIME))
         }
@@ -212,7 +212,7 @@ impl Consumer for MemberFilter<'_> {
         Ok(self.spare.pop())
     }
 
-    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Chunk) -> bool {
         let is_member = u32_at(sample, PID).is_some_and(|pid| self.memberships.is_known_member(pid));
         is_member && self.consumer.shorten_sample(sample, until, into)
     }
@@ -259,8 +259,8 @@ mod tests {
             Ok(Some(chunk.bytes))
         }
 
-        fn shorten_sample(&mut self, sample: &[u8], _: Instant, into: &mut Vec<u8>) -> bool {
-            into.extend_from_slice(sample);
+        fn shorten_sample(&mut self, sample: &[u8], _: Instant, into: &mut Chunk) -> bool {
+            into.bytes.extend_from_slice(sample);
             true
         }
     }
@@ -274,7 +274,7 @@ mod tests {
         let sample = |pid: &u32| record(kind::SAMPLE, &[1, 0, 2, 0, *pid, *pid, time, 0]);
         let bytes: Vec<u8> = pids.iter().flat_map(sample).collect();
         let drained = DrainStats { samples: pids.len() as u64, ..DrainStats::default() };
-        Chunk { ring: RingKind::Samples, bytes, drained }
+        Chunk { drained, ..Chunk::new(RingKind::Samples, bytes) }
     }
 
     fn fork(pid: u32, parent: u32, time: u32) -> Chunk {
@@ -282,7 +282,7 @@ mod tests {
         let trailer = [parent, parent, time - 1, 0, 0, 0, 9, 0];
         let words = [&[pid, parent, pid, parent, time, 0], &trailer[..]].concat();
         let bytes = record(kind::FORK, &words);
-        Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() }
+        Chunk::new(RingKind::Sideband, bytes)
     }
 
     #[test]
@@ -348,11 +348,11 @@ mod tests {
         (0..3).for_each(|_| members.finished_round().unwrap());
         assert!(excluded.contains(67) && excluded.contains(1) && !excluded.contains(7));
         for pid in [67, 67, 1] {
-            let into = &mut Vec::new();
+            let into = &mut samples(&[], 30);
             let is_shrunk = members.shorten_sample(&samples(&[pid], 30).bytes, Instant::now(), into);
-            assert!(!is_shrunk && into.is_empty(), "stacks of others are not unwound");
+            assert!(!is_shrunk && into.bytes.is_empty(), "stacks of others are not unwound");
         }
-        assert!(members.shorten_sample(&samples(&[7], 30).bytes, Instant::now(), &mut Vec::new()));
+        assert!(members.shorten_sample(&samples(&[7], 30).bytes, Instant::now(), &mut samples(&[], 30)));
         members.consume(samples(&[67, 67, 67], 30)).unwrap();
         members.consume(samples(&[7, 7], 40)).unwrap();
         (0..2).for_each(|_| members.finished_round().unwrap());

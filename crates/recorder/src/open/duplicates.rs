@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use decoder::{SampleFormat, kind, offsets};
 
-use crate::records::{is_sample, retain, u32_at, u64_at};
+use crate::consumer::Chunk;
+use crate::records::{is_sample, u32_at, u64_at};
 
 /// The fields that all samples have before their thread.
 const FORMAT: SampleFormat = SampleFormat::IDENTIFIER.union(SampleFormat::IP);
@@ -36,9 +37,9 @@ impl DuplicateFilter {
         Self { events, cpu, kept_ids: HashMap::new() }
     }
 
-    /// Removes the duplicates from `records`; returns how many.
-    pub(crate) fn remove(&mut self, records: &mut Vec<u8>) -> u64 {
-        retain(records, |record| !self.is_duplicate(record))
+    /// Removes the duplicates from a chunk; returns how many.
+    pub(crate) fn remove(&mut self, chunk: &mut Chunk) -> u64 {
+        chunk.retain(|record| !self.is_duplicate(record))
     }
 
     fn is_duplicate(&mut self, record: &[u8]) -> bool {
@@ -59,6 +60,7 @@ impl DuplicateFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::consumer::RingKind;
     use crate::options::{CallChain, Options, Target};
     use decoder::{Endian, RawRecord, Record, RecordLayout};
     use model::{CpuId, Pid, Tid, Timestamp};
@@ -87,33 +89,37 @@ mod tests {
         out.extend(bytes);
     }
 
+    fn chunk() -> Chunk {
+        Chunk::new(RingKind::Samples, Vec::new())
+    }
+
     #[test]
     fn the_first_id_of_a_thread_and_cpu_is_kept() {
         let layout = layout();
         let mut duplicates =
             DuplicateFilter::new([&[10, 11, 20, 21][..], &[30][..]].into_iter(), SampleFormat::IP);
-        let mut records = Vec::new();
-        sample(&layout, 10, 5, 0, &mut records);
-        sample(&layout, 20, 5, 0, &mut records); // the same thread and CPU, by another copy
-        sample(&layout, 11, 5, 1, &mut records);
-        sample(&layout, 30, 5, 0, &mut records); // another event
-        sample(&layout, 20, 6, 0, &mut records); // another thread
-        sample(&layout, 99, 5, 0, &mut records); // not ours
-        let length = records.len();
+        let mut records = chunk();
+        sample(&layout, 10, 5, 0, &mut records.bytes);
+        sample(&layout, 20, 5, 0, &mut records.bytes); // the same thread and CPU, by another copy
+        sample(&layout, 11, 5, 1, &mut records.bytes);
+        sample(&layout, 30, 5, 0, &mut records.bytes); // another event
+        sample(&layout, 20, 6, 0, &mut records.bytes); // another thread
+        sample(&layout, 99, 5, 0, &mut records.bytes); // not ours
+        let length = records.bytes.len();
         assert_eq!(duplicates.remove(&mut records), 1);
-        assert_eq!(records.len(), length / 6 * 5);
-        let mut more = Vec::new();
-        sample(&layout, 10, 6, 0, &mut more);
+        assert_eq!(records.bytes.len(), length / 6 * 5);
+        let mut more = chunk();
+        sample(&layout, 10, 6, 0, &mut more.bytes);
         assert_eq!(duplicates.remove(&mut more), 1);
-        assert!(more.is_empty());
+        assert!(more.bytes.is_empty());
     }
 
     #[test]
     fn a_number_that_is_given_again_is_another_thread() {
         let layout = layout();
         let mut duplicates = DuplicateFilter::new([&[10, 20][..]].into_iter(), SampleFormat::IP);
-        let (mut first, mut second) = (Vec::new(), Vec::new());
-        sample(&layout, 10, 5, 0, &mut first);
+        let (mut first, mut second) = (chunk(), chunk());
+        sample(&layout, 10, 5, 0, &mut first.bytes);
         assert_eq!(duplicates.remove(&mut first), 0);
         let (pid, tid) = ((Pid(7), Pid(7)), (Tid(5), Tid(5)));
         let exit = Record::Exit(decoder::record::Task {
@@ -124,8 +130,8 @@ mod tests {
             time: Timestamp(100),
             sample_id: decoder::SampleId::default(),
         });
-        layout.encode(&exit, &mut second).unwrap();
-        sample(&layout, 20, 5, 0, &mut second);
+        layout.encode(&exit, &mut second.bytes).unwrap();
+        sample(&layout, 20, 5, 0, &mut second.bytes);
         assert_eq!(duplicates.remove(&mut second), 0);
     }
 }

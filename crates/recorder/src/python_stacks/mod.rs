@@ -5,7 +5,6 @@
 //!                                                                             └─▶ MMAP2 records of functions that are new
 //! ```
 
-mod activations;
 mod chain;
 
 use std::ops::{Range, RangeInclusive};
@@ -17,7 +16,6 @@ use rustc_hash::FxHashSet;
 use stacks::{MappedInterpreter, ProcessMaps};
 use tracker::Tracker;
 
-pub(crate) use activations::{decode_activations, encode_activations};
 use chain::ChainRewriter;
 
 use crate::early_rounds::EarlyRounds;

@@ -8,8 +8,8 @@ use std::ops::Range;
 use decoder::{Endian, HEADER_SIZE, RecordHeader, StackCopy, StackCopyLocator, kind, offsets};
 use host::sys::ring::RingMapping;
 
-use crate::consumer::DrainStats;
-use crate::records::{UNWOUND_SAMPLE, u64_at};
+use crate::consumer::{Chunk, DrainStats, RingKind};
+use crate::records::u64_at;
 
 /// The memory of a ring.
 pub trait RingMemory {
@@ -43,47 +43,51 @@ impl RingMemory for RingMapping {
 }
 
 /// Replaces a sample while it is still in the ring. Appends a shorter record, or none, in its place and returns true, or leaves
-/// the buffer unchanged and returns false. Must return soon: the kernel drops samples while the ring is full.
-pub(crate) type Shrink<'a> = &'a mut dyn FnMut(&[u8], &mut Vec<u8>) -> bool;
+/// the chunk unchanged and returns false. Must return soon: the kernel drops samples while the ring is full.
+pub(crate) type Shrink<'a> = &'a mut dyn FnMut(&[u8], &mut Chunk) -> bool;
 
 /// A [`Shrink`] that replaces no sample.
-pub(crate) fn keep_sample(_sample: &[u8], _into: &mut Vec<u8>) -> bool {
+pub(crate) fn keep_sample(_sample: &[u8], _into: &mut Chunk) -> bool {
     false
 }
 
 /// Empties a ring: appends its whole records to `into`.
 pub fn drain_whole(ring: &mut impl RingMemory, into: &mut Vec<u8>) -> DrainStats {
-    drain(ring, None, &mut keep_sample, into)
+    let mut chunk = Chunk::new(RingKind::Sideband, std::mem::take(into));
+    drain(ring, None, &mut keep_sample, &mut chunk);
+    *into = chunk.bytes;
+    chunk.drained
 }
 
-/// Empties a ring: appends its whole records to `into`. With `stack_copies`, leaves out the unfilled bytes of stack copies, and
+/// Empties a ring: appends its whole records to `into`, and sets its counts. With `stack_copies`, leaves out the unfilled bytes of stack copies, and
 /// lets `shrink` replace samples.
 pub(crate) fn drain(
     ring: &mut impl RingMemory,
     stack_copies: Option<&StackCopyLocator>,
     shrink: Shrink<'_>,
-    into: &mut Vec<u8>,
-) -> DrainStats {
+    into: &mut Chunk,
+) {
+    into.drained = DrainStats::default();
     let Range { start: tail, end: head } = ring.refresh_unread();
     let fill = head.wrapping_sub(tail);
     if fill == 0 {
-        return DrainStats::default();
+        return;
     }
     if fill > ring.data_size() as u64 {
         // The kernel never overtakes a reader. Where `data_head` jumps, no record can be found any more.
         ring.set_tail(head);
-        return DrainStats { bad_bytes: fill, fill, ..DrainStats::default() };
+        into.drained = DrainStats { bad_bytes: fill, fill, ..DrainStats::default() };
+        return;
     }
-    let start = into.len();
+    let start = into.bytes.len();
     let mut unread = Unread { ring, tail, length: fill as usize };
     match stack_copies {
         Some(locator) => unread.append_shrunk(locator, shrink, into),
-        None => unread.append(0, unread.length, into),
+        None => unread.append(0, unread.length, &mut into.bytes),
     }
     ring.set_tail(head);
-    let drained = DrainStats { fill, ..count_records(into.get(start..).unwrap_or(&[])) };
-    into.truncate(into.len() - drained.bad_bytes as usize);
-    drained
+    into.drained = DrainStats { fill, ..count_records(into.bytes.get(start..).unwrap_or(&[])) };
+    into.bytes.truncate(into.bytes.len() - into.drained.bad_bytes as usize);
 }
 
 /// The unread bytes of a ring. Offsets are from `tail`.
@@ -113,7 +117,7 @@ impl<R: RingMemory> Unread<'_, R> {
 
     /// Appends all records: samples as `shrink` replaces them, or else without the unfilled bytes of their stack copies. Moves the
     /// tail after each sample, since walking its stack takes time, and the kernel may need the room.
-    fn append_shrunk(&mut self, locator: &StackCopyLocator, shrink: Shrink<'_>, into: &mut Vec<u8>) {
+    fn append_shrunk(&mut self, locator: &StackCopyLocator, shrink: Shrink<'_>, into: &mut Chunk) {
         let (mut at, mut copied) = (0, 0);
         while at < self.length {
             let RecordHeader { kind, size, .. } = RecordHeader::from_bytes(self.word(at), Endian::NATIVE);
@@ -122,7 +126,7 @@ impl<R: RingMemory> Unread<'_, R> {
             }
             let next = at + size;
             if kind == kind::SAMPLE {
-                self.append(copied, at, into);
+                self.append(copied, at, &mut into.bytes);
                 copied = at;
                 let record = self.bytes(at, size);
                 let word = |offset| u64::from_ne_bytes(self.word(at + offset));
@@ -132,14 +136,14 @@ impl<R: RingMemory> Unread<'_, R> {
                 } else if let Some(copy) = locator.locate(size, word)
                     && copy.filled < copy.size
                 {
-                    self.append_filled(at, size, &copy, into);
+                    self.append_filled(at, size, &copy, &mut into.bytes);
                     copied = next;
                 }
                 self.ring.set_tail(self.tail.wrapping_add(copied as u64));
             }
             at = next;
         }
-        self.append(copied, self.length, into);
+        self.append(copied, self.length, &mut into.bytes);
     }
 
     /// Appends the sample of `size` bytes at `at` without the unfilled bytes of its stack copy.
@@ -169,7 +173,7 @@ fn count_records(mut bytes: &[u8]) -> DrainStats {
         let RecordHeader { kind, size, .. } = RecordHeader::from_bytes(*header, Endian::NATIVE);
         let Some(rest) = bytes.get(size..).filter(|_| size >= HEADER_SIZE) else { break };
         match kind {
-            kind::SAMPLE | UNWOUND_SAMPLE => drained.samples += 1,
+            kind::SAMPLE => drained.samples += 1,
             kind::THROTTLE => drained.throttles += 1,
             kind::LOST => {
                 let lost = u64_at(bytes, offsets::LOST_COUNT).unwrap_or(0);
@@ -231,7 +235,10 @@ mod tests {
 
     /// Drains without replacing samples.
     fn drain(ring: &mut TestRing, stack_copies: Option<&StackCopyLocator>, into: &mut Vec<u8>) -> DrainStats {
-        super::drain(ring, stack_copies, &mut keep_sample, into)
+        let mut chunk = Chunk::new(RingKind::Samples, std::mem::take(into));
+        super::drain(ring, stack_copies, &mut keep_sample, &mut chunk);
+        *into = chunk.bytes;
+        chunk.drained
     }
 
     fn record(kind: u32, size: u16) -> Vec<u8> {

@@ -69,26 +69,23 @@ impl RingSource {
     /// Empties the ring into `bytes`, and leaves them as a message.
     fn empty(
         &mut self,
-        mut bytes: Vec<u8>,
+        bytes: Vec<u8>,
         options: &DrainOptions,
         shrink: Shrink<'_>,
         messages: &Outbox,
     ) -> Result<(), Closed> {
         let stack_copies = options.stack_copies.as_ref().filter(|_| self.kind == RingKind::Samples);
-        let drained = match &options.excluded {
-            Some(excluded) => {
-                let mut shrink =
-                    |sample: &[u8], into: &mut Vec<u8>| excluded.drops(sample) || shrink(sample, into);
-                drain(&mut self.mapping, stack_copies, &mut shrink, &mut bytes)
-            }
-            None => drain(&mut self.mapping, stack_copies, shrink, &mut bytes),
+        let mut chunk = Chunk::new(self.kind, bytes);
+        let mut shrink = |sample: &[u8], into: &mut Chunk| {
+            options.excluded.as_ref().is_some_and(|excluded| excluded.drops(sample)) || shrink(sample, into)
         };
-        if drained.fill > 0 {
+        drain(&mut self.mapping, stack_copies, &mut shrink, &mut chunk);
+        if chunk.drained.fill > 0 {
             let size = self.mapping.data_size() as u64;
             // Rings of a few pages are for records that are much smaller than the largest.
-            self.was_full = size.saturating_sub(drained.fill) < ROOM_FOR_ANY_RECORD_BYTES.min(size / 4);
+            self.was_full = size.saturating_sub(chunk.drained.fill) < ROOM_FOR_ANY_RECORD_BYTES.min(size / 4);
         }
-        messages.leave(Message::Chunk(Chunk { ring: self.kind, bytes, drained }))
+        messages.leave(Message::Chunk(chunk))
     }
 }
 

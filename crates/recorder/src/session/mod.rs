@@ -403,7 +403,7 @@ impl Session<'_> {
             }
         }
         let bytes = synthesis.finish();
-        self.consume(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
+        self.consume(Chunk::new(RingKind::Sideband, bytes));
         let bytes = prepared.opened.early.clone();
         if self.failure.is_none() {
             let result = self.consumer.started();
@@ -411,7 +411,7 @@ impl Session<'_> {
             self.kept = result.is_ok() && !options.in_parts;
             self.keep_first_failure(result);
         }
-        self.consume(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
+        self.consume(Chunk::new(RingKind::Sideband, bytes));
         Ok(())
     }
 
@@ -545,7 +545,7 @@ impl Session<'_> {
         }
         self.event_ids.apply(&mut chunk.bytes);
         if let Some(duplicates) = &mut self.duplicates {
-            let removed = duplicates.remove(&mut chunk.bytes);
+            let removed = duplicates.remove(&mut chunk);
             self.removed += removed;
             self.counted.samples = self.counted.samples.saturating_sub(removed);
         }

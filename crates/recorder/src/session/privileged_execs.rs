@@ -15,7 +15,7 @@ use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
 use super::Session;
-use crate::consumer::{Chunk, DrainStats, RingKind};
+use crate::consumer::{Chunk, RingKind};
 use crate::mapped_files::MappedFiles;
 use crate::open::{Opened, reopen};
 use crate::options::Options;
@@ -154,7 +154,7 @@ impl Session<'_> {
                 let mut synthesis = Synthesis::at(&execs.layout, now, &execs.files);
                 pids.iter().for_each(|&pid| synthesis.process(pid));
                 let bytes = synthesis.finish();
-                self.consume(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
+                self.consume(Chunk::new(RingKind::Sideband, bytes));
             }
             if execs.found.len() < MAX_LISTED {
                 execs.found.push(exec);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Session;
+use crate::consumer::Chunk;
 
 /// Time per round for unwinding samples in their rings; after it, samples are copied out of the rings with their stacks.
 const MAX_UNWIND_TIME: Duration = Duration::from_millis(3);
@@ -12,7 +13,7 @@ impl Session<'_> {
     pub(super) fn begin_round(&mut self) {
         let (consumer, may_shorten) = (&mut self.consumer, self.duplicates.is_none());
         let until = Instant::now() + MAX_UNWIND_TIME;
-        let mut shrink = |sample: &[u8], into: &mut Vec<u8>| {
+        let mut shrink = |sample: &[u8], into: &mut Chunk| {
             may_shorten && Instant::now() < until && consumer.shorten_sample(sample, until, into)
         };
         let (readers, round) = self.readers.begin_round(&mut shrink);

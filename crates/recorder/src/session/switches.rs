@@ -5,7 +5,6 @@ use std::time::Instant;
 use perfdata::sections::WatchedTime;
 
 use super::Session;
-use crate::consumer::DrainStats;
 use crate::consumer::{Chunk, RingKind, SwitchUpdate};
 use crate::notice::Notice;
 use crate::open::Opened;
@@ -61,7 +60,7 @@ impl Session<'_> {
             (self.notices)(Notice::StacksRefused { ptrace_scope: host::sysctl::ptrace_scope() });
         }
         if !bytes.is_empty() {
-            self.consume(Chunk { ring: RingKind::Samples, bytes, drained: DrainStats::default() });
+            self.consume(Chunk::new(RingKind::Samples, bytes));
         }
     }
 }

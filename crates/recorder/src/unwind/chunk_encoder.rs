@@ -7,7 +7,7 @@ use model::{EventIndex, SpaceId, Timestamp};
 use tracker::{OrderedRecord, Tracker};
 
 use super::ordered_consumer::OrderedConsumer;
-use crate::consumer::{Chunk, Consumer, DrainStats, Ending, Recording, RecordingSink, RingKind};
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind};
 use crate::mapped_files::MappedFiles;
 
 /// A chunk is forwarded when it has this many bytes.
@@ -59,7 +59,7 @@ impl<C: Consumer> ChunkEncoder<C> {
             return Ok(());
         }
         let bytes = std::mem::take(&mut self.bytes);
-        let chunk = Chunk { ring: self.kind, bytes, drained: DrainStats::default() };
+        let chunk = Chunk::new(self.kind, bytes);
         if let Some(mut bytes) = self.consumer.consume(chunk)? {
             bytes.clear();
             self.bytes = bytes;

@@ -30,3 +30,4 @@ pub use ordered_consumer::OrderedConsumer;
 pub use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables};
 pub use stage::UnwindingStage;
 pub use totals::StackTotals;
+pub(crate) use unwound_sample::UnwoundSample;

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use model::EventIndex;
 
+use super::unwound_sample::UnwoundSample;
+
 /// The handle of a pending record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordHandle {
@@ -24,8 +26,8 @@ impl RecordHandle {
 pub(super) enum Action {
     /// Unwind the stack copy of a sample of this event.
     Unwind(EventIndex),
-    /// Forward a sample of this event that was unwound in its ring.
-    ForwardUnwound(EventIndex),
+    /// Forward a sample of this event that was unwound in its ring; its number among those of its chunk.
+    ForwardUnwound(EventIndex, u32),
     /// Forward the record unchanged; its event, where it is known.
     Forward(Option<EventIndex>),
 }
@@ -34,6 +36,7 @@ pub(super) enum Action {
 #[derive(Debug)]
 struct PendingChunk {
     bytes: Vec<u8>,
+    unwound: Vec<UnwoundSample>,
     references: u32,
 }
 
@@ -58,9 +61,9 @@ const MAX_CAPACITY_PER_BYTE: usize = 4;
 impl PendingRecords {
     /// Adds a chunk, whose records must be added by [`PendingRecords::push_record`] before the next chunk. The chunk stays at
     /// least until the returned handle is released, so that its first records can be released before its last ones are added.
-    pub(super) fn push_chunk(&mut self, bytes: Vec<u8>) -> RecordHandle {
+    pub(super) fn push_chunk(&mut self, bytes: Vec<u8>, unwound: Vec<UnwoundSample>) -> RecordHandle {
         self.bytes += bytes.len();
-        self.chunks.push_back(PendingChunk { bytes, references: 0 });
+        self.chunks.push_back(PendingChunk { bytes, unwound, references: 0 });
         self.push_record(0, Action::Forward(None))
     }
 
@@ -80,6 +83,11 @@ impl PendingRecords {
         chunk.and_then(|chunk| chunk.bytes.get(handle.offset as usize..)).unwrap_or_default()
     }
 
+    /// Returns the sample with this number among those of the handle's chunk that were unwound in their ring.
+    pub(super) fn unwound(&self, handle: RecordHandle, number: u32) -> Option<&UnwoundSample> {
+        self.chunks.get(self.index_of(handle))?.unwound.get(number as usize)
+    }
+
     /// Drops the record of `handle`, and its chunk with the last of its records.
     pub(super) fn release(&mut self, handle: RecordHandle) {
         let index = self.index_of(handle);
@@ -87,6 +95,7 @@ impl PendingRecords {
             chunk.references = chunk.references.saturating_sub(1);
             if chunk.references == 0 {
                 let bytes = std::mem::take(&mut chunk.bytes);
+                chunk.unwound = Vec::new();
                 self.bytes = self.bytes.saturating_sub(bytes.len());
                 self.keep_spare(bytes);
             }
@@ -143,14 +152,18 @@ impl PendingRecords {
 mod tests {
     use super::*;
 
+    fn push(pending: &mut PendingRecords, bytes: &[u8]) -> RecordHandle {
+        pending.push_chunk(bytes.to_vec(), Vec::new())
+    }
+
     #[test]
     fn a_chunk_goes_with_its_last_record() {
         let mut pending = PendingRecords::default();
-        let first = pending.push_chunk(b"abc".to_vec());
+        let first = push(&mut pending, b"abc");
         let (a, b) =
             (pending.push_record(0, Action::Forward(None)), pending.push_record(1, Action::Forward(None)));
         pending.release(first);
-        let second = pending.push_chunk(b"xyz".to_vec());
+        let second = push(&mut pending, b"xyz");
         let x = pending.push_record(2, Action::Forward(None));
         pending.release(second);
         assert_eq!(
@@ -171,7 +184,7 @@ mod tests {
     fn copies_are_made_where_earlier_chunks_were() {
         let mut pending = PendingRecords::default();
         for size in [1000, 200] {
-            let chunk = pending.push_chunk(Vec::with_capacity(size));
+            let chunk = pending.push_chunk(Vec::with_capacity(size), Vec::new());
             pending.release(chunk);
         }
         let copy = pending.copy(&[7; 150]);
@@ -184,7 +197,7 @@ mod tests {
     #[test]
     fn a_chunk_whose_first_record_is_released_at_once_can_be_read_on() {
         let mut pending = PendingRecords::default();
-        let chunk = pending.push_chunk(b"abc".to_vec());
+        let chunk = push(&mut pending, b"abc");
         let a = pending.push_record(0, Action::Forward(None));
         pending.release(a);
         let b = pending.push_record(1, Action::Forward(None));

@@ -12,10 +12,9 @@ use host::dump_files::DumpFiles;
 use host::objects::{BlockBytes, ObjectLimits, ObjectStore, SearchPaths};
 use host::sys::process_memory::LiveProcesses;
 use model::{EventIndex, Pid, Tid, Timestamp, TruncationReason};
-use python::Activation;
 use stacks::{
-    IndexedWords, MappedRuntime, Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack,
-    StackWalker, UserState, extend_by_walk, is_32_bit, is_outside_mappings, kernel_part, link_register,
+    MappedRuntime, Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker,
+    UserState, extend_by_walk, is_32_bit, is_outside_mappings, kernel_part, link_register,
     native_architecture, user_part,
 };
 use tracker::{OrderedRecord, Tracker};
@@ -29,11 +28,12 @@ use super::fresh_maps::FreshMaps;
 use super::ordered_consumer::OrderedConsumer;
 use super::stage::Layouts;
 use super::totals::StackTotals;
-use super::unwound_sample::{self, UnwoundSample, UnwoundWith};
-use crate::javascript_stacks::{JavaScriptSample, JavaScriptStacks, decode_words, encode_words};
+use super::unwound_sample::{StackWords, UnwoundSample, extend_within};
+use crate::consumer::Chunk;
+use crate::javascript_stacks::{JavaScriptSample, JavaScriptStacks};
 use crate::mapped_files::MappedFiles;
 use crate::processes::DeadProcessSweep;
-use crate::python_stacks::{PythonSample, PythonStacks, decode_activations, encode_activations};
+use crate::python_stacks::{PythonSample, PythonStacks};
 
 /// Number of stacks after a cut one, and at the beginning of a recording, whose frames are kept if they are complete: deeper
 /// stacks that are cut can be completed by them. The beginning counts since the size of the copies is not decided yet.
@@ -52,10 +52,6 @@ pub(super) struct SampleUnwinder {
     pub(super) files: MappedFiles,
     pub(super) python: PythonStacks,
     pub(super) javascript: JavaScriptStacks,
-    /// The words of the stack at hand that may tell of Python functions.
-    activations: Vec<Activation>,
-    /// The words of the stack at hand that may tell of JavaScript functions.
-    javascript_words: Vec<IndexedWords>,
     /// The number of stacks to come whose frames are kept if they are complete.
     stacks_to_keep: u32,
     /// The call chain of the sample at hand, and its bytes in the recorded byte order.
@@ -98,8 +94,6 @@ impl SampleUnwinder {
             files: MappedFiles::default(),
             python: PythonStacks::new(false),
             javascript: JavaScriptStacks::new(false),
-            activations: Vec::new(),
-            javascript_words: Vec::new(),
             stacks_to_keep: KEPT_STACKS_AFTER_CUT,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
@@ -193,9 +187,9 @@ impl SampleUnwinder {
             unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
         }
         if let Some(runtime) = sampled.maps.interpreter() {
-            self.collect_words(&sampled, &runtime);
+            let words = StackWords::of(&self.walker, &sampled, &runtime);
             let at = (pid, state.thread, context.time);
-            self.name_functions(at, sampled.maps, &runtime, start, context.layouts, consumer)?;
+            self.name_functions(at, sampled.maps, (&*runtime, &words), start, context.layouts, consumer)?;
         }
         // The kernel's part counts, too, and earlier stacks may be longer than the limit.
         let limit = context.layouts.max_addresses;
@@ -206,7 +200,7 @@ impl SampleUnwinder {
         Ok(())
     }
 
-    /// Unwinds a sample while it is still in its ring. Appends an [`unwound_sample`] to `into` and returns true, or leaves `into`
+    /// Unwinds a sample while it is still in its ring. Appends it to `into` as an [`UnwoundSample`] and returns true, or leaves `into`
     /// unchanged and returns false: where the stack is not complete by its copy or an earlier stack, or needs objects that cannot
     /// be opened until about `until`.
     pub(super) fn shrink(
@@ -215,7 +209,7 @@ impl SampleUnwinder {
         layouts: &Layouts,
         until: Instant,
         tracker: &mut Tracker,
-        into: &mut Vec<u8>,
+        into: &mut Chunk,
     ) -> bool {
         if !self.mechanisms.contains(Mechanisms::IN_RING) {
             return false;
@@ -238,26 +232,15 @@ impl SampleUnwinder {
             // It is no longer complete, which is counted when its turn comes.
             return false;
         }
-        let start = into.len();
-        encode(self.with_chain(*sample), &layouts.written, into);
-        let sample_end = into.len();
-        if let Some(runtime) = maps.interpreter() {
-            self.collect_words(&sampled, &runtime);
-            match *runtime {
-                MappedRuntime::Python(_) => encode_activations(&self.activations, into),
-                MappedRuntime::JavaScript(_) => encode_words(&self.javascript_words, into),
-            }
-        }
-        let with = UnwoundWith {
-            pid,
-            generation: generation.as_u64(),
-            beyond_copy: unwound.beyond_copy,
-            interpreter_bytes: (into.len() - sample_end) as u64,
-        };
-        if sample_end == start || !unwound_sample::mark_unwound(into, start, with) {
-            into.truncate(start);
+        let offset = into.bytes.len();
+        encode(self.with_chain(*sample), &layouts.written, &mut into.bytes);
+        if into.bytes.len() == offset {
             return false;
         }
+        let words_of = |runtime: Arc<MappedRuntime>| StackWords::of(&self.walker, &sampled, &runtime);
+        let words = maps.interpreter().map(words_of).unwrap_or_default();
+        let beyond_copy = unwound.beyond_copy;
+        into.unwound.push(UnwoundSample { offset, pid, generation, beyond_copy, words });
         self.record_copy_use(pid, layouts.arrival, &state, self.walker.stack().end);
         true
     }
@@ -281,36 +264,31 @@ impl SampleUnwinder {
     /// be decoded.
     pub(super) fn forward_unwound(
         &mut self,
-        record: &RawRecord<'_>,
+        raw: RawRecord<'_>,
+        unwound: &UnwoundSample,
         context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<bool> {
-        let Some(UnwoundSample { raw, with, interpreter }) = unwound_sample::split_unwound(record) else {
-            return Ok(false);
-        };
+        let UnwoundSample { pid, generation, beyond_copy, words, .. } = unwound;
         let mut end = StackEnd::Complete;
-        let is_unchanged = consumer.tracker().recorded_generation(with.pid).as_u64() == with.generation;
-        if is_unchanged && interpreter.is_empty() {
+        let is_unchanged = consumer.tracker().recorded_generation(*pid) == *generation;
+        if is_unchanged && words.is_empty() {
             let event = Some(context.event);
             consumer.record(context.time, OrderedRecord { raw, event, offset: None })?;
         } else {
             let Ok(sample) = context.layouts.written.decode_sample(&raw) else { return Ok(false) };
-            let maps = self.maps_cache.get(consumer.tracker(), with.pid);
+            let maps = self.maps_cache.get(consumer.tracker(), *pid);
             self.chain.clear();
             self.chain.extend(kernel_part(&sample));
             let start = self.chain.len();
             if is_unchanged {
                 self.chain.extend(user_part(&sample));
-            } else if !unwound_sample::extend_within(&maps.space, &sample, &mut self.chain) {
+            } else if !extend_within(&maps.space, &sample, &mut self.chain) {
                 end = StackEnd::Truncated(TruncationReason::MappingUnknown);
             }
             if let Some(runtime) = maps.interpreter() {
-                match *runtime {
-                    MappedRuntime::Python(_) => self.activations = decode_activations(interpreter),
-                    MappedRuntime::JavaScript(_) => decode_words(interpreter, &mut self.javascript_words),
-                }
-                let at = (with.pid, sample.thread.map_or(Tid(0), |(_, tid)| tid), context.time);
-                self.name_functions(at, &maps, &runtime, start, context.layouts, consumer)?;
+                let at = (*pid, sample.thread.map_or(Tid(0), |(_, tid)| tid), context.time);
+                self.name_functions(at, &maps, (&*runtime, words), start, context.layouts, consumer)?;
                 let limit = context.layouts.max_addresses;
                 if stacks::truncate_chain(&mut self.chain, limit) {
                     end = StackEnd::Truncated(TruncationReason::AddressLimit(limit));
@@ -318,22 +296,8 @@ impl SampleUnwinder {
             }
             self.forward(sample, context, consumer)?;
         }
-        self.totals.count(end, with.beyond_copy);
+        self.totals.count(end, *beyond_copy);
         Ok(true)
-    }
-
-    /// Collects what the stack that was walked last holds of the functions of an interpreter.
-    fn collect_words(&mut self, sampled: &SampledStack<'_>, runtime: &MappedRuntime) {
-        match runtime {
-            MappedRuntime::Python(_) => {
-                self.activations.clear();
-                self.walker.push_activations(sampled, &mut self.activations);
-            }
-            MappedRuntime::JavaScript(v8) => {
-                self.javascript_words.clear();
-                self.walker.push_javascript_words(sampled, v8, &mut self.javascript_words);
-            }
-        }
     }
 
     /// Puts the functions that an interpreter ran into the user part of the chain, which begins at `start`, and forwards records of those that
@@ -342,7 +306,7 @@ impl SampleUnwinder {
         &mut self,
         (pid, tid, time): (Pid, Tid, Timestamp),
         maps: &ProcessMaps,
-        runtime: &MappedRuntime,
+        (runtime, words): (&MappedRuntime, &StackWords),
         start: usize,
         layouts: &Layouts,
         consumer: &mut impl OrderedConsumer,
@@ -352,12 +316,12 @@ impl SampleUnwinder {
         let layout = &layouts.recorded;
         match runtime {
             MappedRuntime::Python(interpreter) => {
-                let sample =
-                    PythonSample { pid, tid, time, maps, interpreter, activations: &self.activations };
+                let activations = &words.activations;
+                let sample = PythonSample { pid, tid, time, maps, interpreter, activations };
                 self.python.rewrite(&sample, &LiveProcesses, tracker, layout, chain, &mut records);
             }
             MappedRuntime::JavaScript(v8) => {
-                let sample = JavaScriptSample { pid, time, maps, v8, words: &self.javascript_words };
+                let sample = JavaScriptSample { pid, time, maps, v8, words: &words.javascript };
                 self.javascript.rewrite(&sample, &LiveProcesses, tracker, layout, chain, &mut records);
             }
         }

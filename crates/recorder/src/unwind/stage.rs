@@ -26,7 +26,7 @@ use super::ordered_consumer::OrderedConsumer;
 use super::pending::{Action, PendingRecords, RecordHandle};
 use super::sample_unwinder::{SampleContext, SampleUnwinder};
 use super::totals::StackTotals;
-use super::unwound_sample::split_unwound;
+use super::unwound_sample::UnwoundSample;
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink};
 use crate::javascript_stacks::JavaScriptStacks;
 use crate::python_stacks::PythonStacks;
@@ -177,11 +177,11 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
     }
 
     /// Cuts a chunk into records, and puts them into order.
-    fn push_chunk(&mut self, bytes: Vec<u8>) {
+    fn push_chunk(&mut self, bytes: Vec<u8>, unwound: Vec<UnwoundSample>) {
         let Some(any) = self.layouts.last() else { return };
         let pending = &mut self.pending;
-        let chunk = pending.push_chunk(bytes);
-        let mut offset = 0;
+        let chunk = pending.push_chunk(bytes, unwound);
+        let (mut offset, mut next_unwound) = (0, 0);
         // Their records are in chunks of their own, which cannot be added before this one is complete.
         let mut without_copies = Vec::new();
         loop {
@@ -194,16 +194,14 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
                 pending.release(handle);
                 break;
             };
-            let (raw, is_unwound) = match split_unwound(&raw) {
-                Some(unwound) => (unwound.raw, true),
-                None => (raw, false),
-            };
             let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id)).copied();
             let layouts = event.and_then(|event| self.layouts.get(event.0 as usize)).unwrap_or(any);
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
+            let is_unwound =
+                pending.unwound(chunk, next_unwound).is_some_and(|sample| sample.offset == offset);
             let is_completed = layouts.has_stacks || layouts.has_leaf_registers;
             let action = match event.filter(|_| raw.kind == kind::SAMPLE && is_completed) {
-                Some(event) if is_unwound => Action::ForwardUnwound(event),
+                Some(event) if is_unwound => Action::ForwardUnwound(event, next_unwound),
                 Some(event) => Action::Unwind(event),
                 None => Action::Forward(event),
             };
@@ -227,10 +225,11 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
                 self.orderer.push(time, handle.with_action(action));
             }
             offset += size;
+            next_unwound += u32::from(is_unwound);
         }
         pending.release(chunk);
         for (time, event, record) in without_copies {
-            let chunk = pending.push_chunk(record);
+            let chunk = pending.push_chunk(record, Vec::new());
             self.orderer.push(time, pending.push_record(0, Action::Forward(Some(event))));
             pending.release(chunk);
         }
@@ -260,12 +259,13 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
                 consumer.record(time, OrderedRecord { raw, event, offset: None })?;
                 return Ok(true);
             }
-            Action::ForwardUnwound(event) | Action::Unwind(event) => event,
+            Action::ForwardUnwound(event, _) | Action::Unwind(event) => event,
         };
         let Some(layouts) = self.layouts.get(event.0 as usize) else { return Ok(false) };
         let context = SampleContext { time, event, layouts };
-        if let Action::ForwardUnwound(_) = handle.action {
-            return unwinder.forward_unwound(&raw, context, consumer);
+        if let Action::ForwardUnwound(_, number) = handle.action {
+            let Some(unwound) = self.pending.unwound(handle, number) else { return Ok(false) };
+            return unwinder.forward_unwound(raw, unwound, context, consumer);
         }
         let Ok(sample) = layouts.recorded.decode_sample(&raw) else { return Ok(false) };
         if self.keep_stacks {
@@ -381,14 +381,14 @@ impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
             true => (self.pending.copy(&chunk.bytes), Some(chunk.bytes)),
             false => (chunk.bytes, None),
         };
-        self.push_chunk(bytes);
+        self.push_chunk(bytes, chunk.unwound);
         if !self.started {
             self.forward_ordered()?;
         }
         Ok(emptied.or_else(|| self.pending.take_spare()))
     }
 
-    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Chunk) -> bool {
         let Some(any) = self.layouts.last().filter(|_| !self.keep_stacks) else { return false };
         let Ok((raw, _)) = RawRecord::parse(sample, Endian::NATIVE) else { return false };
         let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id));
@@ -435,7 +435,7 @@ fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::consumer::{DrainStats, RecordedEvent, RingKind};
+    use crate::consumer::{RecordedEvent, RingKind};
     use crate::notice::Notice;
     use crate::unwind::ChunkEncoder;
     use decoder::ReadFormat;
@@ -533,7 +533,7 @@ mod tests {
         stage.begin(recording).unwrap();
         stage.started().unwrap();
         for bytes in chunks {
-            stage.consume(Chunk { ring: RingKind::Samples, bytes, drained: DrainStats::default() }).unwrap();
+            stage.consume(Chunk::new(RingKind::Samples, bytes)).unwrap();
         }
         stage.end(&Ending::default()).unwrap();
         let totals = stage.totals();
@@ -550,6 +550,38 @@ mod tests {
         bytes.extend(wrong);
         let (consumer, _) = forwarded(&recording, [bytes]);
         assert_eq!((consumer.samples, consumer.loss.undecodable), (1, 1));
+    }
+
+    #[test]
+    fn no_record_is_taken_for_a_sample_that_was_unwound() {
+        let recording = recording();
+        let records = [kind::LOST_SAMPLES, 255, 1 << 16, u32::MAX].map(|kind| {
+            let mut record = sample(&recording, &[]);
+            record[..4].copy_from_slice(&kind.to_ne_bytes());
+            record
+        });
+        let (consumer, totals) = forwarded(&recording, [records.concat()]);
+        assert_eq!((consumer.samples, totals), (0, StackTotals::default()));
+    }
+
+    #[test]
+    fn what_is_known_of_unwound_samples_stays_theirs_where_records_are_removed() {
+        let recording = recording();
+        let one = sample(&recording, &[]);
+        let generation = tracker::Tracker::new().recorded_generation(model::Pid(1));
+        let unwound = |index: usize, pid: i32| UnwoundSample {
+            offset: index * one.len(),
+            pid: model::Pid(pid),
+            generation,
+            beyond_copy: false,
+            words: Default::default(),
+        };
+        let mut chunk = Chunk::new(RingKind::Samples, one.repeat(5));
+        chunk.unwound = vec![unwound(1, 11), unwound(2, 12), unwound(4, 14)];
+        let mut index = 0..5;
+        assert_eq!(chunk.retain(|_| ![0, 2].contains(&index.next().unwrap())), 2);
+        assert_eq!(chunk.bytes.len(), 3 * one.len());
+        assert_eq!(chunk.unwound, [unwound(0, 11), unwound(2, 14)]);
     }
 
     #[test]
