@@ -40,7 +40,7 @@ impl<'a, D: AsRef<[u8]>> DataSymbolizer<'a, D> {
             let none = self.symbols.is_empty();
             return Resolution::Unresolved(if none { Reason::NoSymbols } else { Reason::NoSymbolCovers });
         };
-        let name = names.display(self.strings.name(symbol.name));
+        let name = names.display(self.strings.name(symbol.name()));
         let frame = Frame { function: name, location: None, inlined: false };
         let symbol_offset = address.0.checked_sub(symbol.start);
         Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset })

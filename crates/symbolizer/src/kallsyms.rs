@@ -5,7 +5,10 @@ use model::{Avma, KernelText, TextSymbol};
 /// The symbols of a kernel and its modules.
 #[derive(Default)]
 pub struct Kallsyms {
-    text: String,
+    /// The names of all functions, one behind the other: half of the list's text.
+    names: String,
+    /// The names of modules. The first one is empty: that of the kernel.
+    modules: Vec<String>,
     /// Sorted by address, one for each: the last of several in the list, which is perf's choice.
     symbols: Vec<Entry>,
     /// The addresses of `_text` and `_stext`, of those that are listed.
@@ -13,12 +16,13 @@ pub struct Kallsyms {
     addresses_hidden: bool,
 }
 
-/// A symbol. Its name and module are offset and length in the text; the module is (0, 0) where it has none.
+/// A symbol: where its name begins in the names, the length of that, and the number of its module.
 #[derive(Clone, Copy)]
 struct Entry {
     address: u64,
-    name: (u32, u16),
-    module: (u32, u16),
+    name: u32,
+    length: u16,
+    module: u16,
 }
 
 /// A function of the kernel.
@@ -36,16 +40,13 @@ pub struct KernelSymbol<'a> {
 const MAX_FUNCTION_BYTES: u64 = 512 << 20;
 
 impl Kallsyms {
-    /// Parses the text of `/proc/kallsyms`. Skips lines of another form, and text beyond 4 GiB.
-    pub fn parse(text: String) -> Self {
+    /// Parses the text of `/proc/kallsyms`. Skips lines of another form, names beyond 4 GiB, and modules beyond 65,535.
+    pub fn parse(text: &str) -> Self {
         let mut symbols = Vec::with_capacity(text.len() / 40);
+        let mut names = String::with_capacity(text.len() / 2);
+        let mut modules = vec![String::new()];
         let mut all_zero = true;
         let mut starts = Vec::new();
-        let base = text.as_ptr() as usize;
-        let range_of = |part: &str| {
-            let offset = u32::try_from((part.as_ptr() as usize).wrapping_sub(base)).ok()?;
-            Some((offset, u16::try_from(part.len()).ok()?))
-        };
         for line in text.split('\n') {
             let Some((address, kind, rest)) = columns(line) else { continue };
             all_zero &= address == 0;
@@ -67,9 +68,23 @@ impl Kallsyms {
             {
                 starts.push(KernelText { symbol, address });
             }
-            let Some(name) = range_of(name) else { continue };
-            let module = if module.is_empty() { (0, 0) } else { range_of(module).unwrap_or((0, 0)) };
-            symbols.push(Entry { address, name, module });
+            // The functions of a module follow each other: another one begins where the last one ends.
+            let last = modules.last().map_or("", String::as_str);
+            let number = match module {
+                "" => 0,
+                known if known == last => modules.len() - 1,
+                _ => modules.len(),
+            };
+            let (Ok(offset), Ok(length), Ok(of_module)) =
+                (u32::try_from(names.len()), u16::try_from(name.len()), u16::try_from(number))
+            else {
+                continue;
+            };
+            if number == modules.len() {
+                modules.push(module.to_owned());
+            }
+            names.push_str(name);
+            symbols.push(Entry { address, name: offset, length, module: of_module });
         }
         let addresses_hidden = all_zero && !symbols.is_empty();
         symbols.sort_by_key(|entry| entry.address);
@@ -83,7 +98,9 @@ impl Kallsyms {
             }
             same
         });
-        Self { text, symbols, starts, addresses_hidden }
+        names.shrink_to_fit();
+        symbols.shrink_to_fit();
+        Self { names, modules, symbols, starts, addresses_hidden }
     }
 
     /// Returns true if the kernel lists its symbols with all addresses 0 (`kernel.kptr_restrict`, or a reader without
@@ -122,9 +139,9 @@ impl Kallsyms {
         if address.0 - entry.address > MAX_FUNCTION_BYTES {
             return None;
         }
-        let module = self.at(entry.module);
+        let module = self.module(entry);
         Some(KernelSymbol {
-            name: self.at(entry.name),
+            name: self.names.get(entry.name as usize..)?.get(..usize::from(entry.length))?,
             start: Avma(entry.address),
             module: (!module.is_empty()).then_some(module),
         })
@@ -132,12 +149,11 @@ impl Kallsyms {
 
     /// Returns the lowest address of a module's text. `module` has no brackets.
     pub fn module_start(&self, module: &str) -> Option<Avma> {
-        self.symbols.iter().find(|entry| self.at(entry.module) == module).map(|entry| Avma(entry.address))
+        self.symbols.iter().find(|entry| self.module(entry) == module).map(|entry| Avma(entry.address))
     }
 
-    fn at(&self, (offset, length): (u32, u16)) -> &str {
-        let start = offset as usize;
-        self.text.get(start..start + usize::from(length)).unwrap_or_default()
+    fn module(&self, entry: &Entry) -> &str {
+        self.modules.get(usize::from(entry.module)).map_or("", String::as_str)
     }
 }
 
@@ -187,7 +203,7 @@ zzzz T bad
 
     #[test]
     fn functions_end_where_the_next_starts() {
-        let table = Kallsyms::parse(TABLE.to_owned());
+        let table = Kallsyms::parse(TABLE);
         assert_eq!(name(&table, 0xffff_ffff_8100_0fff), Some("_text"));
         assert_eq!(name(&table, 0xffff_ffff_8100_2abc), Some("do_one_alias"));
         assert_eq!(name(&table, 0xffff_ffff_8100_3000), Some("__pi_memset"));
@@ -205,7 +221,7 @@ zzzz T bad
     #[test]
     fn padding_before_a_function_calls_nothing() {
         let table = Kallsyms::parse(
-            "ffffffff81000000 T before\nffffffff81000ff0 t __pfx_work\nffffffff81001000 t work\n".to_owned(),
+            "ffffffff81000000 T before\nffffffff81000ff0 t __pfx_work\nffffffff81001000 t work\n",
         );
         let caller = |lookup: u64| {
             let (lookup, found) = (Avma(lookup), Avma(lookup + 1));
@@ -219,8 +235,8 @@ zzzz T bad
 
     #[test]
     fn hidden_addresses_are_noticed() {
-        let table = Kallsyms::parse("0000000000000000 T _text\n0000000000000000 T main\n".to_owned());
+        let table = Kallsyms::parse("0000000000000000 T _text\n0000000000000000 T main\n");
         assert!(table.addresses_hidden());
-        assert!(!Kallsyms::parse(String::new()).addresses_hidden());
+        assert!(!Kallsyms::parse("").addresses_hidden());
     }
 }

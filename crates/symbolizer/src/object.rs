@@ -184,7 +184,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         // answer.
         let mut function = |address| symbols.find(address).and_then(|id| self.index.symbols.get(id));
         let starts_here = function(found).is_some_and(|function| function.start == found)
-            && (function(lookup).is_none_or(|function| !function.sized)
+            && (function(lookup).is_none_or(|function| !function.is_sized())
                 || !self.may_follow_call(wanted.address));
         Some(if starts_here { (found, found) } else { (lookup, found) })
     }

@@ -90,7 +90,7 @@ impl ObjectIndex {
 
     /// Returns the name of a function in the style of the index. Each name is made once.
     pub(crate) fn shown(&self, id: FunctionId, names: &StringTables<'_>) -> Option<Arc<str>> {
-        let name = self.symbols.get(id)?.name;
+        let name = self.symbols.get(id)?.name();
         // The table is consistent even if another thread panicked while it held the lock.
         match self.shown.lock().unwrap_or_else(PoisonError::into_inner).entry(id) {
             Entry::Occupied(known) => Some(Arc::clone(known.get())),

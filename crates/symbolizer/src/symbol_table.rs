@@ -13,21 +13,69 @@ use crate::object_files::{MAX_SYMBOLS, ObjectFiles};
 use crate::plt::{self, PltEntry, PltTarget};
 use crate::string_tables::{FunctionName, StringTable, StringTables};
 
-/// A function's symbol.
+/// A function's symbol. It takes 24 bytes: the compiler's libraries have 300,000 of them, which are kept while they run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Function {
     pub(crate) start: u64,
     /// One behind its last byte.
     pub(crate) end: u64,
-    pub(crate) name: FunctionName,
-    /// True if the table states the size. Otherwise the end is where the next symbol starts, or the section ends, or where
-    /// its code does if the tables leave functions out.
-    pub(crate) sized: bool,
-    typed: bool,
-    weak: bool,
-    global: bool,
-    /// True for `STT_GNU_IFUNC`: the function returns the address of the implementation to call.
-    resolver: bool,
+    name: u32,
+    strings: StringTable,
+    traits: Traits,
+}
+
+/// What a symbol says of its function, beside address and name: a set of bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Traits(u8);
+
+impl Traits {
+    /// The table states the size. Otherwise the end is where the next symbol starts, or the section ends, or where its code does if the
+    /// tables leave functions out.
+    const SIZED: Self = Self(1 << 5);
+    const TYPED: Self = Self(1 << 4);
+    const STRONG: Self = Self(1 << 3);
+    const GLOBAL: Self = Self(1 << 2);
+    /// `STT_GNU_IFUNC`: the function returns the address of the implementation to call.
+    const RESOLVER: Self = Self(1 << 1);
+    /// A stub that jumps to the function of this name.
+    const PLT: Self = Self(1 << 0);
+
+    /// Returns the union of the sets with `true` beside them.
+    fn of<const N: usize>(sets: [(Self, bool); N]) -> Self {
+        Self(sets.iter().filter(|(_, holds)| *holds).fold(0, |bits, (set, _)| bits | set.0))
+    }
+
+    fn has(self, set: Self) -> bool {
+        self.0 & set.0 != 0
+    }
+
+    /// Returns a number that is greater for what perf prefers: first a size, then a type, a strong, a global symbol.
+    fn rank(self) -> u8 {
+        self.0 & (Self::SIZED.0 | Self::TYPED.0 | Self::STRONG.0 | Self::GLOBAL.0)
+    }
+}
+
+impl Function {
+    fn new(start: u64, end: u64, name: FunctionName, traits: Traits) -> Self {
+        let FunctionName { strings, offset, is_plt } = name;
+        Self {
+            start,
+            end,
+            name: offset,
+            strings,
+            traits: Traits::of([(traits, true), (Traits::PLT, is_plt)]),
+        }
+    }
+
+    /// Returns where its name is.
+    pub(crate) fn name(&self) -> FunctionName {
+        FunctionName { strings: self.strings, offset: self.name, is_plt: self.traits.has(Traits::PLT) }
+    }
+
+    /// Returns true if the table states its size.
+    pub(crate) fn is_sized(&self) -> bool {
+        self.traits.has(Traits::SIZED)
+    }
 }
 
 /// The index of a function in its [`SymbolTable`].
@@ -40,11 +88,13 @@ pub(crate) struct SymbolTable {
     functions: Vec<Function>,
     /// True if there were more than [`MAX_SYMBOLS`].
     is_cut: bool,
-    /// For each function the greatest end of all functions up to and including it. A search for an enclosing function
-    /// stops where it is not behind the address.
+    /// For each block of [`BLOCK`] functions the greatest end of all functions up to its last. A search for an enclosing function stops
+    /// where it is not behind the address.
     greatest_end: Vec<u64>,
 }
 
+/// Number of functions that share a greatest end: so many more are examined where no function encloses an address.
+const BLOCK: usize = 32;
 /// Maximum number of symbols before an address that are examined for one that encloses it. Only a hostile table nests
 /// more.
 const MAX_EXAMINED_SYMBOLS: usize = 4096;
@@ -56,15 +106,11 @@ impl SymbolTable {
         let mut functions = collect(files, false);
         let stubs = stubs(files, &functions);
         functions.extend(stubs);
-        functions.extend(go.iter().map(|function| Function {
-            start: function.start,
-            end: function.end,
-            name: FunctionName { strings: StringTable::Go, offset: function.name, is_plt: false },
-            sized: true,
-            typed: true,
-            weak: false,
-            global: true,
-            resolver: false,
+        functions.extend(go.iter().map(|function| {
+            let name = FunctionName { strings: StringTable::Go, offset: function.name, is_plt: false };
+            let traits =
+                [Traits::SIZED, Traits::TYPED, Traits::STRONG, Traits::GLOBAL].map(|set| (set, true));
+            Function::new(function.start, function.end, name, Traits::of(traits))
         }));
         let mut table = Self::sorted(functions);
         if !table.has_all_functions() {
@@ -77,20 +123,22 @@ impl SymbolTable {
     /// first.
     fn has_all_functions(&self) -> bool {
         let is_full = |strings| !matches!(strings, StringTable::Dynamic | StringTable::Go);
-        self.functions
-            .iter()
-            .any(|function| is_full(function.name.strings) && !function.global && !function.weak)
+        self.functions.iter().any(|function| {
+            is_full(function.strings)
+                && !function.traits.has(Traits::GLOBAL)
+                && function.traits.has(Traits::STRONG)
+        })
     }
 
     /// Ends each function without a size where its code ends.
     fn end_unsized_with_code<D: AsRef<[u8]>>(&mut self, object: &Object<D>) {
-        if self.functions.iter().all(|function| function.sized) {
+        if self.functions.iter().all(Function::is_sized) {
             return;
         }
         let Some(mut ends) = FunctionEnds::new(object) else { return };
         // Symbols at one address have one end.
         let mut last = (0, 0, 0);
-        for function in self.functions.iter_mut().filter(|function| !function.sized) {
+        for function in self.functions.iter_mut().filter(|function| !function.is_sized()) {
             if (function.start, function.end) != (last.0, last.1) {
                 last = (function.start, function.end, ends.end_of(function.start, function.end));
             }
@@ -152,13 +200,13 @@ impl SymbolTable {
             if best.is_some_and(|(_, best)| best.start != function.start) {
                 break;
             }
-            if self.greatest_end.get(index).is_none_or(|&end| end <= address) {
+            if self.greatest_end.get(index / BLOCK).is_none_or(|&end| end <= address) {
                 break;
             }
-            if function.end <= address || names.name(function.name).is_empty() {
+            if function.end <= address || names.name(function.name()).is_empty() {
                 continue;
             }
-            let known = if function.sized { &mut best } else { &mut label };
+            let known = if function.is_sized() { &mut best } else { &mut label };
             // The search goes backwards: `function` comes before the known one in the file, so it wins a tie.
             if known.is_none_or(|(_, known)| is_better(function, known, names)) {
                 *known = Some((index, function));
@@ -198,11 +246,11 @@ impl<'t, 'a> OrderedLookup<'t, 'a> {
     }
 }
 
-/// Returns for each function the greatest end of all functions up to and including it.
+/// Returns for each block of functions the greatest end of all functions up to its last.
 fn greatest_ends(functions: &[Function]) -> Vec<u64> {
     let mut greatest = 0;
-    let ends = functions.iter().map(|function| {
-        greatest = function.end.max(greatest);
+    let ends = functions.chunks(BLOCK).map(|block| {
+        greatest = block.iter().map(|function| function.end).fold(greatest, u64::max);
         greatest
     });
     ends.collect()
@@ -217,7 +265,7 @@ fn end_unsized_at_next(functions: &mut [Function]) {
             next_start = this_start;
             this_start = function.start;
         }
-        if !function.sized {
+        if !function.is_sized() {
             // `end` is the end of its section so far.
             function.end = function.end.min(next_start);
         }
@@ -227,13 +275,12 @@ fn end_unsized_at_next(functions: &mut [Function]) {
 /// Returns true if perf prefers the first of two symbols at one address (tools/perf/util/symbol.c,
 /// `choose_best_symbol`): typed, not weak, global, fewer leading underscores, the longer name, the first in the file.
 fn is_better(first: &Function, second: &Function, names: &StringTables<'_>) -> bool {
-    let rank = |function: &Function| (function.sized, function.typed, !function.weak, function.global);
-    match rank(first).cmp(&rank(second)) {
+    match first.traits.rank().cmp(&second.traits.rank()) {
         Ordering::Greater => return true,
         Ordering::Less => return false,
         Ordering::Equal => {}
     }
-    let (first_name, second_name) = (names.name(first.name), names.name(second.name));
+    let (first_name, second_name) = (names.name(first.name()), names.name(second.name()));
     if first_name == second_name {
         return true;
     }
@@ -284,7 +331,7 @@ fn stubs<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, functions: &[Function]) -> 
         })
         .collect();
     if !resolvers.is_empty() {
-        for function in functions.iter().filter(|function| function.resolver) {
+        for function in functions.iter().filter(|function| function.traits.has(Traits::RESOLVER)) {
             let Some(known) = resolvers.get_mut(&function.start) else { continue };
             if known.is_none_or(|known| !is_better(known, function, &names)) {
                 *known = Some(function);
@@ -295,20 +342,13 @@ fn stubs<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, functions: &[Function]) -> 
         let (strings, offset) = match entry.target {
             PltTarget::Named(offset) => (StringTable::Dynamic, offset),
             PltTarget::Resolved(address) => {
-                let name = (*resolvers.get(&address)?)?.name;
-                (name.strings, name.offset)
+                let resolver = (*resolvers.get(&address)?)?;
+                (resolver.strings, resolver.name)
             }
         };
-        Some(Function {
-            start: entry.start,
-            end: entry.end,
-            name: FunctionName { strings, offset, is_plt: true },
-            sized: true,
-            typed: true,
-            weak: true,
-            global: false,
-            resolver: false,
-        })
+        let name = FunctionName { strings, offset, is_plt: true };
+        let traits = Traits::of([(Traits::SIZED, true), (Traits::TYPED, true)]);
+        Some(Function::new(entry.start, entry.end, name, traits))
     };
     entries.into_iter().filter_map(stub).collect()
 }
@@ -353,16 +393,15 @@ fn function(
             _ => start.saturating_add(4096),
         }
     };
-    Some(Function {
-        start,
-        end,
-        name: FunctionName { strings, offset: symbol.name_offset, is_plt: false },
-        sized: symbol.size > 0,
-        typed,
-        weak: symbol.is_weak,
-        global: symbol.is_global,
-        resolver: symbol.kind == SymbolKind::IndirectFunction,
-    })
+    let traits = Traits::of([
+        (Traits::SIZED, symbol.size > 0),
+        (Traits::TYPED, typed),
+        (Traits::STRONG, !symbol.is_weak),
+        (Traits::GLOBAL, symbol.is_global),
+        (Traits::RESOLVER, symbol.kind == SymbolKind::IndirectFunction),
+    ]);
+    let name = FunctionName { strings, offset: symbol.name_offset, is_plt: false };
+    Some(Function::new(start, end, name, traits))
 }
 
 /// Returns true for mapping symbols, which mark where Arm code, Thumb code or data starts: `$a`, `$t`, `$d`, `$x`, alone
@@ -386,17 +425,22 @@ mod tests {
     struct Named(Function, &'static str);
 
     fn function(start: u64, size: u64, name: &'static str) -> Named {
-        let function = Function {
-            start,
-            end: if size > 0 { start + size } else { 0x1000 },
-            name: FunctionName { strings: StringTable::Object, offset: 0, is_plt: false },
-            sized: size > 0,
-            typed: true,
-            weak: false,
-            global: true,
-            resolver: false,
-        };
-        Named(function, name)
+        let end = if size > 0 { start + size } else { 0x1000 };
+        let traits = Traits::of([
+            (Traits::SIZED, size > 0),
+            (Traits::TYPED, true),
+            (Traits::STRONG, true),
+            (Traits::GLOBAL, true),
+        ]);
+        let nameless = FunctionName { strings: StringTable::Object, offset: 0, is_plt: false };
+        Named(Function::new(start, end, nameless, traits), name)
+    }
+
+    impl Named {
+        fn without(mut self, traits: Traits) -> Self {
+            self.0.traits.0 &= !traits.0;
+            self
+        }
     }
 
     struct Table {
@@ -413,7 +457,7 @@ mod tests {
     fn table(functions: Vec<Named>) -> Table {
         let mut strings = vec![0];
         let functions = functions.into_iter().map(|Named(mut function, name)| {
-            function.name.offset = strings.len() as u32;
+            function.name = strings.len() as u32;
             strings.extend_from_slice(name.as_bytes());
             strings.push(0);
             function
@@ -426,14 +470,13 @@ mod tests {
         let names = table.names();
         let id = table.symbols.find(Svma(address), &names);
         assert_eq!(id, OrderedLookup::new(&table.symbols, &names).find(address));
-        let name = names.name(table.symbols.get(id?)?.name);
+        let name = names.name(table.symbols.get(id?)?.name());
         Some(std::str::from_utf8(name).unwrap())
     }
 
     #[test]
     fn neighbours_are_found_as_any_address_is() {
-        let mut label = function(0x120, 0, "label");
-        label.0.typed = false;
+        let label = function(0x120, 0, "label").without(Traits::TYPED);
         let table = table(vec![
             function(0x100, 0x100, "outer"),
             label,
@@ -474,8 +517,7 @@ mod tests {
 
     #[test]
     fn a_label_does_not_split_a_function() {
-        let mut label = function(0x120, 0, "label");
-        label.0.typed = false;
+        let label = function(0x120, 0, "label").without(Traits::TYPED);
         let table = table(vec![function(0x100, 0x100, "outer"), label]);
         assert_eq!(name_at(&table, 0x130), Some("outer"));
         assert_eq!(name_at(&table, 0x210), Some("label"));
@@ -483,10 +525,8 @@ mod tests {
 
     #[test]
     fn aliases_are_chosen_as_perf_chooses() {
-        let mut weak = function(0x100, 0x10, "write_very_long");
-        (weak.0.weak, weak.0.global) = (true, false);
-        let mut local = function(0x100, 0x10, "local_longer_name");
-        local.0.global = false;
+        let weak = function(0x100, 0x10, "write_very_long").without(Traits::STRONG).without(Traits::GLOBAL);
+        let local = function(0x100, 0x10, "local_longer_name").without(Traits::GLOBAL);
         let find = |functions: Vec<Named>| name_at(&table(functions), 0x105).unwrap().to_owned();
         assert_eq!(find(vec![weak, function(0x100, 0x10, "__write")]), "__write");
         assert_eq!(find(vec![local, function(0x100, 0x10, "__write")]), "__write");
@@ -533,6 +573,11 @@ mod tests {
         assert!(taken(SymbolKind::Data, 1, true) && !taken(SymbolKind::Data, 1, false));
         assert!(taken(SymbolKind::Untyped, 1, true) && !taken(SymbolKind::Untyped, 1, false));
         assert!(!taken(SymbolKind::Data, 2, true), "an offset, and no address");
+    }
+
+    #[test]
+    fn a_function_is_small() {
+        assert_eq!(size_of::<Function>(), 24);
     }
 
     #[test]

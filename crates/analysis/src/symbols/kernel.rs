@@ -156,7 +156,7 @@ impl KernelNames {
         } else {
             cached().ok_or(Reason::OtherKernel)?
         };
-        let symbols = Kallsyms::parse(list);
+        let symbols = Kallsyms::parse(&list);
         if symbols.addresses_hidden() {
             return Err(Reason::KernelAddressesHidden);
         }

@@ -5,7 +5,7 @@ use model::Avma;
 use symbolizer::{Kallsyms, NameStyle, display_name};
 
 pub(super) fn run_kallsyms(bytes: &[u8]) {
-    let table = Kallsyms::parse(String::from_utf8_lossy(bytes).into_owned());
+    let table = Kallsyms::parse(&String::from_utf8_lossy(bytes));
     let _ = (
         table.addresses_hidden(),
         table.is_empty(),
