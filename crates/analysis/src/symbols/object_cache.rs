@@ -132,8 +132,9 @@ impl CachedIndex {
     }
 }
 
-/// The part of all kept bytes that an object may have with its unpacked sections.
-const MAX_UNPACKED_DIVISOR: usize = 8;
+/// The part of all kept bytes that an object may have with its unpacked sections: 8 of 24 MB. Those of Debian's C library take 7 MB, and
+/// each interval of a busy machine has new addresses in it: to unpack them each time was half of the CPU time of all names.
+const MAX_UNPACKED_DIVISOR: usize = 3;
 
 /// The indexes of objects, up to a number of bytes: those that were not asked for the longest go first.
 pub(super) struct Indexes {
@@ -159,8 +160,7 @@ impl Indexes {
 
     fn put(&mut self, identity: &ObjectIdentity, known: &Arc<CachedIndex>) {
         self.remove(identity);
-        // Unpacked sections displace the symbols of many other objects, and are unpacked sooner than those are read: 7 MB of the C
-        // library in 20 ms.
+        // More unpacked sections would displace the symbols of many other objects.
         if known.size() > self.max_bytes / MAX_UNPACKED_DIVISOR {
             known.index.get().inspect(|index| index.release_unpacked());
         }
