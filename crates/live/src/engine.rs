@@ -20,6 +20,7 @@ use rustc_hash::FxBuildHasher;
 use tracker::SampleReader;
 
 use super::events::LiveEvents;
+use super::name_queue::Haste;
 use super::remarks::first_remarks;
 use super::shared_call_tree::SharedCallTree;
 use super::symbol_table::SymbolTable;
@@ -58,6 +59,9 @@ pub struct EngineSettings {
     pub intervals_apart: bool,
     /// The longest time that an interval waits for functions which are still being looked up.
     pub max_symbol_wait: Duration,
+    /// True if looking up inlined calls may take a part of a CPU only, for those who make intervals for days. Where that is spent, addresses
+    /// have the functions of their symbols, and [`LookupAddress::is_resolved`](crate::snapshot::LookupAddress::is_resolved) is false.
+    pub bounds_inlines: bool,
     /// True to read what processes with samples are parts of ([`recorder::ProcessResources`]).
     pub reads_resources: bool,
     /// True if user stacks are unwound, so that the engine knows which ones are complete. The kernel's frame-pointer walk ends at
@@ -299,7 +303,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             self.samples.tracker.spaces(),
             |_| Vec::new(),
             &HashMap::default(),
-            true,
+            Haste::Everything,
         );
         while self.symbols.pending() > 0 && begin.elapsed() < self.settings.max_symbol_wait {
             std::thread::sleep(SYMBOL_POLL_INTERVAL);
@@ -426,8 +430,12 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         }
         let seen_in = self.time.as_ref().map_or(&self.seen_in, |time| time.times().seen_in());
         let pids = |space| seen_in.pids(space);
-        let urgent = self.needs_all_symbols();
-        self.symbol_worker.request(&wanted, self.samples.tracker.spaces(), pids, &weights, urgent);
+        let haste = match self.needs_all_symbols() {
+            true if self.settings.bounds_inlines => Haste::Functions,
+            true => Haste::Everything,
+            false => Haste::Calm,
+        };
+        self.symbol_worker.request(&wanted, self.samples.tracker.spaces(), pids, &weights, haste);
     }
 
     /// Returns the loss since the last call, and adds it to that of earlier intervals.

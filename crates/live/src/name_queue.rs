@@ -6,7 +6,9 @@
 //! [`MAX_PAUSE_IN_PASSES`] times.
 //!
 //! An object is symbolized in two stages, each with pauses of its own. The symbol table comes first. Inlined calls come later: they
-//! are in the debug information, which can take a hundred times as long to read.
+//! are in the debug information, which can take a hundred times as long to read. How much of this is waited for, [`Haste`] says.
+//!
+//! Durations of passes are CPU time: on a busy machine a pass lasts several times as long.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -27,6 +29,9 @@ const MAX_IDLE_SPACES: usize = 1024;
 /// The budgets of passes, as divisors of the time: 1/400 for functions in spaces that were looked at before, and 1/1000 for inlined
 /// calls. The first pass over a space has no budget.
 const BUDGET_DIVISORS: [u32; 2] = [400, 1000];
+/// The same for inlined calls with [`Haste::Functions`], a quarter of a per cent of two cores: half of what `prof watch` may take beside a
+/// service. Beside builds of debug programs, whose debug information is new each time, inlined calls took more than all the rest.
+const INTERVALS_DIVISOR: u32 = 200;
 /// The CPU time that a budget may save up: many names are missing in the beginning, and whenever other programs run.
 const MAX_CREDIT: Duration = Duration::from_secs(1);
 
@@ -37,6 +42,17 @@ pub(crate) enum Stage {
     Symbols,
     /// All sources of names, with inlined calls.
     Full,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Haste {
+    /// Nothing: names may come when they do.
+    Calm,
+    /// Functions, because they will be seen as they are then. Inlined calls come as their budget allows.
+    Functions,
+    /// All that there is.
+    Everything,
 }
 
 /// A request for the functions at addresses of one space.
@@ -55,9 +71,11 @@ pub(crate) struct NameRequest {
 }
 
 /// The requests that wait, by space and stage.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct NameQueue {
     spaces: HashMap<Key, QueuedSpace, FxBuildHasher>,
+    /// The budgets, see [`BUDGET_DIVISORS`].
+    divisors: [u32; 2],
     /// For each budget, the time at which all passes so far will have taken no more than it allows.
     budgets_spent_until: [Option<Instant>; 2],
 }
@@ -74,22 +92,34 @@ struct QueuedSpace {
     due: Instant,
 }
 
+impl Default for NameQueue {
+    fn default() -> Self {
+        Self { spaces: HashMap::default(), divisors: BUDGET_DIVISORS, budgets_spent_until: [None; 2] }
+    }
+}
+
 impl NameQueue {
-    /// Adds requests. If they are urgent, all requests in the queue become due at once, and in one stage.
-    pub(crate) fn add(&mut self, requests: Vec<NameRequest>, urgent: bool, now: Instant) {
+    /// Adds requests. If there is haste, all requests in the queue become due at once: those for functions alone, or all and in one stage.
+    pub(crate) fn add(&mut self, requests: Vec<NameRequest>, haste: Haste, now: Instant) {
         self.forget_idle(now);
         for request in requests {
-            let stage = if urgent || !request.has_stages() { Stage::Full } else { Stage::Symbols };
-            self.enqueue(request, stage, now);
+            let is_last = haste == Haste::Everything || !request.has_stages();
+            self.enqueue(request, if is_last { Stage::Full } else { Stage::Symbols }, now);
         }
-        if urgent {
+        if haste == Haste::Everything {
             let first_stages =
                 self.spaces.extract_if(|(_, stage), space| *stage == Stage::Symbols && space.waits());
             for space in first_stages.map(|(_, space)| space).collect::<Vec<_>>() {
                 self.enqueue(space.request, Stage::Full, now);
             }
+            self.budgets_spent_until[1] = None;
+        }
+        if haste != Haste::Calm {
             self.spaces.values_mut().for_each(|space| space.due = space.due.min(now));
-            self.budgets_spent_until = [None; 2];
+            self.budgets_spent_until[0] = None;
+        }
+        if haste == Haste::Functions {
+            self.divisors[1] = INTERVALS_DIVISOR;
         }
     }
 
@@ -160,14 +190,13 @@ impl NameQueue {
         due.into_iter().filter_map(|key| self.spaces.get_mut(&key).map(QueuedSpace::take_request)).collect()
     }
 
-    /// Records a pass over a space from `begin` to `end`: charges its budget, and sets the pause before the next one.
-    pub(crate) fn record_pass(&mut self, id: SpaceId, stage: Stage, begin: Instant, end: Instant) {
+    /// Records a pass over a space that took this CPU time: charges its budget, and sets the pause before the next one.
+    pub(crate) fn record_pass(&mut self, id: SpaceId, stage: Stage, took: Duration, end: Instant) {
         let key = (id, stage);
         let Some(space) = self.spaces.get_mut(&key) else { return };
-        let took = end.saturating_duration_since(begin);
         if let Some(budget) = space.budget(stage) {
             let until = &mut self.budgets_spent_until[budget];
-            *until = Some(until.map_or(end, |until| until.max(end)) + took * BUDGET_DIVISORS[budget]);
+            *until = Some(until.map_or(end, |until| until.max(end)) + took * self.divisors[budget]);
         }
         space.passes = space.passes.saturating_add(1);
         let times = 1_u32.checked_shl(space.passes).unwrap_or(MAX_PAUSE_IN_PASSES).min(MAX_PAUSE_IN_PASSES);
@@ -181,7 +210,7 @@ impl NameQueue {
     /// Returns when a space may be looked at: after its own pause, and when its budget has room again.
     fn due_of(&self, &(_, stage): &Key, space: &QueuedSpace) -> Instant {
         let budget = space.budget(stage).and_then(|budget| {
-            self.budgets_spent_until[budget]?.checked_sub(MAX_CREDIT * BUDGET_DIVISORS[budget])
+            self.budgets_spent_until[budget]?.checked_sub(MAX_CREDIT * self.divisors[budget])
         });
         budget.map_or(space.due, |budget| space.due.max(budget))
     }
@@ -271,13 +300,13 @@ mod tests {
     fn the_new_come_first_then_the_heavy_then_the_many() {
         let now = Instant::now();
         let mut queue = NameQueue::default();
-        queue.add(vec![request(1, vdso(), 5)], false, now);
+        queue.add(vec![request(1, vdso(), 5)], Haste::Calm, now);
         assert_eq!(queue.pop(now).map(|(request, _)| request.entries.len()), Some(5));
-        queue.record_pass(SpaceId(1), Stage::Full, now, now);
+        queue.record_pass(SpaceId(1), Stage::Full, Duration::ZERO, now);
         let heavy = NameRequest { weight: 100, ..request(4, vdso(), 1) };
         queue.add(
             vec![request(1, vdso(), 50), request(2, vdso(), 3), request(3, vdso(), 4), heavy],
-            false,
+            Haste::Calm,
             now,
         );
         let order: Vec<u32> =
@@ -290,7 +319,7 @@ mod tests {
     fn what_is_gone_is_not_named() {
         let now = Instant::now();
         let mut queue = NameQueue::default();
-        queue.add(vec![request(1, object("a"), 50), request(2, object("b"), 3)], false, now);
+        queue.add(vec![request(1, object("a"), 50), request(2, object("b"), 3)], Haste::Calm, now);
         let live = request(1, object("a"), 50).entries.into_iter().take(2).collect();
         queue.retain(&live);
         let left: Vec<_> =
@@ -303,12 +332,12 @@ mod tests {
     fn symbols_come_before_all_that_there_is_and_wait_for_nobody() {
         let mut now = Instant::now();
         let mut queue = NameQueue::default();
-        queue.add(vec![request(1, object("a"), 2), request(2, object("b"), 1)], false, now);
+        queue.add(vec![request(1, object("a"), 2), request(2, object("b"), 1)], Haste::Calm, now);
         let mut order = Vec::new();
         while let Some((request, stage)) = queue.pop(now) {
             order.push((request.id.0, stage, request.entries.len()));
             let end = now + if stage == Stage::Symbols { SECOND / 1000 } else { 10 * SECOND };
-            queue.record_pass(request.id, stage, now, end);
+            queue.record_pass(request.id, stage, end - now, end);
             now = end;
             if stage == Stage::Symbols {
                 queue.add_second_stage(request, now);
@@ -317,7 +346,7 @@ mod tests {
         // The first request's second stage took more time than was saved up, so the other request waits for long.
         assert_eq!(order, [(1, Stage::Symbols, 2), (2, Stage::Symbols, 1), (1, Stage::Full, 2)]);
         assert!(queue.due().is_some_and(|due| due > now + 100 * SECOND));
-        queue.add(vec![request(2, object("b"), 3)], false, now);
+        queue.add(vec![request(2, object("b"), 3)], Haste::Calm, now);
         assert_eq!(
             queue.pop(now).map(|(request, stage)| (request.entries.len(), stage)),
             Some((3, Stage::Symbols))
@@ -328,12 +357,43 @@ mod tests {
     fn what_is_urgent_is_looked_at_in_one_go() {
         let now = Instant::now();
         let mut queue = NameQueue::default();
-        queue.add(vec![request(1, object("a"), 2)], false, now);
-        queue.add(vec![request(2, object("b"), 1)], true, now);
+        queue.add(vec![request(1, object("a"), 2)], Haste::Calm, now);
+        queue.add(vec![request(2, object("b"), 1)], Haste::Everything, now);
         let mut order: Vec<(u32, Stage)> =
             std::iter::from_fn(|| queue.pop(now)).map(|(request, stage)| (request.id.0, stage)).collect();
         order.sort();
         assert_eq!(order, [(1, Stage::Full), (2, Stage::Full)]);
+    }
+
+    #[test]
+    fn functions_are_waited_for_and_inlined_calls_keep_to_their_budget() {
+        let mut now = Instant::now();
+        let begin = now;
+        let mut queue = NameQueue::default();
+        let (mut functions, mut inlined) = (0, Duration::ZERO);
+        for interval in 0..400 {
+            // Each interval has a new program and new addresses of an old one.
+            queue.add(
+                vec![request(1, object("a"), 2), request(2 + interval, object("b"), 1)],
+                Haste::Functions,
+                now,
+            );
+            while let Some((request, stage)) = queue.pop(now) {
+                let took = SECOND / 4;
+                functions += u32::from(stage == Stage::Symbols);
+                inlined += if stage == Stage::Full { took } else { Duration::ZERO };
+                queue.record_pass(request.id, stage, took, now);
+                if stage == Stage::Symbols {
+                    queue.add_second_stage(request, now);
+                }
+            }
+            now += 10 * SECOND;
+        }
+        assert_eq!(functions, 800, "all of them, at once");
+        assert!(inlined <= MAX_CREDIT + SECOND / 2 + (now - begin) / INTERVALS_DIVISOR, "{inlined:?}");
+        assert!(inlined >= (now - begin) / INTERVALS_DIVISOR, "{inlined:?}");
+        queue.add(Vec::new(), Haste::Everything, now);
+        assert!(queue.pop(now).is_some());
     }
 
     #[test]
@@ -342,16 +402,16 @@ mod tests {
         let mut queue = NameQueue::default();
         let (mut busy, begin) = (Duration::ZERO, now);
         for _ in 0..40 {
-            queue.add(vec![request(1, vdso(), 1)], false, now);
+            queue.add(vec![request(1, vdso(), 1)], Haste::Calm, now);
             now = now.max(queue.due().unwrap());
             assert!(queue.pop(now).is_some());
-            queue.record_pass(SpaceId(1), Stage::Full, now, now + SECOND);
+            queue.record_pass(SpaceId(1), Stage::Full, SECOND, now + SECOND);
             (busy, now) = (busy + SECOND, now + SECOND);
         }
         assert!(busy * 40 < now - begin, "{:?} of {:?}", busy, now - begin);
-        queue.add(vec![request(1, vdso(), 1)], false, now);
+        queue.add(vec![request(1, vdso(), 1)], Haste::Calm, now);
         assert!(queue.pop(now).is_none());
-        queue.add(Vec::new(), true, now);
+        queue.add(Vec::new(), Haste::Everything, now);
         assert!(queue.pop(now).is_some());
     }
 
@@ -359,11 +419,11 @@ mod tests {
     fn spaces_of_long_ago_are_forgotten() {
         let now = Instant::now();
         let mut queue = NameQueue::default();
-        queue.add((0..1000).map(|id| request(id, vdso(), 1)).collect(), false, now);
+        queue.add((0..1000).map(|id| request(id, vdso(), 1)).collect(), Haste::Calm, now);
         while let Some((request, stage)) = queue.pop(now) {
-            queue.record_pass(request.id, stage, now, now);
+            queue.record_pass(request.id, stage, Duration::ZERO, now);
         }
-        queue.add(Vec::new(), false, now + 2 * IDLE_TIMEOUT);
+        queue.add(Vec::new(), Haste::Calm, now + 2 * IDLE_TIMEOUT);
         assert!(queue.spaces.is_empty());
     }
 
@@ -372,9 +432,10 @@ mod tests {
         let mut now = Instant::now();
         let mut queue = NameQueue::default();
         for id in 0..100_000 {
-            queue.add(vec![request(id, vdso(), 1)], false, now);
+            queue.add(vec![request(id, vdso(), 1)], Haste::Calm, now);
             while let Some((request, stage)) = queue.pop(now) {
-                queue.record_pass(request.id, stage, now, now + Duration::from_micros(10));
+                let took = Duration::from_micros(10);
+                queue.record_pass(request.id, stage, took, now + took);
                 now += Duration::from_micros(10);
             }
             assert!(queue.spaces.len() <= MAX_IDLE_SPACES + 1, "{}", queue.spaces.len());
@@ -387,8 +448,8 @@ mod tests {
         let now = Instant::now();
         let mut queue = NameQueue::default();
         let unmapped = |id: u32| Space::Unmapped { pid: Pid(id as i32), generation: 0 };
-        queue.add((0..500).map(|id| request(id, unmapped(id), 2)).collect(), false, now);
-        queue.add(vec![request(1000, vdso(), 3)], false, now);
+        queue.add((0..500).map(|id| request(id, unmapped(id), 2)).collect(), Haste::Calm, now);
+        queue.add(vec![request(1000, vdso(), 3)], Haste::Calm, now);
         let small = queue.pop_small(now);
         assert_eq!(
             (small.len(), small.iter().map(|request| request.entries.len()).sum::<usize>()),
@@ -405,11 +466,11 @@ mod tests {
         let begin = now;
         let (mut busy, mut credit_lasted) = (Duration::ZERO, None);
         for pass in 0..2000 {
-            queue.add((0..20).map(|id| request(id, vdso(), 1)).collect(), false, now);
+            queue.add((0..20).map(|id| request(id, vdso(), 1)).collect(), Haste::Calm, now);
             now = now.max(queue.due().unwrap());
             let Some((taken, stage)) = queue.pop(now) else { panic!("nothing is due when it is due") };
             let end = now + SECOND / 100;
-            queue.record_pass(taken.id, stage, now, end);
+            queue.record_pass(taken.id, stage, end - now, end);
             // The first look at each is not put off.
             busy += if pass < 20 { Duration::ZERO } else { end - now };
             now = end;

@@ -224,7 +224,18 @@ impl SymbolTable {
         let before = self.lookups.get(number as usize).copied();
         let was_pending = before == Some(LookupState::Pending);
         self.pending = self.pending.saturating_sub(usize::from(is_last && was_pending));
-        let (frames, lookup) = self.frames_of_resolution(&entry, &space, resolution);
+        // Its file may be gone, or another one, when inlined calls are looked up: then it keeps the function of its symbol.
+        let is_gone = is_last
+            && matches!(
+                resolution,
+                Resolution::Unresolved(
+                    Reason::FileMissing | Reason::FileChanged | Reason::BuildIdDiffers { .. }
+                )
+            );
+        let (mut frames, lookup) = self.frames_of_resolution(&entry, &space, resolution);
+        if is_gone && let Some(known) = self.frames.get(old.start as usize..old.end as usize) {
+            frames = known.to_vec();
+        }
         // The first lookup of new code has found no name, or a further one has: others may follow soon.
         let is_first = before != Some(LookupState::Retrying);
         if is_last && is_first == (lookup == LookupState::RetryLater) {
@@ -490,6 +501,21 @@ mod tests {
             symbols.record(NamedAddress { stage, ..named(place, name) });
             assert_eq!((name_of(&symbols, number).as_str(), symbols.pending()), (name, pending));
             assert_eq!(symbols.addresses[number as usize].is_resolved, stage == Stage::Full);
+        }
+    }
+
+    #[test]
+    fn a_symbol_stays_where_the_file_is_gone_before_all_is_known() {
+        let mut spaces = SpaceTable::default();
+        let place = entry(1, spaces.intern(jit(1)));
+        for (reason, name) in [(Reason::FileMissing, "symbol"), (Reason::ChangedWhileRead, "[anon]")] {
+            let mut symbols = SymbolTable::new();
+            let number = symbols.intern(place, &spaces);
+            symbols.drain_wanted();
+            symbols.record(NamedAddress { stage: Stage::Symbols, ..named(place, "symbol") });
+            let resolution = Resolution::Unresolved(reason);
+            symbols.record(NamedAddress { entry: place, resolution, stage: Stage::Full });
+            assert_eq!((name_of(&symbols, number).as_str(), symbols.pending()), (name, 0));
         }
     }
 

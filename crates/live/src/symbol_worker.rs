@@ -9,19 +9,18 @@ use analysis::jit_dumps::JitDumps;
 use analysis::symbols::{Remarks, SymbolSettings, Symbolizing, Symbols};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use host::objects::SearchPaths;
-use host::sys::memory;
+use host::sys::{clock, memory};
 use model::{Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use rustc_hash::FxBuildHasher;
 
-use super::name_queue::{NameQueue, NameRequest, Stage};
+use super::name_queue::{Haste, NameQueue, NameRequest, Stage};
 
 /// A request for the functions of addresses.
 struct Batch {
     /// The spaces of running kernels. The names of a kernel's modules cannot be read without knowing the kernel.
     kernels: Vec<Space>,
     requests: Vec<NameRequest>,
-    /// True if a snapshot waits for the functions.
-    urgent: bool,
+    haste: Haste,
 }
 
 /// A message to the thread.
@@ -88,15 +87,14 @@ impl SymbolWorker {
         self.symbols.read_kernel_ahead();
     }
 
-    /// Asks for the functions at `entries`. With `urgent`, these and all earlier requests are answered without a pause. `pids` returns
-    /// processes that a space was seen in; `weights` has the weight of the samples whose innermost address lies in a space.
+    /// Asks for the functions at `entries`; `haste` is for these and all earlier requests. `pids` returns processes that a space was seen in; `weights` has the weight of the samples whose innermost address lies in a space.
     pub(crate) fn request(
         &self,
         entries: &[StackEntry],
         spaces: &SpaceTable,
         pids: impl Fn(SpaceId) -> Vec<Pid>,
         weights: &HashMap<SpaceId, u64, FxBuildHasher>,
-        urgent: bool,
+        haste: Haste,
     ) {
         let kernels = spaces.iter().filter(|(_, space)| matches!(space, Space::Kernel { .. }));
         let kernels = kernels.map(|(_, space)| space.clone()).collect();
@@ -112,7 +110,7 @@ impl SymbolWorker {
             request.entries.push(entry);
         }
         // Sending fails only if the thread has panicked; then no further names appear.
-        let batch = Batch { kernels, requests: requests.into_values().collect(), urgent };
+        let batch = Batch { kernels, requests: requests.into_values().collect(), haste };
         let _ = self.messages.send(WorkerMessage::Request(batch));
     }
 
@@ -157,7 +155,7 @@ fn run(
             }
             Ok(WorkerMessage::Request(batch)) => {
                 kernels = batch.kernels;
-                queue.add(batch.requests, batch.urgent, Instant::now());
+                queue.add(batch.requests, batch.haste, Instant::now());
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -172,15 +170,17 @@ fn run(
             requests.push(request);
         }
         let Some(count) = u32::try_from(requests.len()).ok().filter(|&count| count > 0) else { continue };
+        // Other threads of ours work while this one does, but little.
+        let cpu_before = clock::cpu_time_of_this_process();
         let (named, new_remarks) = symbolize(symbolizing, &kernels, &requests, stage);
         if remarks.merge(new_remarks) {
             // Before the answers: a snapshot with names that are missing has the reason beside them.
             *published_remarks.lock().unwrap_or_else(PoisonError::into_inner) = remarks.sentences();
         }
         let end = Instant::now();
-        let share = end.saturating_duration_since(begin) / count;
+        let share = clock::cpu_time_of_this_process().saturating_sub(cpu_before) / count;
         for request in requests {
-            queue.record_pass(request.id, stage, end.checked_sub(share).unwrap_or(begin), end);
+            queue.record_pass(request.id, stage, share, end);
             if stage == Stage::Symbols {
                 queue.add_second_stage(request, end);
             }

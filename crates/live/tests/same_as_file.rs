@@ -176,6 +176,7 @@ impl Script {
             window: Duration::from_secs(1000),
             interval: Duration::from_secs(1000),
             max_symbol_wait: prof_live::MAX_SYMBOL_WAIT,
+            bounds_inlines: false,
             reads_resources: false,
             intervals_apart: true,
             stacks_unwound: false,

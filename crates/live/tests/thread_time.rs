@@ -94,6 +94,7 @@ impl Live {
             window: Duration::from_secs(10),
             interval: Duration::from_secs(1),
             max_symbol_wait: prof_live::MAX_SYMBOL_WAIT,
+            bounds_inlines: false,
             reads_resources: false,
             intervals_apart: true,
             stacks_unwound: false,

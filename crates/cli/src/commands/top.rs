@@ -160,6 +160,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         interval: arguments.delay_secs,
         intervals_apart: printing,
         max_symbol_wait: live::MAX_SYMBOL_WAIT,
+        bounds_inlines: false,
         reads_resources: false,
         stacks_unwound: options.copies_stacks(),
         modules_only: arguments.nameless.modules_only,

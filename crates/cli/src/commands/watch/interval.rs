@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use analysis::resources::resource;
 use analysis::runtimes::Runtime;
 use export::exchange::{LiveInterval, LivePlace, ProfileKind, StatedValue};
-use live::snapshot::{Snapshot, Task};
+use live::snapshot::{CountedStack, Snapshot, Task};
 use model::{Name, Pid, Space};
 use perfdata::sections::resources::ProcessResource;
 use profile::{Count, Weight};
@@ -76,6 +76,7 @@ impl Intervals {
         }
         let start = start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let lost = snapshot.status.loss.samples;
+        let unfinished = samples_with_unfinished_names(snapshot);
         let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let period = nanoseconds(self.period);
         let kind = ProfileKind {
@@ -84,9 +85,10 @@ impl Intervals {
             unit: "nanoseconds",
             period,
             weight: Weight::Samples,
-            stated: (lost > 0)
-                .then_some(("prof.lost_samples", StatedValue::Number(lost)))
+            stated: [("prof.lost_samples", lost), ("prof.samples_with_unfinished_names", unfinished)]
                 .into_iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(name, count)| (name, StatedValue::Number(count)))
                 .collect(),
         };
         let mut interval = LiveInterval::new(vec![kind], nanoseconds(start), nanoseconds(covered));
@@ -122,6 +124,18 @@ impl Intervals {
         }
         interval
     }
+}
+
+/// Returns the number of samples with an address whose functions are not known, or whose inlined calls are not, because looking them up
+/// would have taken more time than it may.
+fn samples_with_unfinished_names(snapshot: &Snapshot) -> u64 {
+    if snapshot.status.unnamed == 0 {
+        return 0;
+    }
+    let is_unfinished =
+        |number| snapshot.addresses.get(number as usize).is_some_and(|address| !address.is_resolved);
+    let unfinished = |counted: &&CountedStack| snapshot.addresses_of(counted.stack).any(is_unfinished);
+    snapshot.stacks.iter().filter(unfinished).map(|counted| counted.samples).sum()
 }
 
 /// Returns the name of a process's first thread, or of the one with the smallest number that has samples.

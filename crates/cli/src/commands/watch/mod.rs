@@ -157,6 +157,7 @@ fn settings(arguments: &WatchArguments, target: String) -> EngineSettings {
         interval: Duration::from_secs(arguments.interval),
         intervals_apart: true,
         max_symbol_wait: MAX_SYMBOL_WAIT,
+        bounds_inlines: true,
         reads_resources: true,
         stacks_unwound: true,
         modules_only: false,
