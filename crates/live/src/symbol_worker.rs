@@ -40,9 +40,9 @@ pub(crate) struct NamedAddress {
     pub(crate) stage: Stage,
 }
 
-/// Bound of what is kept of objects between passes, in bytes: new addresses of the same programs come all the time. The symbols of the
-/// two libraries of rustc, of cargo and cc1plus take 10 MB, the unpacked debug sections of the C library 7 MB; where they do not fit, each
-/// is displaced before it is needed again, and `prof watch` takes twice the CPU time.
+/// Bound of what is kept of objects between passes, in bytes: new addresses of the same programs come all the time. It holds the unpacked
+/// debug sections of the C library (7 MB) beside the symbols of programs; those of large ones are not kept. With it, `prof watch` had 63 to 74 MB
+/// resident at most beside builds.
 const KEPT_INDEX_BYTES: usize = 24 << 20;
 /// A pass that takes at least this long has freed much memory, which is returned to the system right after it.
 const LONG_PASS: Duration = Duration::from_millis(20);
@@ -173,6 +173,7 @@ fn run(
         // Other threads of ours work while this one does, but little.
         let cpu_before = clock::cpu_time_of_this_process();
         let (named, new_remarks) = symbolize(symbolizing, &kernels, &requests, stage);
+        let is_last = named.iter().all(|named| named.stage == Stage::Full);
         if remarks.merge(new_remarks) {
             // Before the answers: a snapshot with names that are missing has the reason beside them.
             *published_remarks.lock().unwrap_or_else(PoisonError::into_inner) = remarks.sentences();
@@ -181,7 +182,7 @@ fn run(
         let share = clock::cpu_time_of_this_process().saturating_sub(cpu_before) / count;
         for request in requests {
             queue.record_pass(request.id, stage, share, end);
-            if stage == Stage::Symbols {
+            if !is_last {
                 queue.add_second_stage(request, end);
             }
         }
@@ -225,6 +226,8 @@ fn symbolize(
         Stage::Symbols => symbolizing.resolve_without_inlines(to_resolve, &spaces, pids, &mut symbols),
         Stage::Full => symbolizing.resolve(to_resolve, &spaces, pids, &mut symbols),
     }
+    // Of most programs, symbols are all that there is.
+    let stage = if symbols.has_more_than_symbols { stage } else { Stage::Full };
     let named = entries().filter_map(|(requested, entry)| {
         let resolution = symbols.resolutions.get(&entry)?.clone();
         Some(NamedAddress { entry: requested, resolution, stage })

@@ -15,7 +15,7 @@ use crate::names::{NameStyle, NameTable};
 use crate::object_files::ObjectFiles;
 use crate::object_index::ObjectIndex;
 use crate::string_tables::StringTables;
-use crate::symbol_table::{FunctionId, OrderedLookup};
+use crate::symbol_table::{FunctionId, OrderedLookup, SymbolTable};
 
 /// The options of symbolization: the style of names, and whether to resolve inlined calls and source lines.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,8 @@ pub struct ObjectSymbolizer<'a, D> {
     package: Option<&'a Object<D>>,
     package_sections: Option<PackageSections<'a>>,
     index: Arc<ObjectIndex>,
+    /// The functions near the addresses to look up, where the index leaves symbols out.
+    near: Option<SymbolTable>,
     names: StringTables<'a>,
     sections: Option<Sections<'a>>,
     supplementary: Option<Sections<'a>>,
@@ -159,11 +161,39 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
                 .filter(needed)
                 .and_then(|file| Sections::of_object(file, options.locations, &index.supplementary_unpacked)),
             index,
+            near: None,
             sections,
             debug_bias: files.bias_of(with_dwarf),
             go: go.map(|table| GoLineTable::new(table, object)),
             options,
         }
+    }
+
+    /// As [`ObjectSymbolizer::with_index`], for these addresses alone: those that [`ObjectSymbolizer::plan`] will be given.
+    pub fn for_addresses(
+        files: &ObjectFiles<'a, D>,
+        index: Arc<ObjectIndex>,
+        options: Options,
+        wanted: &[LookupAddress],
+    ) -> Self {
+        let near = index.leaves_symbols_out.then(|| {
+            let both = wanted.iter().flat_map(|wanted| [wanted.lookup, wanted.address]);
+            let mut addresses: Vec<u64> =
+                both.filter_map(|offset| files.object.svma_of(offset)).map(|address| address.0).collect();
+            // The address on the stack may lie behind the segment of the one that is looked up.
+            addresses.extend(wanted.iter().filter_map(|wanted| {
+                let lookup = files.object.svma_of(wanted.lookup)?.0;
+                lookup.checked_add(wanted.address.checked_offset_from(wanted.lookup)?)
+            }));
+            addresses.sort_unstable();
+            addresses.dedup();
+            SymbolTable::near(files, &addresses)
+        });
+        Self { near, ..Self::with_index(files, index, options) }
+    }
+
+    fn symbols(&self) -> &SymbolTable {
+        self.near.as_ref().unwrap_or(&self.index.symbols)
     }
 
     /// Returns the address of the object to look up, and the one on the stack; `None` where no segment covers them.
@@ -182,7 +212,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         // of unknown size, or to no call instruction, then no call pushed this address: a signal frame, hand-written
         // code or a wrong caller of an unwinder without frame pointers did. The function that starts here is the better
         // answer.
-        let mut function = |address| symbols.find(address).and_then(|id| self.index.symbols.get(id));
+        let mut function = |address| symbols.find(address).and_then(|id| self.symbols().get(id));
         let starts_here = function(found).is_some_and(|function| function.start == found)
             && (function(lookup).is_none_or(|function| !function.is_sized())
                 || !self.may_follow_call(wanted.address));
@@ -198,7 +228,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
 
     /// Looks the addresses up in the symbol tables, and selects the units of debug information to read for them.
     pub fn plan(&self, wanted: &[LookupAddress]) -> Plan<'_> {
-        let mut symbols = OrderedLookup::new(&self.index.symbols, &self.names);
+        let mut symbols = OrderedLookup::new(self.symbols(), &self.names);
         let found: Vec<Option<(u64, u64)>> =
             wanted.iter().map(|wanted| self.object_addresses(wanted, &mut symbols)).collect();
         let mut unique: Vec<u64> = found.iter().flatten().map(|&(lookup, _)| lookup).collect();
@@ -428,13 +458,15 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
                 let name = symbol_name.and_then(|id| match &last {
                     Some((known, name)) if *known == id => Some(Arc::clone(name)),
                     _ => {
-                        let name = self.index.shown(id, &self.names)?;
+                        let name = match &self.near {
+                            Some(near) => self.index.display(near.get(id)?.name(), &self.names),
+                            None => self.index.shown(id, &self.names)?,
+                        };
                         last = Some((id, Arc::clone(&name)));
                         Some(name)
                     }
                 });
-                let symbol_start =
-                    symbol.and_then(|id| self.index.symbols.get(id)).map(|symbol| symbol.start);
+                let symbol_start = symbol.and_then(|id| self.symbols().get(id)).map(|symbol| symbol.start);
                 let frames = assemble(name, frames, location);
                 if frames.as_deref() != last_frames.as_deref() {
                     last_frames = frames.map(Arc::from);
@@ -500,7 +532,12 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             self.sections.iter().chain(&self.supplementary).find_map(|sections| sections.damaged().first());
         match damaged {
             Some(damaged) => Reason::Malformed(damaged.clone()),
-            None if self.index.symbols.is_empty() && self.sections.is_none() => Reason::NoSymbols,
+            None if self.index.symbols.is_empty()
+                && !self.index.leaves_symbols_out
+                && self.sections.is_none() =>
+            {
+                Reason::NoSymbols
+            }
             None if self.only_exports => Reason::Stripped,
             None => Reason::NoSymbolCovers,
         }

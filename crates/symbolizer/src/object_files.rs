@@ -1,9 +1,15 @@
 //! The files that describe one object.
 
-use elf::Object;
+use elf::{Object, SymbolSource};
+
+use crate::gopclntab::GoFunctionTable;
 
 /// Maximum number of functions kept of an object, in the order of its files. Chromium has 1.5 million.
 pub(crate) const MAX_SYMBOLS: usize = 1 << 22;
+
+/// Size from which the symbol tables of an object are large, in bytes: 44,000 symbols. Sorting such tables, each time that others had displaced
+/// them, took a third of the CPU time of `prof watch` beside builds.
+const LARGE_TABLES_BYTES: u64 = 1 << 20;
 
 /// The files that describe one object. All but the first are optional. The caller has to check that they belong to
 /// the object.
@@ -21,6 +27,26 @@ pub struct ObjectFiles<'a, D> {
 }
 
 impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
+    /// Returns true if the object has full symbol tables, and so large ones that it is better to look through them for some addresses than to
+    /// keep all functions ([`crate::ObjectIndex::without_symbols`]).
+    pub fn has_large_tables(&self) -> bool {
+        let files = || [Some(self.object), self.debug, self.minidebug].into_iter().flatten();
+        let sections = files()
+            .flat_map(|file| file.sections())
+            .filter(|section| matches!(&*section.name, b".symtab" | b".dynsym"));
+        sections.map(|section| section.size).fold(0, u64::saturating_add) >= LARGE_TABLES_BYTES
+            && [Some(self.object), self.debug]
+                .into_iter()
+                .flatten()
+                .any(|file| file.has_symbols(SymbolSource::Full))
+    }
+
+    /// Returns true if the files may tell more of an address than its symbol: they have debug information, or a table of Go's runtime.
+    pub fn has_more_than_symbols(&self) -> bool {
+        [Some(self.object), self.debug].into_iter().flatten().any(|file| file.has_contents(".debug_info"))
+            || GoFunctionTable::of_object(self.object).is_some()
+    }
+
     /// Returns the number to add to an address of `file` to get the address in the object. It is not 0 where
     /// prelink(8) moved the object after `file` was split off.
     pub(crate) fn bias_of(&self, file: &Object<D>) -> u64 {

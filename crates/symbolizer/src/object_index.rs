@@ -11,13 +11,15 @@ use crate::dwarf::{UnitRanges, UnitWalks, Unpacked};
 use crate::gopclntab::GoFunctionTable;
 use crate::names::{NameStyle, NameTable};
 use crate::object_files::ObjectFiles;
-use crate::string_tables::StringTables;
+use crate::string_tables::{FunctionName, StringTables};
 use crate::symbol_table::{FunctionId, SymbolTable};
 
 /// The index of an object: its symbols, names and units. It holds no reference to the object's files, but is valid with
 /// the same files only: each [`crate::ObjectSymbolizer`] that uses it needs them.
 pub struct ObjectIndex {
     pub(crate) symbols: SymbolTable,
+    /// True if it holds no symbols though there are some.
+    pub(crate) leaves_symbols_out: bool,
     /// True if no file has a full symbol table.
     pub(crate) is_stripped: bool,
     /// True if the functions of `.gopclntab` replace the symbols of a stripped Go program.
@@ -37,6 +39,23 @@ pub struct ObjectIndex {
 }
 
 impl ObjectIndex {
+    /// Makes an index that holds no symbols: each [`crate::ObjectSymbolizer`] looks through the tables for those that it needs. For large
+    /// objects with full symbol tables ([`ObjectFiles::has_large_tables`]), where memory matters and addresses are few.
+    pub fn without_symbols(style: NameStyle) -> Self {
+        Self {
+            symbols: SymbolTable::default(),
+            leaves_symbols_out: true,
+            is_stripped: false,
+            has_go_functions: false,
+            units: OnceLock::new(),
+            walks: UnitWalks::default(),
+            unpacked: Unpacked::default(),
+            supplementary_unpacked: Unpacked::default(),
+            names: NameTable::new(style),
+            shown: Mutex::default(),
+        }
+    }
+
     /// Reads the symbol tables. `style` is the style of all names.
     pub fn new<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, style: NameStyle) -> Self {
         let is_stripped = ![Some(files.object), files.debug]
@@ -47,6 +66,7 @@ impl ObjectIndex {
         let go = go.map(|table| table.functions()).unwrap_or_default();
         Self {
             symbols: SymbolTable::new(files, &go),
+            leaves_symbols_out: false,
             is_stripped,
             has_go_functions: !go.is_empty(),
             units: OnceLock::new(),
@@ -94,17 +114,19 @@ impl ObjectIndex {
         // The table is consistent even if another thread panicked while it held the lock.
         match self.shown.lock().unwrap_or_else(PoisonError::into_inner).entry(id) {
             Entry::Occupied(known) => Some(Arc::clone(known.get())),
-            Entry::Vacant(slot) => {
-                let bytes = names.name(name);
-                let shown = if name.is_plt {
-                    // `memcpy@plt` for the versioned name `memcpy@@GLIBC_2.14`.
-                    let base = bytes.split(|&byte| byte == b'@').next().unwrap_or(bytes);
-                    self.names.display(&[base, b"@plt"].concat())
-                } else {
-                    self.names.display(bytes)
-                };
-                Some(Arc::clone(slot.insert(shown)))
-            }
+            Entry::Vacant(slot) => Some(Arc::clone(slot.insert(self.display(name, names)))),
+        }
+    }
+
+    /// Returns a function's name in the style of the index.
+    pub(crate) fn display(&self, name: FunctionName, names: &StringTables<'_>) -> Arc<str> {
+        let bytes = names.name(name);
+        if name.is_plt {
+            // `memcpy@plt` for the versioned name `memcpy@@GLIBC_2.14`.
+            let base = bytes.split(|&byte| byte == b'@').next().unwrap_or(bytes);
+            self.names.display(&[base, b"@plt"].concat())
+        } else {
+            self.names.display(bytes)
         }
     }
 }

@@ -79,6 +79,13 @@ pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry> {
     entries
 }
 
+/// Returns true if an address lies in a procedure linkage table of the object.
+pub(crate) fn covers<D>(object: &Object<D>, address: u64) -> bool {
+    let sections = object.sections().iter();
+    let mut tables = sections.filter(|section| section.is_executable() && is_plt(&section.name));
+    tables.any(|section| address.checked_sub(section.address.0).is_some_and(|offset| offset < section.size))
+}
+
 fn is_plt(name: &[u8]) -> bool {
     matches!(name, b".plt" | b".plt.sec" | b".plt.got" | b".plt.bnd" | b".iplt")
 }

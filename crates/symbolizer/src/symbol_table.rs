@@ -7,76 +7,13 @@ use model::Svma;
 use rustc_hash::FxHashMap;
 
 use crate::function_end::FunctionEnds;
+use crate::function_symbol::{Function, Traits};
 use crate::gopclntab::GoFunction;
 use crate::names::{NameStyle, display_name};
+use crate::near_functions::NearFunctions;
 use crate::object_files::{MAX_SYMBOLS, ObjectFiles};
 use crate::plt::{self, PltEntry, PltTarget};
 use crate::string_tables::{FunctionName, StringTable, StringTables};
-
-/// A function's symbol. It takes 24 bytes: the compiler's libraries have 300,000 of them, which are kept while they run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Function {
-    pub(crate) start: u64,
-    /// One behind its last byte.
-    pub(crate) end: u64,
-    name: u32,
-    strings: StringTable,
-    traits: Traits,
-}
-
-/// What a symbol says of its function, beside address and name: a set of bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Traits(u8);
-
-impl Traits {
-    /// The table states the size. Otherwise the end is where the next symbol starts, or the section ends, or where its code does if the
-    /// tables leave functions out.
-    const SIZED: Self = Self(1 << 5);
-    const TYPED: Self = Self(1 << 4);
-    const STRONG: Self = Self(1 << 3);
-    const GLOBAL: Self = Self(1 << 2);
-    /// `STT_GNU_IFUNC`: the function returns the address of the implementation to call.
-    const RESOLVER: Self = Self(1 << 1);
-    /// A stub that jumps to the function of this name.
-    const PLT: Self = Self(1 << 0);
-
-    /// Returns the union of the sets with `true` beside them.
-    fn of<const N: usize>(sets: [(Self, bool); N]) -> Self {
-        Self(sets.iter().filter(|(_, holds)| *holds).fold(0, |bits, (set, _)| bits | set.0))
-    }
-
-    fn has(self, set: Self) -> bool {
-        self.0 & set.0 != 0
-    }
-
-    /// Returns a number that is greater for what perf prefers: first a size, then a type, a strong, a global symbol.
-    fn rank(self) -> u8 {
-        self.0 & (Self::SIZED.0 | Self::TYPED.0 | Self::STRONG.0 | Self::GLOBAL.0)
-    }
-}
-
-impl Function {
-    fn new(start: u64, end: u64, name: FunctionName, traits: Traits) -> Self {
-        let FunctionName { strings, offset, is_plt } = name;
-        Self {
-            start,
-            end,
-            name: offset,
-            strings,
-            traits: Traits::of([(traits, true), (Traits::PLT, is_plt)]),
-        }
-    }
-
-    /// Returns where its name is.
-    pub(crate) fn name(&self) -> FunctionName {
-        FunctionName { strings: self.strings, offset: self.name, is_plt: self.traits.has(Traits::PLT) }
-    }
-
-    /// Returns true if the table states its size.
-    pub(crate) fn is_sized(&self) -> bool {
-        self.traits.has(Traits::SIZED)
-    }
-}
 
 /// The index of a function in its [`SymbolTable`].
 pub(crate) type FunctionId = u32;
@@ -122,12 +59,7 @@ impl SymbolTable {
     /// Returns true if a symbol table of the files has functions that only their own object uses: strip(1) removes those
     /// first.
     fn has_all_functions(&self) -> bool {
-        let is_full = |strings| !matches!(strings, StringTable::Dynamic | StringTable::Go);
-        self.functions.iter().any(|function| {
-            is_full(function.strings)
-                && !function.traits.has(Traits::GLOBAL)
-                && function.traits.has(Traits::STRONG)
-        })
+        self.functions.iter().any(Function::is_local)
     }
 
     /// Ends each function without a size where its code ends.
@@ -145,6 +77,30 @@ impl SymbolTable {
             function.end = last.2;
         }
         self.greatest_end = greatest_ends(&self.functions);
+    }
+
+    /// Collects only the functions on which the answer of [`Self::find`] for some addresses (ascending) depends: nothing else of a large
+    /// object is sorted or takes memory. The files must have full symbol tables.
+    pub(crate) fn near<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, addresses: &[u64]) -> Self {
+        let mut near = NearFunctions::new(addresses);
+        let (mut resolvers, mut has_local) = (Vec::new(), false);
+        let with_stubs = addresses.iter().any(|&address| plt::covers(files.object, address));
+        for_each(files, false, |function| {
+            has_local |= function.is_local();
+            if with_stubs && function.traits.has(Traits::RESOLVER) && resolvers.len() < MAX_SYMBOLS {
+                resolvers.push(function);
+            }
+            near.add(function);
+            true
+        });
+        if with_stubs {
+            stubs(files, &resolvers).into_iter().for_each(|stub| near.add(stub));
+        }
+        let mut table = Self::sorted(near.into_functions());
+        if !has_local {
+            table.end_unsized_with_code(files.object);
+        }
+        table
     }
 
     /// Collects the symbols of variables as well as functions.
@@ -297,6 +253,20 @@ fn is_better(first: &Function, second: &Function, names: &StringTables<'_>) -> b
 /// Collects the functions of all symbol tables, and variables `with_data`.
 fn collect<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, with_data: bool) -> Vec<Function> {
     let mut functions = Vec::new();
+    for_each(files, with_data, |function| {
+        functions.push(function);
+        // One more than is kept shows that the table is cut.
+        functions.len() <= MAX_SYMBOLS
+    });
+    functions
+}
+
+/// Calls `take` for the functions of all symbol tables, and variables `with_data`, in the order of the files, until it returns false.
+fn for_each<D: AsRef<[u8]>>(
+    files: &ObjectFiles<'_, D>,
+    with_data: bool,
+    mut take: impl FnMut(Function) -> bool,
+) {
     let full = [
         (Some(files.object), StringTable::Object),
         (files.debug, StringTable::Debug),
@@ -306,16 +276,14 @@ fn collect<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, with_data: bool) -> Vec<F
     for (file, source, strings) in full.chain([(files.object, SymbolSource::Dynamic, StringTable::Dynamic)]) {
         let bias = files.bias_of(file);
         let (machine, sections) = (file.machine(), file.sections());
-        // One more than is kept shows that the table is cut.
-        let room = (MAX_SYMBOLS + 1).saturating_sub(functions.len());
-        let found = file.symbols(source).filter_map(|symbol| {
-            let function = function(&symbol, strings, machine, sections, with_data)?;
+        for symbol in file.symbols(source) {
+            let Some(function) = function(&symbol, strings, machine, sections, with_data) else { continue };
             let (start, end) = (function.start.wrapping_add(bias), function.end.wrapping_add(bias));
-            Some(Function { start, end, ..function })
-        });
-        functions.extend(found.take(room));
+            if !take(Function { start, end, ..function }) {
+                return;
+            }
+        }
     }
-    functions
 }
 
 /// Returns the PLT stubs of an object with these functions.
@@ -573,6 +541,49 @@ mod tests {
         assert!(taken(SymbolKind::Data, 1, true) && !taken(SymbolKind::Data, 1, false));
         assert!(taken(SymbolKind::Untyped, 1, true) && !taken(SymbolKind::Untyped, 1, false));
         assert!(!taken(SymbolKind::Data, 2, true), "an offset, and no address");
+    }
+
+    #[test]
+    fn near_functions_give_the_same_answers() {
+        const NAMES: [&str; 4] = ["a", "_b", "ccc", ""];
+        let mut seed = 7_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..2000 {
+            let count = random(12);
+            let functions: Vec<Named> = (0..count)
+                .map(|_| {
+                    let size = random(4) * random(30);
+                    let traits = [Traits::STRONG, Traits::GLOBAL, Traits::TYPED, Traits::PLT];
+                    function(random(60), size, NAMES[random(4) as usize]).without(traits[random(4) as usize])
+                })
+                .collect();
+            let mut addresses: Vec<u64> = (0..random(5)).map(|_| random(100)).collect();
+            addresses.sort_unstable();
+            addresses.dedup();
+            let whole = table(functions);
+            // The strings and the order of the file, as the table got them.
+            let mut in_file = whole.symbols.functions.clone();
+            in_file.sort_by_key(|function| function.name);
+            let mut near = NearFunctions::new(&addresses);
+            for mut function in in_file {
+                if !function.is_sized() {
+                    function.end = 0x1000;
+                }
+                near.add(function);
+            }
+            let near =
+                Table { symbols: SymbolTable::sorted(near.into_functions()), strings: whole.strings.clone() };
+            for &address in &addresses {
+                let found = |table: &Table| {
+                    let id = table.symbols.find(Svma(address), &table.names())?;
+                    table.symbols.get(id).map(|function| (function.start, function.name))
+                };
+                assert_eq!(found(&whole), found(&near), "{address:#x}");
+            }
+        }
     }
 
     #[test]

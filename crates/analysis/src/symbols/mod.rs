@@ -60,6 +60,8 @@ pub struct Symbols {
     pub resolutions: Resolutions,
     /// The users who answer for the source files of their lines.
     pub source_owners: SourceOwners,
+    /// True if debug information may tell more of an address than its symbol.
+    pub has_more_than_symbols: bool,
     remarks: Remarks,
 }
 
@@ -92,6 +94,8 @@ struct Answers {
     missing_units: Option<MissingUnits>,
     /// The users who answer for the files that the lines come from.
     authors: Vec<u32>,
+    /// True if debug information may tell more than symbols do.
+    has_more: bool,
 }
 
 impl Answers {
@@ -319,6 +323,7 @@ impl Symbolizing {
                 let authors = if is_named { &answers.authors[..] } else { &[self.recording_author] };
                 symbols.source_owners.add(archived, authors);
             }
+            symbols.has_more_than_symbols |= answers.has_more;
             symbols.remarks.notes.extend(answers.notes);
             if let Some((path, cut)) = answers.cut_names {
                 symbols.remarks.add_cut_names(path, cut);

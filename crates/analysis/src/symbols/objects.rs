@@ -131,14 +131,19 @@ fn resolve_unchanged(
     if code.is_empty() {
         return Answers { resolutions, notes, ..Answers::default() };
     }
-    let index = known.index.get_or_init(|| Arc::new(ObjectIndex::new(&object_files, options.names)));
+    let index = known.index.get_or_init(|| {
+        Arc::new(match opened.saves_memory && object_files.has_large_tables() {
+            true => ObjectIndex::without_symbols(options.names),
+            false => ObjectIndex::new(&object_files, options.names),
+        })
+    });
+    let places = places(&code);
+    let symbolizer = ObjectSymbolizer::for_addresses(&object_files, Arc::clone(index), options, &places);
     // The symbols of a large library are 20 MB of its file, and the heads of all units of a debug build more.
     opened.end_step();
     if index.has_too_many_symbols() {
         notes.push(format!("{name} has too many symbols: those at the end are not used"));
     }
-    let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(index), options);
-    let places = places(&code);
     let mut plan = symbolizer.plan(&places);
     opened.end_step();
     let mut walks = Vec::new();
@@ -173,7 +178,8 @@ fn resolve_unchanged(
     notes.extend(symbolizer.damaged_sections().map(|what| format!("{described}: {what}")));
     let cut_names = Some((name.clone(), index.cut_names())).filter(|&(_, count)| count > 0);
     let authors = authors.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
-    Answers { resolutions, notes, cut_names, missing_units, authors }
+    let has_more = object_files.has_more_than_symbols();
+    Answers { resolutions, notes, cut_names, missing_units, authors, has_more }
 }
 
 /// Returns the path of the file that holds the rest of a unit, as the compiler stated it.

@@ -33,8 +33,8 @@ pub(crate) fn resolve(
     };
     let places: Vec<LookupAddress> = addresses.iter().map(place).collect();
     let index = Arc::new(ObjectIndex::new(&object_files, options.names));
-    let resolve = |places: &[LookupAddress]| {
-        let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(&index), options);
+    let resolve = |index: &Arc<ObjectIndex>, places: &[LookupAddress]| {
+        let symbolizer = ObjectSymbolizer::for_addresses(&object_files, Arc::clone(index), options, places);
         let mut plan = symbolizer.plan(places);
         let mut walks = Vec::new();
         loop {
@@ -49,12 +49,20 @@ pub(crate) fn resolve(
         }
         symbolizer.finish(&plan, walks)
     };
-    let answers = resolve(&places);
+    let answers = resolve(&index, &places);
     // The second lot learns where the functions lie, the third uses it.
     let middle = places.len() / 2;
     for range in [0..places.len(), middle..places.len(), 0..middle] {
-        assert_eq!(resolve(&places[range.clone()]), answers[range]);
+        assert_eq!(resolve(&index, &places[range.clone()]), answers[range]);
         index.release_unpacked();
+    }
+    // Nor does it matter whether symbols are kept.
+    let has_full = |file: Option<&HostObject>| file.is_some_and(|file| file.has_symbols(SymbolSource::Full));
+    if has_full(Some(&object)) || has_full(files.debug.as_deref()) {
+        let index = Arc::new(ObjectIndex::without_symbols(options.names));
+        for range in [0..middle, middle..places.len()] {
+            assert_eq!(resolve(&index, &places[range.clone()]), answers[range]);
+        }
     }
     answers
 }
