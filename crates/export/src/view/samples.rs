@@ -28,11 +28,18 @@ pub(crate) struct Lane {
     samples_under_name: u64,
 }
 
+/// The samples of one event and thread.
+#[derive(Debug)]
+struct Segment {
+    event: u32,
+    lane: u32,
+    /// In the order in which they were taken.
+    rows: Vec<Row>,
+}
+
 /// One sample.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    event: u32,
-    lane: u32,
     /// The index in [`Samples::leaves`].
     leaf: u32,
     cpu: u32,
@@ -71,7 +78,8 @@ pub(crate) struct Samples {
     pub(crate) has_lines: bool,
     /// The code of the page: stacks that end at different instructions get different leaves.
     pub(crate) instructions: Instructions,
-    rows: Vec<Row>,
+    /// By event and lane, each with samples.
+    segments: Vec<Segment>,
     /// True if all samples have a time.
     is_timed: bool,
     /// True for events whose samples all have a CPU, by event.
@@ -143,10 +151,10 @@ impl Samples {
     ) {
         let profile = view.profile();
         let side = if comparison.is_some() { event } else { 0 };
-        let first = profile.samples().iter().filter_map(|sample| sample.time).min();
-        let origin = first.filter(|_| comparison.is_some()).map_or(0, |first| first.0 / 1000);
+        let first = comparison.and_then(|_| profile.samples().iter().filter_map(|sample| sample.time).min());
+        let origin = first.map_or(0, |first| first.0 / 1000);
         self.origins.resize(side as usize + 1, origin);
-        if self.rows.is_empty() && event == 0 {
+        if self.segments.is_empty() && event == 0 {
             self.is_timed = true;
         }
         let mut has_cpus = true;
@@ -159,10 +167,12 @@ impl Samples {
         // Numbers each stack of each root once, in the order of samples.
         let mut numbers_of_stacks: HashMap<(Option<u32>, StackId), u32, FxBuildHasher> = HashMap::default();
         let mut stacks: Vec<(Option<u32>, StackId, ThreadId)> = Vec::new();
+        let mut sizes = vec![0; self.lanes.len()];
         let of_samples: Vec<u32> = profile
             .samples()
             .iter()
             .map(|sample| {
+                sizes[lanes[sample.thread.index()] as usize] += 1;
                 let root = roots[sample.thread.index()];
                 *numbers_of_stacks.entry((root, sample.stack)).or_insert_with(|| {
                     stacks.push((root, sample.stack, sample.thread));
@@ -173,7 +183,7 @@ impl Samples {
         let leaves = self.leaves(view, tree, &numbers, &lines, &stacks, &numbers_of_stacks);
         let mut named = vec![0_u64; profile.threads().len()];
         let mut last = vec![None; profile.threads().len()];
-        self.rows.reserve(profile.samples().len());
+        let mut rows: Vec<Vec<Row>> = sizes.into_iter().map(Vec::with_capacity).collect();
         for (sample, number) in profile.samples().iter().zip(of_samples) {
             let thread = sample.thread.index();
             let Some(leaf) = leaves[number as usize] else { continue };
@@ -183,16 +193,11 @@ impl Samples {
             named[thread] += 1;
             let time = sample.time.map_or(0, |time| (time.0 / 1000).saturating_sub(origin));
             last[thread] = last[thread].max(Some(time));
-            self.rows.push(Row {
-                event,
-                lane: lanes[thread],
-                leaf,
-                cpu: cpu.unwrap_or(0),
-                time,
-                period: sample.period,
-                count: 1,
-            });
+            let row = Row { leaf, cpu: cpu.unwrap_or(0), time, period: sample.period, count: 1 };
+            rows[lanes[thread] as usize].push(row);
         }
+        let segments = (0..).zip(rows).filter(|(_, rows)| !rows.is_empty());
+        self.segments.extend(segments.map(|(lane, rows)| Segment { event, lane, rows }));
         self.has_cpus.resize(event as usize + 1, false);
         self.has_cpus[event as usize] = has_cpus;
         self.name_lanes(profile.threads(), &pools, &lanes, &named);
@@ -282,28 +287,19 @@ impl Samples {
 
     /// Returns the number of samples of an event.
     pub(crate) fn count(&self, event: usize) -> usize {
-        self.rows.iter().filter(|row| row.event as usize == event).map(|row| row.count as usize).sum()
+        let of_event = self.segments.iter().filter(|segment| segment.event as usize == event);
+        of_event.flat_map(|segment| &segment.rows).map(|row| row.count as usize).sum()
     }
 
     /// Merges samples of one event, thread, CPU and stack that lie within one unit of time, as long as there are more than
     /// `most`. Returns the clock, whose unit is as long as that needs.
     pub(crate) fn merge(&mut self, mut clock: Clock, most: usize) -> Clock {
         let length = clock.length.saturating_mul(clock.unit);
-        while self.rows.len() > most && length / (clock.unit * UNIT_STEP) >= MIN_MERGED_UNITS {
+        while self.row_count() > most && length / (clock.unit * UNIT_STEP) >= MIN_MERGED_UNITS {
             clock.unit *= UNIT_STEP;
             clock.origin = clock.origin / clock.unit * clock.unit;
-            let key = |row: &Row| (row.event, row.lane, row.time / clock.unit, row.leaf, row.cpu);
-            self.rows.sort_unstable_by_key(key);
-            self.rows.dedup_by(|row, kept| {
-                let is_same = key(row) == key(kept) && kept.count.checked_add(row.count).is_some();
-                if is_same {
-                    kept.count += row.count;
-                    kept.period = kept.period.saturating_add(row.period);
-                    kept.time = kept.time.min(row.time);
-                }
-                is_same
-            });
-            let last = self.rows.iter().map(|row| row.time).max().unwrap_or(0);
+            self.segments.iter_mut().for_each(|segment| segment.merge(clock.unit));
+            let last = self.rows().map(|row| row.time).max().unwrap_or(0);
             clock.length = (last / clock.unit).saturating_sub(clock.origin / clock.unit) + 1;
         }
         clock
@@ -311,7 +307,11 @@ impl Samples {
 
     /// Returns the number of rows, each of one sample or of several that were merged.
     pub(crate) fn row_count(&self) -> usize {
-        self.rows.len()
+        self.segments.iter().map(|segment| segment.rows.len()).sum()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.segments.iter().flat_map(|segment| &segment.rows)
     }
 
     /// Returns the clock of the page; `None` if some samples have no time.
@@ -319,10 +319,10 @@ impl Samples {
         if !self.is_timed {
             return None;
         }
-        let times = || self.rows.iter().map(|row| row.time);
+        let times = || self.rows().map(|row| row.time);
         let (first, last) = (times().min()?, times().max()?);
         let mut unit = 1;
-        let samples = self.rows.len() as u64;
+        let samples = self.row_count() as u64;
         while (last / unit).saturating_sub(first / unit) >= MAX_UNITS
             || samples / unit > MAX_MICROSECOND_SAMPLES
         {
@@ -342,11 +342,13 @@ impl Samples {
         let moved = &tree.moved;
         // Equal times stay in the order of the recording; merged samples lie in the order of their stacks.
         let unit = clock.map_or(1, |clock| clock.unit);
-        let is_merged = self.rows.iter().any(|row| row.count > 1);
-        if is_merged {
-            self.rows.sort_by_key(|row| (row.event, row.lane, row.time / unit, row.leaf));
-        } else {
-            self.rows.sort_by_key(|row| (row.event, row.lane, row.time));
+        let is_merged = self.rows().any(|row| row.count > 1);
+        for Segment { rows, .. } in &mut self.segments {
+            if is_merged {
+                rows.sort_by_key(|row| (row.time / unit, row.leaf));
+            } else {
+                rows.sort_by_key(|row| row.time);
+            }
         }
         let ends: Vec<Leaf> =
             self.leaves.iter().map(|&leaf| Leaf { node: moved[leaf.node as usize], ..leaf }).collect();
@@ -359,17 +361,16 @@ impl Samples {
             samples_of_lines: vec![0; ends.iter().map(|leaf| leaf.line as usize + 1).max().unwrap_or(0)],
             ..Columns::default()
         };
-        for row in &self.rows {
+        for (event, row) in self.segments.iter().flat_map(|of| of.rows.iter().map(|row| (of.event, row))) {
             let Leaf { node, line, .. } = ends[row.leaf as usize];
             frequency[row.leaf as usize] += 1;
             let count = u64::from(row.count);
             columns.samples_of_lines[line as usize] += count;
-            let (frame, event) = (tree.nodes[node as usize].1, row.event as usize);
+            let (frame, event) = (tree.nodes[node as usize].1, event as usize);
             columns.off_cpu[event] +=
                 u64::from(tree.frames.get(frame as usize).is_some_and(|(_, kind, _)| kind.is_off_cpu()));
-            let is_weighted = weighted[row.event as usize];
-            let own = &mut columns.own[row.event as usize][node as usize];
-            *own = own.saturating_add(if is_weighted { row.period } else { count });
+            let own = &mut columns.own[event][node as usize];
+            *own = own.saturating_add(if weighted[event] { row.period } else { count });
         }
         let mut stacks: Vec<u32> =
             (0..ends.len() as u32).filter(|&leaf| frequency[leaf as usize] > 0).collect();
@@ -390,23 +391,22 @@ impl Samples {
         columns.instructions = (!self.instructions.is_empty()).then_some(instructions);
         let highest = stacks.len().saturating_sub(1);
         for byte in (0..4).take_while(|&byte| byte == 0 || highest >> (8 * byte) > 0) {
-            for row in &self.rows {
+            for row in self.segments.iter().flat_map(|segment| &segment.rows) {
                 columns.samples.push_byte((ranks[row.leaf as usize] >> (8 * byte)) as u8);
             }
         }
         let any_weighted = weighted.contains(&true);
         let (mut cpus, mut weights, mut counts) = (Column::default(), Column::default(), Column::default());
-        let segments = self.rows.chunk_by(|one, other| (one.event, one.lane) == (other.event, other.lane));
-        for segment in segments {
-            let Some(&Row { event, lane, time: first, .. }) = segment.first() else { continue };
+        for &Segment { event, lane, ref rows } in &self.segments {
+            let Some(&Row { time: first, .. }) = rows.first() else { continue };
             if let Some(Clock { origin, unit, .. }) = clock {
                 let start = &mut columns.starts[lane as usize];
                 *start = (first.saturating_sub(origin) / unit).min(*start);
             }
-            let samples = segment.iter().map(|row| u64::from(row.count)).sum();
-            columns.segments.push((event, lane, segment.len() as u64, samples));
+            let samples = rows.iter().map(|row| u64::from(row.count)).sum();
+            columns.segments.push((event, lane, rows.len() as u64, samples));
             let (mut time, mut distance, mut cpu, mut period) = (0_i64, 0_i64, 0_i64, 0_i64);
-            for row in segment {
+            for row in rows {
                 if let Some(Clock { origin, unit, .. }) = clock {
                     let now = (row.time.saturating_sub(origin) / unit) as i64;
                     columns.times.push_signed(now - time - distance);
@@ -431,6 +431,28 @@ impl Samples {
             columns.cpu_count = 0;
         }
         columns
+    }
+}
+
+impl Segment {
+    /// Merges samples of one CPU and stack that lie within one unit of time.
+    fn merge(&mut self, unit: u64) {
+        let Self { rows, .. } = self;
+        // They come in this order: that is seen at once.
+        rows.sort_by_key(|row| row.time / unit);
+        for within in rows.chunk_by_mut(|one, next| one.time / unit == next.time / unit) {
+            within.sort_unstable_by_key(|row| (row.leaf, row.cpu));
+        }
+        let key = |row: &Row| (row.time / unit, row.leaf, row.cpu);
+        rows.dedup_by(|row, kept| {
+            let is_same = key(row) == key(kept) && kept.count.checked_add(row.count).is_some();
+            if is_same {
+                kept.count += row.count;
+                kept.period = kept.period.saturating_add(row.period);
+                kept.time = kept.time.min(row.time);
+            }
+            is_same
+        });
     }
 }
 
@@ -459,9 +481,9 @@ mod tests {
 
     #[test]
     fn long_and_large_recordings_have_coarser_times() {
-        let row = |time| Row { event: 0, lane: 0, leaf: 0, cpu: 0, time, period: 1, count: 1 };
+        let row = |time| Row { leaf: 0, cpu: 0, time, period: 1, count: 1 };
         let samples = |times: &[u64]| Samples {
-            rows: times.iter().copied().map(row).collect(),
+            segments: vec![Segment { event: 0, lane: 0, rows: times.iter().copied().map(row).collect() }],
             is_timed: true,
             ..Samples::default()
         };
@@ -477,15 +499,16 @@ mod tests {
 
     #[test]
     fn samples_of_one_stack_that_lie_close_together_become_one_where_there_are_too_many() {
-        let row = |time, leaf| Row { event: 0, lane: 0, leaf, cpu: 0, time, period: 2, count: 1 };
+        let row = |time, leaf| Row { leaf, cpu: 0, time, period: 2, count: 1 };
         let rows: Vec<Row> = (0..40_000).map(|time| row(time, (time % 3) as u32)).collect();
-        let mut samples = Samples { rows, is_timed: true, ..Samples::default() };
+        let segments = vec![Segment { event: 0, lane: 0, rows }];
+        let mut samples = Samples { segments, is_timed: true, ..Samples::default() };
         let clock = samples.clock().unwrap();
         assert_eq!(samples.merge(clock, 40_000), clock, "few stay as they are");
         let merged = samples.merge(clock, 10_000);
         assert_eq!((merged.unit, merged.length, samples.row_count()), (16, 2_500, 7_500));
         assert_eq!(samples.count(0), 40_000);
-        assert_eq!(samples.rows.iter().map(|row| row.period).sum::<u64>(), 80_000);
+        assert_eq!(samples.rows().map(|row| row.period).sum::<u64>(), 80_000);
         // The time stays as fine as lanes are drawn.
         let coarsest = samples.merge(merged, 1);
         assert!(coarsest.length >= MIN_MERGED_UNITS && samples.row_count() > 1, "{coarsest:?}");
