@@ -88,24 +88,26 @@ impl Samples {
             | if cpu == last.cpu { 0 } else { OTHER_CPU }
             | if time.is_some() { 0 } else { NO_TIME }
             | if sample.is_continued { CONTINUED } else { 0 };
-        if self.blocks.last().is_none_or(|block| block.len() + MOST_BYTES > BLOCK_BYTES) {
-            self.blocks.push(Vec::new());
-        }
-        let Some(block) = self.blocks.last_mut() else { return };
-        push_varint(block, (sample.stack.index() as u64) << FLAG_BITS | flags);
+        let mut packed = Packed { bytes: [0; MOST_BYTES], len: 0 };
+        packed.push((sample.stack.index() as u64) << FLAG_BITS | flags);
         if flags & OTHER_THREAD != 0 {
-            push_varint(block, sample.thread.index() as u64);
+            packed.push(sample.thread.index() as u64);
         }
         if flags & OTHER_PERIOD != 0 {
-            push_varint(block, sample.period);
+            packed.push(sample.period);
         }
         if flags & OTHER_CPU != 0 {
-            push_varint(block, cpu.map_or(0, |cpu| u64::from(cpu.0) + 1));
+            packed.push(cpu.map_or(0, |cpu| u64::from(cpu.0) + 1));
         }
         if let Some(Timestamp(time)) = time {
             let distance = time.wrapping_sub(last.time) as i64;
-            push_varint(block, (distance << 1 ^ distance >> 63) as u64);
+            packed.push((distance << 1 ^ distance >> 63) as u64);
             last.time = time;
+        }
+        let packed = packed.bytes.get(..packed.len).unwrap_or_default();
+        match self.blocks.last_mut().filter(|block| block.len() + packed.len() <= BLOCK_BYTES) {
+            Some(block) => block.extend_from_slice(packed),
+            None => self.blocks.push(packed.to_vec()),
         }
         *last = Previous { thread: sample.thread, period: sample.period, cpu, time: last.time };
         self.len += 1;
@@ -177,13 +179,28 @@ impl Iterator for Unpacked<'_> {
 
 impl ExactSizeIterator for Unpacked<'_> {}
 
-/// Appends an integer in LEB128: seven bits a byte, the lowest first.
-fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
+/// A sample that is being packed.
+struct Packed {
+    bytes: [u8; MOST_BYTES],
+    len: usize,
+}
+
+impl Packed {
+    /// Appends an integer in LEB128: seven bits a byte, the lowest first.
+    #[inline]
+    fn push(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push_byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push_byte(value as u8);
     }
-    bytes.push(value as u8);
+
+    #[inline]
+    fn push_byte(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
 }
 
 /// Takes an integer in LEB128 off the front.
