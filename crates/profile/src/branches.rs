@@ -49,7 +49,7 @@ impl Branches {
             for &end in &ends.found {
                 let mut branch = root;
                 if end != StackId::EMPTY {
-                    let start = profile.stacks.run(end).first;
+                    let start = profile.stacks.first_of_run(profile.stacks.run(end));
                     let first = if before < start { start } else { before.next_of_run() };
                     branch = all.push(first, end, ends.branch[profile.stacks.caller(first).index()]);
                 }
@@ -137,12 +137,11 @@ impl<'p> Ends<'p> {
             loop {
                 self.found.push(end);
                 let run = self.stacks.run(end);
-                if std::mem::replace(&mut self.thread[run.number], root) == root
-                    || run.first == StackId::EMPTY
-                {
+                // Run 0 is that of the empty stack.
+                if std::mem::replace(&mut self.thread[run], root) == root || run == 0 {
                     break;
                 }
-                end = self.stacks.caller(run.first);
+                end = self.stacks.caller(self.stacks.first_of_run(run));
             }
         }
         self.found.sort_unstable();

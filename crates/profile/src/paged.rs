@@ -32,14 +32,6 @@ impl<T: Copy + Default> Paged<T> {
         let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([T::default(); PAGE]));
         &mut page[index % PAGE]
     }
-
-    /// The values with their numbers, in ascending order; those of pages that were never written are left out.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        let pages = self.pages.iter().enumerate().filter_map(|(number, page)| Some((number, page.as_ref()?)));
-        pages.flat_map(|(number, page)| {
-            page.iter().enumerate().map(move |(at, value)| (number * PAGE + at, value))
-        })
-    }
 }
 
 #[cfg(test)]
@@ -48,13 +40,11 @@ mod tests {
 
     #[test]
     fn what_is_not_written_is_the_default_and_takes_no_page() {
-        let mut paged = Paged::default();
+        let mut paged = Paged::<usize>::default();
         for index in [5, 100_000, 7] {
             *paged.get_mut(index) += index;
         }
         assert_eq!([5, 6, 7, 99_999, 100_000, 200_000].map(|at| paged.get(at)), [5, 0, 7, 0, 100_000, 0]);
-        let written: Vec<_> = paged.iter().filter(|&(_, &value)| value > 0).collect();
-        assert_eq!(written, [(5, &5), (7, &7), (100_000, &100_000)]);
         assert_eq!(paged.pages.iter().flatten().count(), 2);
     }
 }

@@ -40,10 +40,10 @@ pub struct Profile {
     pub span: Option<(Timestamp, Timestamp)>,
     detail: Detail,
     threads: Threads,
-    /// By stack, for the first thread that had it. Most stacks are of threads of one name, and many are only what others
-    /// share.
-    first: Paged<(ThreadId, Count)>,
-    /// For the other threads.
+    /// By run of stacks, of the first stack that had samples, the first thread that had them. Nearly all samples are here: a run ends
+    /// where an instruction was interrupted, and the stacks below are return addresses, in which no sample is taken.
+    first: Vec<(ThreadId, StackId, Count)>,
+    /// For all others.
     others: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
     samples: Samples,
     total: Count,
@@ -89,12 +89,17 @@ impl Profile {
     fn add_count(&mut self, thread: ThreadId, stack: StackId, added: Count) -> u64 {
         // The sum of all periods must stay a number that readers of the output can hold, whatever a file claims.
         let period = added.period.min((i64::MAX as u64).saturating_sub(self.total.period));
-        let (first, count) = self.first.get_mut(stack.index());
-        let count = if *first == thread || count.samples == 0 {
-            *first = thread;
-            count
-        } else {
-            self.others.entry((thread, stack)).or_default()
+        let run = self.stacks.run(stack);
+        if self.first.len() <= run {
+            self.first.resize(run + 1, (thread, stack, Count::default()));
+        }
+        let count = match &mut self.first[run] {
+            first if first.2 == Count::default() => {
+                *first = (thread, stack, Count::default());
+                &mut first.2
+            }
+            (of_thread, of_stack, count) if (*of_thread, *of_stack) == (thread, stack) => count,
+            _ => self.others.entry((thread, stack)).or_default(),
         };
         for count in [count, &mut self.total] {
             count.samples = count.samples.saturating_add(added.samples);
@@ -137,15 +142,20 @@ impl Profile {
     /// Takes all counts, and begins to count anew; stacks and threads keep their numbers.
     pub fn take_counts(&mut self) -> Vec<(ThreadId, StackId, Count)> {
         let counts = self.counts().collect();
-        (self.first, self.others, self.total) = (Paged::default(), HashMap::default(), Count::default());
+        (self.first, self.others, self.total) = (Vec::new(), HashMap::default(), Count::default());
         counts
     }
 
     /// Each thread's stacks with their counts, in no order.
     pub fn counts(&self) -> impl Iterator<Item = (ThreadId, StackId, Count)> {
-        let first = self.first.iter().filter(|(_, (_, count))| count.samples > 0);
-        let first = first.map(|(index, &(thread, count))| (thread, StackId::from_index(index), count));
+        let first = self.first.iter().filter(|(.., count)| *count != Count::default()).copied();
         first.chain(self.others.iter().map(|(&(thread, stack), &count)| (thread, stack, count)))
+    }
+
+    /// Returns the samples of a stack in `first`.
+    fn first_samples(&self, stack: StackId) -> u64 {
+        let first = self.first.get(self.stacks.run(stack));
+        first.filter(|(_, of_stack, _)| *of_stack == stack).map_or(0, |(.., count)| count.samples)
     }
 
     /// Each place, and in how many frames of samples it is.
@@ -167,7 +177,7 @@ impl Profile {
         let mut follower = 0;
         for (stack, place, caller) in self.stacks.iter().rev() {
             let mut count: u64 = samples.get(stack.index());
-            add(&mut count, self.first.get(stack.index()).1.samples);
+            add(&mut count, self.first_samples(stack));
             add(&mut count, std::mem::take(&mut follower));
             if caller.index() + 1 == stack.index() {
                 follower = count;
@@ -210,7 +220,7 @@ impl Profile {
             let below = masks.get(caller.index()).map_or(0, |(anywhere, _)| *anywhere);
             let mask = (below | innermost, innermost);
             masks.push(mask);
-            sum(mask, self.first.get(stack.index()).1.samples);
+            sum(mask, self.first_samples(stack));
         }
         for (&(_, stack), count) in &self.others {
             sum(masks.get(stack.index()).copied().unwrap_or_default(), count.samples);

@@ -65,13 +65,18 @@ impl Callers {
         self.of_runs[(block.before + (block.begins & (bit - 1)).count_ones()) as usize]
     }
 
-    /// Returns the number of the run that contains `node`, and the first node of that run.
-    pub(crate) fn run(&self, node: u32) -> (usize, u32) {
+    /// Returns the number of the run that contains `node`.
+    #[inline]
+    pub(crate) fn run(&self, node: u32) -> usize {
         let block = self.blocks[(node / BLOCK) as usize];
         let up_to = block.begins & (u64::MAX >> (BLOCK - 1 - node % BLOCK));
         // Node 0 begins a run, so at least one bit is set up to here.
-        let number = (block.before + up_to.count_ones() - 1) as usize;
-        (number, self.starts[number])
+        (block.before + up_to.count_ones() - 1) as usize
+    }
+
+    /// Returns the first node of a run.
+    pub(crate) fn start(&self, run: usize) -> u32 {
+        self.starts[run]
     }
 
     /// Returns the number of runs.
@@ -102,7 +107,8 @@ mod tests {
             }
             prop_assert_eq!(callers.runs(), gaps.len() + 1);
             for (node, &expected) in expected.iter().enumerate() {
-                prop_assert_eq!((callers.of(node as u32), callers.run(node as u32)), expected);
+                let run = callers.run(node as u32);
+                prop_assert_eq!((callers.of(node as u32), (run, callers.start(run))), expected);
             }
         }
     }

@@ -40,15 +40,6 @@ impl PlaceId {
     }
 }
 
-/// A run: stacks with consecutive numbers, each the caller of the next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
-    /// The number of the run. The run of the empty stack is number 0.
-    pub(crate) number: usize,
-    /// The first stack of the run.
-    pub(crate) first: StackId,
-}
-
 fn hash_of_entry(index: &Index, entry: &StackEntry) -> u64 {
     let StackEntry { offset, space, kind, in_kernel } = *entry;
     index.hash_of_pair(offset, u64::from(space.0) << 2 | (kind as u64) << 1 | u64::from(in_kernel))
@@ -213,10 +204,16 @@ impl StackTable {
         StackId(self.callers.of(stack.0))
     }
 
-    /// Returns the run that a stack belongs to.
-    pub(crate) fn run(&self, stack: StackId) -> Run {
-        let (number, first) = self.callers.run(stack.0);
-        Run { number, first: StackId(first) }
+    /// Returns the number of the run that a stack belongs to: stacks with consecutive numbers, each the caller of the next. The run of
+    /// the empty stack is number 0.
+    #[inline]
+    pub(crate) fn run(&self, stack: StackId) -> usize {
+        self.callers.run(stack.0)
+    }
+
+    /// Returns the first stack of a run.
+    pub(crate) fn first_of_run(&self, run: usize) -> StackId {
+        StackId(self.callers.start(run))
     }
 
     /// Returns the number of runs.
