@@ -80,6 +80,8 @@ pub struct StackTable {
     latest: usize,
     /// The position in `recent` that was replaced last.
     replaced: usize,
+    /// The places of the entries that are being interned; empty between calls. A field so that its allocation is reused.
+    interned: Vec<PlaceId>,
 }
 
 impl Default for StackTable {
@@ -94,6 +96,7 @@ impl Default for StackTable {
             recent: Default::default(),
             latest: 0,
             replaced: 0,
+            interned: Vec::new(),
         }
     }
 }
@@ -122,12 +125,14 @@ impl StackTable {
         let mut recent = std::mem::take(&mut self.recent[latest]);
         recent.truncate(length);
         let mut stack = recent.last().map_or(StackId::EMPTY, |&(_, stack)| stack);
-        for &entry in outermost_first().skip(recent.len()) {
-            let place = self.place(entry);
+        // All places first: finding one does not wait for another, as finding a callee waits for its caller.
+        let mut places = std::mem::take(&mut self.interned);
+        places.extend(outermost_first().skip(length).map(|&entry| self.place(entry)));
+        for (&entry, place) in outermost_first().skip(length).zip(places.drain(..)) {
             stack = self.callee(stack, place);
             recent.push((entry, stack));
         }
-        self.recent[latest] = recent;
+        (self.recent[latest], self.interned) = (recent, places);
         stack
     }
 
