@@ -34,7 +34,8 @@ pub(crate) struct Branches {
 impl Branches {
     /// Builds the branches of all samples of a profile, weighed by `weight`.
     pub(crate) fn of(profile: &Profile, weight: Weight) -> Self {
-        let mut counts: Vec<_> = profile.counts().collect();
+        let counts = profile.counts().map(|(thread, stack, count)| (thread, stack, count.weight(weight)));
+        let mut counts: Vec<_> = counts.collect();
         counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
         let mut all = Self { branches: Vec::new(), roots: Vec::new() };
         all.push(StackId::EMPTY, StackId::EMPTY, 0);
@@ -54,8 +55,8 @@ impl Branches {
                     branch = all.push(first, end, ends.branch[profile.stacks.caller(first).index()]);
                 }
                 ends.branch[end.index()] = branch;
-                if let Some((_, _, count)) = counts.next_if(|&&(_, stack, _)| stack == end) {
-                    all.branches[branch as usize].total = count.weight(weight);
+                if let Some(&(_, _, total)) = counts.next_if(|&&(_, stack, _)| stack == end) {
+                    all.branches[branch as usize].total = total;
                 }
                 before = end;
             }
