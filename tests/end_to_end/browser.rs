@@ -11,7 +11,7 @@ use export::flamegraph::{self, Options};
 use model::{
     AddressKind, Frame, Name, ObjectIdentity, Pid, Resolution, Space, SpaceTable, StackEntry, Symbolized, Tid,
 };
-use profile::{Detail, Profile, Show, View, Weight};
+use profile::{Detail, PlaceId, Profile, Show, View, Weight};
 use serde_json::Value;
 
 use super::prof::folder;
@@ -146,7 +146,8 @@ fn picture(stacks: &[(&[&str], u64)], change: impl FnOnce(&mut Options)) -> Stri
             profile.add(&Name::from("program"), Pid(1), Tid(1), id, 1);
         }
     }
-    let resolve = |entry: &StackEntry| names.get(entry.offset as usize).map(|(_, resolution)| resolution);
+    let resolve =
+        |_: PlaceId, entry: &StackEntry| names.get(entry.offset as usize).map(|(_, resolution)| resolution);
     let view = View::new(&profile, &spaces, resolve, Show::default(), Weight::Samples);
     let mut options = Options {
         title: "a <title>".to_owned(),

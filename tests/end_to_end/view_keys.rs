@@ -8,7 +8,7 @@ use model::{
     AddressKind, CpuId, Frame, Name, ObjectIdentity, Pid, Resolution, Space, SpaceTable, StackEntry,
     Symbolized, Tid, Timestamp,
 };
-use profile::{Columns, Detail, Profile, Sample as Counted, Show, View, Weight};
+use profile::{Columns, Detail, PlaceId, Profile, Sample as Counted, Show, View, Weight};
 use serde_json::{Value, json};
 
 use super::prof::{folder, may_record, prof, record, run};
@@ -260,7 +260,7 @@ fn page_of_many() -> Vec<u8> {
         let (time, cpu) = (Some(Timestamp(number * 1000)), Some(CpuId((number % 2) as u32)));
         profile.count(Counted { thread, stack, period: 2, time, cpu, is_continued: false });
     }
-    let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
+    let resolve = |_: PlaceId, entry: &StackEntry| resolutions.get(entry.offset as usize);
     let view =
         View::new(&profile, &spaces, resolve, Show { modules: true, ..Show::default() }, Weight::Samples);
     written(&["many".to_owned()], |name| PageEvent { name, view: &view, is_clock: true, is_time: false })
@@ -347,7 +347,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
         let (time, cpu) = (Some(Timestamp(number * 1_000_000)), Some(CpuId(0)));
         profile.count(Counted { thread, stack, period: 1, time, cpu, is_continued: false });
     }
-    let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
+    let resolve = |_: PlaceId, entry: &StackEntry| resolutions.get(entry.offset as usize);
     let show = Show { modules: true, ..Show::default() };
     let view = View::new(&profile, &spaces, resolve, show, Weight::Samples);
     written(names, |name| PageEvent { name, view: &view, is_clock: false, is_time: false })

@@ -13,7 +13,7 @@ use model::{
 };
 use perfdata::features::Features;
 use perfdata::{Description, Event, sections};
-use profile::{Detail, Profile, SampleFilter, Shape, Show, TimeRange, View, Weight};
+use profile::{Detail, PlaceId, Profile, SampleFilter, Shape, Show, TimeRange, View, Weight};
 use symbolizer::NameStyle;
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
@@ -216,8 +216,20 @@ impl Analysis {
 
     /// Names the frames of a profile, and leaves out what `shape` says.
     pub fn view<'a>(&'a self, profile: &'a Profile, show: Show, weight: Weight, shape: &Shape) -> View<'a> {
+        self.view_with(profile, |_, entry| self.resolve(entry), show, weight, shape)
+    }
+
+    /// As [`Self::view`], with the resolutions that `resolve` knows.
+    pub(crate) fn view_with<'a, 'r>(
+        &'a self,
+        profile: &'a Profile,
+        resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
+        show: Show,
+        weight: Weight,
+        shape: &Shape,
+    ) -> View<'a> {
         let show = Show { raw_names: self.raw_names, ..show };
-        View::shaped(profile, &self.spaces, |entry| self.resolve(entry), show, weight, shape)
+        View::shaped(profile, &self.spaces, resolve, show, weight, shape)
     }
 
     /// Describes a profile in one line: its size, what is missing in it, and what is estimated.

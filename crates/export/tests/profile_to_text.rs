@@ -9,7 +9,7 @@ use model::{
 };
 use prof_export::flamegraph::{self, Options};
 use prof_export::folded;
-use profile::{Columns, Detail, Profile, Show, View, Weight};
+use profile::{Columns, Detail, PlaceId, Profile, Show, View, Weight};
 
 /// Names every place `f` and its offset.
 fn resolution(offset: u64) -> Resolution {
@@ -54,7 +54,7 @@ const SAMPLES: [(i32, &[u64]); 6] =
 fn folded_lines_are_counted_and_safe() {
     let (profile, spaces) = sampled(Detail::default(), &SAMPLES);
     let names: Vec<_> = (0..5).map(resolution).collect();
-    let resolve = |entry: &StackEntry| names.get(entry.offset as usize);
+    let resolve = |_: PlaceId, entry: &StackEntry| names.get(entry.offset as usize);
     let view = View::new(&profile, &spaces, resolve, Show::default(), Weight::Samples);
     let mut text = Vec::new();
     folded::write(&view, &mut text).unwrap();
@@ -69,7 +69,7 @@ fn a_chart_keeps_each_threads_time() {
     let (profile, spaces) =
         sampled(Detail { threads: true, samples: Some(Columns::default()), ..Detail::default() }, &SAMPLES);
     let names: Vec<_> = (0..5).map(resolution).collect();
-    let resolve = |entry: &StackEntry| names.get(entry.offset as usize);
+    let resolve = |_: PlaceId, entry: &StackEntry| names.get(entry.offset as usize);
     let view = View::new(&profile, &spaces, resolve, Show::default(), Weight::Samples);
     let mut svg = Vec::new();
     flamegraph::write(&view, &Options { chart: true, ..options() }, &mut svg).unwrap();
@@ -89,7 +89,7 @@ fn a_chart_keeps_each_threads_time() {
 fn reversed_stacks_meet_at_what_they_call() {
     let (profile, spaces) = sampled(Detail::default(), &[(1, &[2, 1]), (1, &[2, 3]), (1, &[4])]);
     let names: Vec<_> = (0..5).map(resolution).collect();
-    let resolve = |entry: &StackEntry| names.get(entry.offset as usize);
+    let resolve = |_: PlaceId, entry: &StackEntry| names.get(entry.offset as usize);
     let view = View::new(&profile, &spaces, resolve, Show::default(), Weight::Samples);
     let mut svg = Vec::new();
     flamegraph::write(&view, &Options { reverse: true, ..options() }, &mut svg).unwrap();

@@ -9,7 +9,7 @@ use model::{
 };
 use prof_export::report::{EventReport, Format, Key, Options, Order, Query, write};
 use prof_export::summary::Summary;
-use profile::{Census, Detail, Pattern, Profile, Shape, Show, View, Weight};
+use profile::{Census, Detail, Pattern, PlaceId, Profile, Shape, Show, View, Weight};
 
 const NAMES: [&str; 6] =
     ["main", "serve", "parse", "alloc::vec::Vec<T,A>::push_within_capacity", "=evil\x1b[2J\n|<b>\",", "idle"];
@@ -31,7 +31,7 @@ fn report(stacks: &[(&[u64], u64)], options: &Options) -> String {
         let frame = Frame { function: Arc::from(name), location: None, inlined: false };
         Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: None })
     });
-    let resolve = |entry: &StackEntry| names.get(entry.offset as usize);
+    let resolve = |_: PlaceId, entry: &StackEntry| names.get(entry.offset as usize);
     let show = Show { modules: true, ..Show::default() };
     let view = View::shaped(&profile, &spaces, resolve, show, Weight::Period, &Shape::default());
     let (loss, census) = (Loss::default(), Census::default());

@@ -11,7 +11,7 @@ use model::{
     Symbolized, Tid, Timestamp,
 };
 use prof_export::view::{Page, PageEvent, write};
-use profile::{Columns, Detail, Profile, Sample as Counted, Show, View, Weight};
+use profile::{Columns, Detail, PlaceId, Profile, Sample as Counted, Show, View, Weight};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         let (time, cpu) = (Some(Timestamp(*time)), Some(CpuId(*cpu)));
         profile.count(Counted { thread, stack, period: *period, time, cpu, is_continued: false });
     }
-    let resolve = |entry: &StackEntry| resolutions.get(entry.offset as usize);
+    let resolve = |_: PlaceId, entry: &StackEntry| resolutions.get(entry.offset as usize);
     let view = View::new(&profile, &spaces, resolve, Show { modules: true, ..Show::default() }, weight);
     let page = Page {
         title: comm.to_owned(),

@@ -5,7 +5,7 @@ use model::{Loss, Name, Pid, StackEntry, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
 use crate::paged::Paged;
-use crate::{Count, Detail, Sample, Samples, StackId, StackTable, Thread, ThreadId, Threads, Where};
+use crate::{Count, Detail, PlaceId, Sample, Samples, StackId, StackTable, Thread, ThreadId, Threads, Where};
 
 /// The number of classes of places that [`Profile::samples_by`] tells apart.
 pub const MOST_CLASSES: usize = u32::BITS as usize;
@@ -159,7 +159,7 @@ impl Profile {
     }
 
     /// Each place, and in how many frames of samples it is.
-    pub fn places(&self) -> impl Iterator<Item = (&StackEntry, u64)> {
+    pub fn places(&self) -> impl Iterator<Item = (PlaceId, &StackEntry, u64)> {
         self.places_called_by(|_| true)
     }
 
@@ -167,7 +167,7 @@ impl Profile {
     pub fn places_called_by(
         &self,
         is_caller: impl Fn(Option<&StackEntry>) -> bool,
-    ) -> impl Iterator<Item = (&StackEntry, u64)> {
+    ) -> impl Iterator<Item = (PlaceId, &StackEntry, u64)> {
         // Every stack's samples count for its callers' parts, too. The caller of most stacks is the one before.
         let mut samples = Paged::default();
         for (&(_, stack), count) in &self.others {
@@ -189,18 +189,19 @@ impl Profile {
                 add(&mut frames[place.index()], count);
             }
         }
-        self.stacks.places().iter().zip(frames)
+        self.stacks.numbered_places().zip(frames).map(|((place, entry), frames)| (place, entry, frames))
     }
 
     /// The samples with places of each class anywhere on their stacks, and those that were taken in one, by class. `class_of` says
     /// of which class a place is, counted from 0; of those from [`MOST_CLASSES`] on it is of none. It is asked once for each place.
     pub fn samples_by(
         &self,
-        mut class_of: impl FnMut(&StackEntry) -> Option<usize>,
+        mut class_of: impl FnMut(PlaceId, &StackEntry) -> Option<usize>,
     ) -> [Presence; MOST_CLASSES] {
-        let mut bit_of =
-            |entry| class_of(entry).filter(|&class| class < MOST_CLASSES).map_or(0, |class| 1 << class);
-        let classes: Vec<u32> = self.stacks.places().iter().map(&mut bit_of).collect();
+        let bit_of = |(place, entry)| {
+            class_of(place, entry).filter(|&class| class < MOST_CLASSES).map_or(0, |class| 1 << class)
+        };
+        let classes: Vec<u32> = self.stacks.numbered_places().map(bit_of).collect();
         let mut sums = [Presence::default(); MOST_CLASSES];
         if classes.iter().all(|&class| class == 0) {
             return sums;

@@ -162,6 +162,11 @@ impl StackTable {
         &self.places
     }
 
+    /// Returns the entries of [`StackTable::places`] with their ids.
+    pub fn numbered_places(&self) -> impl Iterator<Item = (PlaceId, &StackEntry)> {
+        (0..).map(PlaceId).zip(&self.places)
+    }
+
     /// Returns the number of stacks, including the empty stack and all callers. Every [`StackId::index`] is less than this.
     pub fn len(&self) -> usize {
         self.innermost.len()

@@ -1,7 +1,8 @@
 //! Views: the frames that a reader asked for, and how much each stack of them weighs.
 
 use hashbrown::HashMap;
-use model::{Name, Reason, Resolution, SpaceId, SpaceTable, StackEntry};
+use model::{Frame, Name, Reason, Resolution, SpaceId, SpaceTable, StackEntry};
+use rustc_hash::FxBuildHasher;
 
 use crate::async_rust::Fold;
 use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
@@ -56,7 +57,7 @@ impl<'a> View<'a> {
     pub fn new<'r>(
         profile: &'a Profile,
         spaces: &SpaceTable,
-        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+        resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
         show: Show,
         weight: Weight,
     ) -> Self {
@@ -67,22 +68,33 @@ impl<'a> View<'a> {
     pub fn shaped<'r>(
         profile: &'a Profile,
         spaces: &SpaceTable,
-        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+        resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
         show: Show,
         weight: Weight,
         shape: &Shape,
     ) -> Self {
-        let filters = Filters::new(shape, profile.stacks.places().iter().filter_map(&resolve));
+        let places = || profile.stacks.numbered_places();
+        let filters = Filters::new(shape, places().filter_map(|(place, entry)| resolve(place, entry)));
         let mut frames = FrameTable::default();
         let mut chains = Chains::default();
         let mut chain = Vec::new();
-        let places = profile.stacks.places().iter();
-        let shown = places.map(|entry| {
-            chain.clear();
-            frames_of(entry, spaces.get(entry.space), resolve(entry), show, &filters, |new| {
-                chain.push((frames.intern_marked(new.frame, new.marks, new.tiers), new.fold));
-            });
-            chains.intern(&chain)
+        // Thousands of addresses are of one function, and share its frames.
+        let mut known: HashMap<(SpaceId, bool, *const Frame), ChainId, FxBuildHasher> = HashMap::default();
+        let shown = places().map(|(place, entry)| {
+            let resolution = resolve(place, entry);
+            let mut intern = || {
+                chain.clear();
+                frames_of(entry, spaces.get(entry.space), resolution, show, &filters, |new| {
+                    chain.push((frames.intern_marked(new.frame, new.marks, new.tiers), new.fold));
+                });
+                chains.intern(&chain)
+            };
+            let frames = match resolution {
+                Some(Resolution::Resolved(symbolized)) => symbolized.frames.as_ptr(),
+                Some(Resolution::Unresolved(_)) | None if !show.addresses => std::ptr::null(),
+                _ => return intern(),
+            };
+            *known.entry((entry.space, entry.in_kernel, frames)).or_insert_with(intern)
         });
         let shown = shown.collect();
         let names = pools::names(profile.threads());
@@ -268,13 +280,13 @@ impl<'a> View<'a> {
     pub fn census<'r>(
         profile: &Profile,
         spaces: &SpaceTable,
-        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+        resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
     ) -> Census {
         let mut census = Census::default();
         let mut reasons: HashMap<(Option<Name>, Reason), (SpaceId, u64)> = HashMap::default();
-        for (entry, count) in profile.places() {
+        for (place, entry, count) in profile.places() {
             let space = spaces.get(entry.space);
-            let reason = match (space, resolve(entry)) {
+            let reason = match (space, resolve(place, entry)) {
                 (model::Space::State(_), _) => continue,
                 (model::Space::Truncated(_), _) => {
                     census.truncated = census.truncated.saturating_add(count);

@@ -8,7 +8,7 @@ use model::{
     AddressKind, Frame, Name, ObjectIdentity, Pid, Resolution, Space, SpaceTable, StackEntry, Symbolized, Tid,
 };
 use prof_profile::queries::{ByLabel, CallTree, FunctionTable, NodeId};
-use prof_profile::{Detail, FrameId, Label, Pattern, Profile, Shape, Show, View, ViewFrame, Weight};
+use prof_profile::{Detail, FrameId, Label, Pattern, PlaceId, Profile, Shape, Show, View, ViewFrame, Weight};
 use proptest::prelude::*;
 
 /// Functions a, b, c… of two modules, whose names a profile's stacks spell, outermost first.
@@ -54,7 +54,7 @@ impl World {
     }
 
     fn view<'a>(&'a self, profile: &'a Profile, shape: &Shape) -> View<'a> {
-        let resolve = |entry: &StackEntry| Some(&self.names[&(entry.offset as u8)].1);
+        let resolve = |_: PlaceId, entry: &StackEntry| Some(&self.names[&(entry.offset as u8)].1);
         View::shaped(profile, &self.spaces, resolve, Show::default(), Weight::Period, shape)
     }
 }

@@ -74,7 +74,7 @@ fn what_has_no_name_is_shown_and_counted_by_reason() {
     assert_eq!(shown(modules_only), ["app;main;[app None] 2"]);
     let addresses = Show { addresses: true, ..Show::default() };
     assert_eq!(shown(addresses), ["app;main;[app Some(16)] 1", "app;main;[app Some(4112)] 1"]);
-    let census = View::census(&world.profile, &world.spaces, |entry| world.names.get(entry));
+    let census = View::census(&world.profile, &world.spaces, |_, entry| world.names.get(entry));
     assert_eq!((census.frames, census.nameless, census.truncated), (6, 4, 1));
     let first = &census.reasons[0];
     assert_eq!((first.module.clone(), first.frames), (Some(Name::from("app")), 2));

@@ -2,9 +2,9 @@
 
 use decoder::Attr;
 use export::summary::{Summary, nameless};
-use model::{Harm, Space, SpaceTable, TruncationReason};
+use model::{Harm, Resolution, Space, SpaceTable, StackEntry, TruncationReason};
 use perfdata::sections;
-use profile::{Census, Nameless, Shape, Show, View, Weight};
+use profile::{Census, Nameless, PlaceId, Shape, Show, View, Weight};
 
 use crate::Notices;
 use crate::generated_code::runtimes::Runtimes;
@@ -71,17 +71,19 @@ impl Analysis {
         notices: &dyn Notices,
         make: impl FnOnce(&View<'a>) -> T,
     ) -> (EventView<'a>, T) {
+        let places = event.profile.stacks.places();
+        let names: Vec<Option<&Resolution>> = places.iter().map(|entry| self.resolve(entry)).collect();
+        let resolve = |place: PlaceId, _: &StackEntry| names.get(place.index()).copied().flatten();
         let (view, made, (census, hints, details, blind_spot)) = std::thread::scope(|scope| {
             let weighed = scope.spawn(|| {
-                let census = View::census(&event.profile, &self.spaces, |entry| self.resolve(entry));
-                let (hints, details) = self.hints(event, &census);
+                let census = View::census(&event.profile, &self.spaces, resolve);
+                let (hints, details) = self.hints(event, &census, resolve);
                 let is_clock = !event.is_time && event.event.attr.is_cpu_clock();
-                let blind_spot = is_clock
-                    .then(|| interrupts::charged_elsewhere(&event.profile, |entry| self.resolve(entry)))
-                    .flatten();
+                let blind_spot =
+                    is_clock.then(|| interrupts::charged_elsewhere(&event.profile, resolve)).flatten();
                 (census, hints, details, blind_spot)
             });
-            let view = self.view(&event.profile, show, weight, shape);
+            let view = self.view_with(&event.profile, resolve, show, weight, shape);
             let made = make(&view);
             (view, made, weighed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
@@ -97,7 +99,12 @@ impl Analysis {
     }
 
     /// The hints, and a line for each of what has no name.
-    fn hints(&self, event: &EventProfile, census: &Census) -> (Hints, Vec<String>) {
+    fn hints<'r>(
+        &self,
+        event: &EventProfile,
+        census: &Census,
+        resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
+    ) -> (Hints, Vec<String>) {
         let unwound = is_unwound(&event.event, &self.recording);
         let could_ask_runtimes = caption::could_ask_runtimes(self.recording.features());
         let advisor = Advisor::new(self.this_host, self.asked_servers, unwound, could_ask_runtimes);
@@ -106,7 +113,6 @@ impl Analysis {
             advisor.advice(nameless, &self.spaces, runtimes.runtime_of(self.spaces.get(nameless.space)))
         };
         let details = nameless(census, advice);
-        let resolve = |entry: &_| self.resolve(entry);
         (Hints::new(&event.profile, resolve, census, &self.spaces, &runtimes, &advisor), details)
     }
 }
@@ -154,7 +160,7 @@ impl EventView<'_> {
     pub fn cut_stacks(&self, spaces: &SpaceTable) -> Vec<String> {
         let profile = &self.event.profile;
         let mut reasons = TruncationReason::ALL;
-        let samples = profile.samples_by(|entry| match spaces.get(entry.space) {
+        let samples = profile.samples_by(|_, entry| match spaces.get(entry.space) {
             Space::Truncated(reason) => {
                 reasons[reason.index()] = *reason;
                 Some(reason.index())

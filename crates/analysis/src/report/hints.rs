@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use model::{Harm, Name, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, TruncationReason};
-use profile::{Census, MOST_CLASSES, Presence, Profile};
+use profile::{Census, MOST_CLASSES, PlaceId, Presence, Profile};
 use rustc_hash::FxBuildHasher;
 
 use crate::Notices;
@@ -23,7 +23,9 @@ const MAX_IN_PICTURE: usize = 2;
 
 /// Maximum number of causes that are weighed: those with the most frames.
 const MAX_WEIGHED_CAUSES: usize = 16;
-const _: () = assert!(MAX_WEIGHED_CAUSES + INTERPRETED.len() <= MOST_CLASSES);
+/// The class of the ends of stacks that were cut at their limit of addresses, behind those of causes and of interpreters.
+const CUT_AT_LIMIT: usize = MAX_WEIGHED_CAUSES + INTERPRETED.len();
+const _: () = assert!(CUT_AT_LIMIT < MOST_CLASSES);
 
 /// One cause.
 #[derive(Clone, PartialEq, Debug)]
@@ -63,7 +65,7 @@ impl Hints {
     /// Weighs the causes. `resolve` tells the names of entries.
     pub fn new<'r>(
         profile: &Profile,
-        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+        resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
         census: &Census,
         spaces: &SpaceTable,
         runtimes: &Runtimes,
@@ -97,11 +99,17 @@ impl Hints {
         // Each address is looked up once, so it belongs to one class: with a name or without.
         let mut known: HashMap<SpaceId, SpaceFacts, FxBuildHasher> = HashMap::default();
         let mut interpreted = InterpreterUse::default();
-        let samples = profile.samples_by(|entry| {
+        // Where limits differ between events, it is the lowest.
+        let mut limit: Option<u16> = None;
+        let samples = profile.samples_by(|place, entry| {
             let facts = known
                 .entry(entry.space)
                 .or_insert_with(|| SpaceFacts::new(spaces.get(entry.space), runtimes));
-            let found = resolve(entry);
+            if let Some(cut_at) = facts.limit {
+                limit = Some(limit.map_or(cut_at, |limit| limit.min(cut_at)));
+                return Some(CUT_AT_LIMIT);
+            }
+            let found = resolve(place, entry);
             if let Some(function) = function_of(found) {
                 interpreted.see_name(facts.generated_by);
                 return interpreted
@@ -117,7 +125,7 @@ impl Hints {
             (hint.samples, hint.innermost) = (found.anywhere, found.innermost);
         }
         hints.extend(cut_in_generated_code(profile, spaces, runtimes, advisor));
-        hints.extend(cut_at_limit(profile, spaces));
+        hints.extend(limit.map(|limit| cut_at_limit(limit, samples[CUT_AT_LIMIT])));
         for hint in interpreted.hints(of_interpreters, advisor) {
             // One hint for a runtime, that of the larger share.
             match hints.iter_mut().find(|known| known.advice == hint.advice) {
@@ -216,6 +224,8 @@ struct SpaceFacts {
     generated_by: Option<Runtime>,
     /// True for the end of a stack, and for a state of a thread.
     is_no_code: bool,
+    /// The limit of addresses that ended the stack.
+    limit: Option<u16>,
 }
 
 impl SpaceFacts {
@@ -225,6 +235,10 @@ impl SpaceFacts {
             runtime: Runtimes::of_object(space),
             generated_by: runtimes.runtime_of(space),
             is_no_code: matches!(space, Space::State(_) | Space::Truncated(_)),
+            limit: match space {
+                Space::Truncated(TruncationReason::AddressLimit(limit)) => Some(*limit),
+                _ => None,
+            },
         }
     }
 }
@@ -297,15 +311,16 @@ fn cut_in_generated_code(
     runtimes: &Runtimes,
     advisor: &Advisor,
 ) -> Option<Hint> {
-    let is_cut = |entry: Option<&StackEntry>| {
-        let space = entry.map(|entry| spaces.get(entry.space));
-        matches!(space, Some(Space::Truncated(TruncationReason::NoUnwindData | TruncationReason::RuleFailed)))
+    let is_end = |space: &Space| {
+        matches!(space, Space::Truncated(TruncationReason::NoUnwindData | TruncationReason::RuleFailed))
     };
-    if !profile.stacks.places().iter().any(|entry| is_cut(Some(entry))) {
+    let ends: Vec<SpaceId> = spaces.iter().filter(|(_, space)| is_end(space)).map(|(id, _)| id).collect();
+    if ends.is_empty() {
         return None;
     }
+    let is_cut = |entry: Option<&StackEntry>| entry.is_some_and(|entry| ends.contains(&entry.space));
     let mut hint: Option<Hint> = None;
-    for (entry, samples) in profile.places_called_by(is_cut).filter(|(_, samples)| *samples > 0) {
+    for (_, entry, samples) in profile.places_called_by(is_cut).filter(|(.., samples)| *samples > 0) {
         let runtime = runtimes.runtime_of(spaces.get(entry.space));
         let Some(advice) = runtime.and_then(|runtime| advisor.frame_pointers(runtime)) else { continue };
         let known = hint.get_or_insert_with(|| Hint {
@@ -317,18 +332,15 @@ fn cut_in_generated_code(
     hint
 }
 
-/// Stacks that end at their limit of addresses. Where limits differ between events, it is the lowest.
-fn cut_at_limit(profile: &Profile, spaces: &SpaceTable) -> Option<Hint> {
-    let limit_of = |entry: &StackEntry| match spaces.get(entry.space) {
-        Space::Truncated(TruncationReason::AddressLimit(limit)) => Some(*limit),
-        _ => None,
-    };
-    let limit = profile.stacks.places().iter().filter_map(limit_of).min()?;
-    let cut = profile.places_called_by(|entry| entry.is_some_and(|entry| limit_of(entry).is_some()));
-    let samples = cut.fold(0, |sum: u64, (_, samples)| sum.saturating_add(samples));
+/// Stacks that end at their limit of addresses: `found` is where the ends are.
+fn cut_at_limit(limit: u16, found: Presence) -> Hint {
     let advice = higher_limit(limit).map(|flag| format!("`prof record --call-graph auto {flag}`"));
-    let modules = vec!["call chains".to_owned()];
-    Some(Hint { samples, modules, ..Hint::new(HintKind::CutAtLimit(limit), advice) })
+    Hint {
+        // Of an end alone there was no stack.
+        samples: found.anywhere.saturating_sub(found.innermost),
+        modules: vec!["call chains".to_owned()],
+        ..Hint::new(HintKind::CutAtLimit(limit), advice)
+    }
 }
 
 #[cfg(test)]
@@ -383,7 +395,7 @@ mod tests {
         for _ in profile.total().samples..1000 {
             profile.add(&Name::from("x"), Pid(1), Tid(1), stack, 1);
         }
-        let resolve = |entry: &StackEntry| {
+        let resolve = |_: PlaceId, entry: &StackEntry| {
             reasons.iter().position(|of| of.space == entry.space).map(|at| &unresolved[at])
         };
         let hints = Hints::new(&profile, resolve, &census, &spaces, &Runtimes::default(), &debian());
@@ -426,7 +438,7 @@ mod tests {
         let mut seen_in = crate::aggregate::SeenIn::default();
         seen_in.see(Pid(1), &[entry(jvm)]);
         let runtimes = Runtimes::new(&spaces, &seen_in);
-        let hints = Hints::new(&profile, |_| None, &Census::default(), &spaces, &runtimes, &debian());
+        let hints = Hints::new(&profile, |_, _| None, &Census::default(), &spaces, &runtimes, &debian());
         assert_eq!(
             hints.sentences().collect::<Vec<_>>(),
             ["java: 50.0 % of the stacks end in generated code without frame pointers; try \
@@ -452,7 +464,7 @@ mod tests {
                 profile.add(&Name::from("program"), Pid(1), Tid(1), stack, 1);
             }
             let (census, runtimes) = (Census::default(), Runtimes::default());
-            Hints::new(&profile, |_| None, &census, &spaces, &runtimes, &debian()).sentences().next()
+            Hints::new(&profile, |_, _| None, &census, &spaces, &runtimes, &debian()).sentences().next()
         };
         let kernels = "call chains: 50.0 % of the stacks are cut at 127 addresses, their limit; \
                        try `prof record --call-graph auto --max-stack 7000`";
@@ -490,7 +502,7 @@ mod tests {
         let mut seen_in = crate::aggregate::SeenIn::default();
         seen_in.see(Pid(1), &[main]);
         let runtimes = Runtimes::new(&spaces, &seen_in);
-        let resolve = |entry: &StackEntry| match (entry.space == python, entry.offset) {
+        let resolve = |_: PlaceId, entry: &StackEntry| match (entry.space == python, entry.offset) {
             (true, 1) => Some(&names[0]),
             (true, _) => Some(&names[1]),
             (false, _) => Some(&names[2]),

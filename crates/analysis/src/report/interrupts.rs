@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use model::{Resolution, StackEntry};
-use profile::Profile;
+use profile::{PlaceId, Profile};
 
 /// The functions of the kernel that turn interrupts on: at the beginning of a call or a page fault, at the end of a lock, of a switch, of
 /// an interrupt.
@@ -35,16 +35,20 @@ const MIN_SHARE: f64 = 0.02;
 /// kernel's share: no other function of it has more samples than they have together.
 pub(super) fn charged_elsewhere<'r>(
     profile: &Profile,
-    resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+    resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
 ) -> Option<String> {
     let mut functions: HashMap<&str, u64> = HashMap::new();
+    let mut innermost = vec![0_u64; profile.stacks.places().len()];
     for (_, stack, count) in profile.counts() {
-        let innermost = profile.stacks.entries(stack).next();
-        let entry = innermost.and_then(|place| profile.stacks.places().get(place.index()));
-        if let Some(Resolution::Resolved(found)) = entry.filter(|entry| entry.in_kernel).and_then(&resolve)
+        let samples = profile.stacks.split(stack).and_then(|(place, _)| innermost.get_mut(place.index()));
+        samples.into_iter().for_each(|samples| *samples = samples.saturating_add(count.samples));
+    }
+    let of_kernel = profile.stacks.numbered_places().zip(innermost).filter(|((_, entry), _)| entry.in_kernel);
+    for ((place, entry), samples) in of_kernel.filter(|(_, samples)| *samples > 0) {
+        if let Some(Resolution::Resolved(found)) = resolve(place, entry)
             && let Some(frame) = found.frames.last()
         {
-            *functions.entry(whole_function(&frame.function)).or_default() += count.samples;
+            *functions.entry(whole_function(&frame.function)).or_default() += samples;
         }
     }
     let is_meant = |function: &&str| TURN_INTERRUPTS_ON.contains(function);
@@ -101,7 +105,7 @@ mod tests {
             Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: None })
         });
         let names: Vec<Resolution> = names.collect();
-        charged_elsewhere(&profile, |entry| names.get(entry.offset as usize).filter(|_| entry.in_kernel))
+        charged_elsewhere(&profile, |_, entry| names.get(entry.offset as usize).filter(|_| entry.in_kernel))
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub fn fetch(
 fn hot_objects<'s>(profiles: &[&Profile], spaces: &'s SpaceTable) -> Vec<(SpaceId, &'s ObjectIdentity)> {
     let mut frames: HashMap<SpaceId, u64> = HashMap::new();
     let mut all = 0_u64;
-    for (entry, count) in profiles.iter().flat_map(|profile| profile.places()) {
+    for (_, entry, count) in profiles.iter().flat_map(|profile| profile.places()) {
         all = all.saturating_add(count);
         let sum = frames.entry(entry.space).or_default();
         *sum = sum.saturating_add(count);

@@ -11,7 +11,7 @@ use model::{
     AddressKind, Frame as ModelFrame, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry,
     Symbolized, Tid,
 };
-use profile::{Count, Detail, FrameKind, Profile, Show, View, Weight};
+use profile::{Count, Detail, FrameKind, PlaceId, Profile, Show, View, Weight};
 
 use super::save_recording;
 use crate::output::Output;
@@ -46,7 +46,7 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
         _ => Weight::Samples,
     };
     let is_time = event.is_some_and(|event| event.is_time);
-    let resolve = |entry: &StackEntry| shown.names.get(entry);
+    let resolve = |_: PlaceId, entry: &StackEntry| shown.names.get(entry);
     let census = View::census(&shown.profile, &shown.spaces, resolve);
     let facts = Summary {
         event: event.map_or("", |event| &event.name),

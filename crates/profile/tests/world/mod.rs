@@ -59,7 +59,7 @@ impl World {
     }
 
     pub(crate) fn view(&self, show: Show, weight: Weight) -> View<'_> {
-        View::new(&self.profile, &self.spaces, |entry| self.names.get(entry), show, weight)
+        View::new(&self.profile, &self.spaces, |_, entry| self.names.get(entry), show, weight)
     }
 
     pub(crate) fn rows(&self, show: Show, weight: Weight) -> Vec<String> {

@@ -37,7 +37,8 @@ pub(super) fn pprof_seeds() -> Vec<Vec<u8>> {
         let stack = profile.stacks.intern(&[entry(offset), entry(offset / 2), entry(1)]);
         profile.add(&Name::from("work"), Pid(1), Tid(2), stack, 1000 * offset);
     }
-    let view = View::shaped(&profile, &spaces, |_| None, Show::default(), Weight::Period, &Shape::default());
+    let view =
+        View::shaped(&profile, &spaces, |_, _| None, Show::default(), Weight::Period, &Shape::default());
     let event = ExportedEvent {
         name: "cpu".to_owned(),
         view: &view,

@@ -8,7 +8,7 @@ use elf::Object;
 use export::flamegraph::Options;
 use model::{Pid, Resolution, Space, StackEntry, Tid};
 use perfdata::{EntryKind, Reader, Source};
-use profile::{Columns, Detail, Profile, Show, View, Weight};
+use profile::{Columns, Detail, PlaceId, Profile, Show, View, Weight};
 use symbolizer::{LookupAddress, ObjectFiles, ObjectSymbolizer};
 use tracker::{Orderer, RawStack, Tracker};
 
@@ -73,7 +73,7 @@ fn draw(profile: &Profile, tracker: &Tracker) {
             names.insert(entry, name(&object, entry));
         }
     }
-    let resolve = |entry: &StackEntry| names.get(entry);
+    let resolve = |_: PlaceId, entry: &StackEntry| names.get(entry);
     let view = View::new(profile, tracker.spaces(), resolve, Show::default(), Weight::Samples);
     let _ = View::census(profile, tracker.spaces(), resolve);
     // Writing to memory does not fail.
