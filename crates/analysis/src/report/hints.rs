@@ -315,17 +315,20 @@ fn cut_in_generated_code(
         matches!(space, Space::Truncated(TruncationReason::NoUnwindData | TruncationReason::RuleFailed))
     };
     let ends: Vec<SpaceId> = spaces.iter().filter(|(_, space)| is_end(space)).map(|(id, _)| id).collect();
-    if ends.is_empty() {
+    let advice_for = |space| runtimes.runtime_of(space).and_then(|runtime| advisor.frame_pointers(runtime));
+    let advised = spaces.iter().filter_map(|(id, space)| Some((id, advice_for(space)?)));
+    let advised: HashMap<SpaceId, String, FxBuildHasher> = advised.collect();
+    // In most recordings there is no such code, and nothing to count.
+    if ends.is_empty() || advised.is_empty() {
         return None;
     }
     let is_cut = |entry: Option<&StackEntry>| entry.is_some_and(|entry| ends.contains(&entry.space));
     let mut hint: Option<Hint> = None;
     for (_, entry, samples) in profile.places_called_by(is_cut).filter(|(.., samples)| *samples > 0) {
-        let runtime = runtimes.runtime_of(spaces.get(entry.space));
-        let Some(advice) = runtime.and_then(|runtime| advisor.frame_pointers(runtime)) else { continue };
+        let Some(advice) = advised.get(&entry.space) else { continue };
         let known = hint.get_or_insert_with(|| Hint {
             modules: vec!["java".to_owned()],
-            ..Hint::new(HintKind::CutStacks, Some(advice))
+            ..Hint::new(HintKind::CutStacks, Some(advice.clone()))
         });
         known.samples = known.samples.saturating_add(samples);
     }
