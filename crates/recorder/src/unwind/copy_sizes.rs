@@ -36,25 +36,19 @@ const MIN_INITIAL_FILL_TIME: Duration = Duration::from_millis(40);
 /// The same for copies of any size: even where the readers keep up, copying costs the profiled program time.
 const MIN_FILL_TIME: Duration = Duration::from_millis(6);
 
-/// The size is decided anew after this many stacks, or after [`MIN_CUT_STACKS`] that were deeper than their copies.
+/// The size is decided anew after this many stacks, or after [`MIN_CUT_STACKS`] that were deeper than their copies. A window is calm if
+/// fewer would have been deeper than the next smaller size.
 const WINDOW_STACKS: u32 = 512;
 const MIN_CUT_STACKS: u32 = 4;
 
-/// In a calm window, less than one in this many stacks would have been too deep for the next smaller size.
-const STACKS_PER_MISFIT: u32 = 256;
-
-/// Number of calm windows in a row before copies shrink; doubled each time, up to the maximum. Programs have phases:
-/// interpreters load modules first, and compute then.
-const INITIAL_CALM_WINDOWS: u32 = 1;
-const MAX_CALM_WINDOWS: u32 = 64;
+/// Maximum number of calm windows in a row before copies shrink, and of windows for which they do not grow after a ring nearly ran over.
+/// Both begin with 1 and are doubled each time: programs have phases, and interpreters load modules before they compute; a nearly full
+/// ring may have been a moment in which a virtual machine did not get its CPUs. (`docs/decisions/0011-sizes-of-stack-copies.md` has the
+/// figures.)
+const MAX_PATIENCE_WINDOWS: u32 = 64;
 
 /// Maximum number of copies of the previous, larger size that may still be in the rings after a change.
 const MAX_COPIES_IN_FLIGHT: u32 = 16;
-
-/// Number of windows for which copies do not grow after a ring nearly ran over; doubled each time, up to the maximum. A single
-/// time may have been a moment in which a virtual machine did not get its CPUs.
-const INITIAL_GROWTH_PAUSE_WINDOWS: u32 = 2;
-const MAX_GROWTH_PAUSE_WINDOWS: u32 = 512;
 
 /// Returns the largest copy, in bytes, of which a ring of `ring_size` bytes holds [`MIN_COPIES_PER_RING`].
 pub(crate) fn largest_copy(ring_size: u64) -> u32 {
@@ -191,8 +185,8 @@ impl CopySizeController {
             level_range: (level, level),
             // The initial size is larger than most stacks need: it is decided after half a window.
             stacks: WINDOW_STACKS / 2,
-            required_calm_windows: INITIAL_CALM_WINDOWS,
-            next_growth_pause: INITIAL_GROWTH_PAUSE_WINDOWS,
+            required_calm_windows: 1,
+            next_growth_pause: 1,
             ring_size,
             ..Self::default()
         }
@@ -232,7 +226,7 @@ impl CopySizeController {
         }
         if self.copies_in_flight == 0 {
             self.growth_pause = self.next_growth_pause;
-            self.next_growth_pause = (self.next_growth_pause * 2).min(MAX_GROWTH_PAUSE_WINDOWS);
+            self.next_growth_pause = (self.next_growth_pause * 2).min(MAX_PATIENCE_WINDOWS);
             let smaller = self.level - 1;
             self.set_level(self.sizes.largest_in_bursts.map_or(smaller, |largest| largest.min(smaller)));
         } else {
@@ -271,10 +265,10 @@ impl CopySizeController {
             self.set_level(self.level + 1);
         } else if self.stacks >= WINDOW_STACKS {
             let misfits = self.cut_stacks + self.stacks_needing_size;
-            let is_calm = misfits * STACKS_PER_MISFIT < self.stacks && !self.sizes.is_asked;
+            let is_calm = misfits < MIN_CUT_STACKS && !self.sizes.is_asked;
             self.calm_windows = if is_calm { self.calm_windows + 1 } else { 0 };
             if self.calm_windows >= self.required_calm_windows {
-                self.required_calm_windows = (self.required_calm_windows * 2).min(MAX_CALM_WINDOWS);
+                self.required_calm_windows = (self.required_calm_windows * 2).min(MAX_PATIENCE_WINDOWS);
                 self.set_level(self.level.saturating_sub(1));
             }
         }
@@ -396,13 +390,11 @@ mod tests {
         // The other rings may still hold copies of the size before.
         size.record_fill(HOT, HOT);
         assert_eq!(size.wanted(), 16 << 10);
-        feed(&mut size, WINDOW_STACKS * (INITIAL_GROWTH_PAUSE_WINDOWS - 1), 30_000);
-        assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, WINDOW_STACKS, 30_000);
         assert_eq!(size.wanted(), 65_528);
         feed(&mut size, WINDOW_STACKS + 1, 30_000);
         size.record_fill(HOT, HOT);
-        feed(&mut size, WINDOW_STACKS * (2 * INITIAL_GROWTH_PAUSE_WINDOWS - 1), 30_000);
+        feed(&mut size, WINDOW_STACKS, 30_000);
         assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, WINDOW_STACKS, 30_000);
         assert_eq!(size.wanted(), 65_528);
@@ -418,7 +410,7 @@ mod tests {
             let mut size = bursts();
             size.record_fill(ring - 1, ring - 1);
             assert_eq!(size.wanted(), 4 << 10);
-            feed(&mut size, WINDOW_STACKS * (INITIAL_GROWTH_PAUSE_WINDOWS + 1), 100);
+            feed(&mut size, 2 * WINDOW_STACKS, 100);
             size
         };
         let mut rare = bursts();
@@ -449,7 +441,7 @@ mod tests {
         assert_eq!(size.wanted(), MAX_STACK_COPY_BYTES);
         size.record_fill(ring - 1, ring / 2);
         assert_eq!(size.wanted(), 4 << 10, "a burst goes on");
-        feed(&mut size, (INITIAL_GROWTH_PAUSE_WINDOWS + 2) * WINDOW_STACKS, 60_000);
+        feed(&mut size, 3 * WINDOW_STACKS, 60_000);
         assert_eq!(size.wanted(), 4 << 10, "these are still many");
         for expected in [16 << 10, MAX_STACK_COPY_BYTES] {
             for _ in 0..MIN_RARE_CHUNKS {
