@@ -207,17 +207,8 @@ fn spread(states: &[(State, u64)], free: &[(u64, u64)], readings: &Readings, pie
     if total == 0 {
         return;
     }
-    let is_few = free.len() < 4 * states.len();
-    if is_few {
-        let lengths: u128 = free.iter().map(|&(start, end)| u128::from(end.saturating_sub(start))).sum();
-        for &(state, time) in states {
-            let mut parts = Parts::new(time, lengths);
-            for &(start, end) in free {
-                pieces.push(Piece::of(state, (start, end), parts.next(end.saturating_sub(start))));
-            }
-            pieces.push(Piece::of(state, (last, last), parts.left()));
-        }
-        return pieces.retain(|piece| piece.weight > 0);
+    if free.len() < 4 * states.len() {
+        return one_after_the_other(states, free, pieces);
     }
     let step = (free.len() * states.len()).div_ceil(MAX_CHOICES).max(1);
     let free = || free.iter().step_by(step).copied();
@@ -250,6 +241,35 @@ fn spread(states: &[(State, u64)], free: &[(u64, u64)], readings: &Readings, pie
         place((start, end), parts.next(end.saturating_sub(start)));
     }
     place((last, last), parts.left());
+}
+
+/// Puts the time of states into `free` intervals, one state after the other, so that no time has two.
+fn one_after_the_other(states: &[(State, u64)], free: &[(u64, u64)], pieces: &mut Vec<Piece>) {
+    let all = states.iter().map(|(_, time)| u128::from(*time)).sum::<u128>();
+    let lengths = free.iter().map(|&(start, end)| end.saturating_sub(start)).fold(0, u64::saturating_add);
+    let mut lengths = Parts::new(lengths, all);
+    let mut left = free.iter().copied();
+    let Some(mut span) = left.next() else { return };
+    for &(state, time) in states {
+        let length = lengths.next(time);
+        let (mut parts, mut missing) = (Parts::new(time, length.into()), length);
+        while missing > 0 {
+            let (start, end) = span;
+            let taken = missing.min(end.saturating_sub(start));
+            if taken > 0 {
+                pieces.push(Piece::of(state, (start, start + taken), parts.next(taken)));
+                span.0 += taken;
+                missing -= taken;
+                continue;
+            }
+            let Some(next) = left.next() else { break };
+            span = next;
+        }
+        // A share too short for the clock has a moment.
+        if parts.left() > 0 {
+            pieces.push(Piece::of(state, (span.0, span.0), parts.left()));
+        }
+    }
 }
 
 /// Splits a whole into parts by their weights. What rounding leaves goes to the next part, so that the parts are the whole.
@@ -351,6 +371,16 @@ mod tests {
         let of_one = |piece: &&Piece| piece.content == Content::In(one.activity, one.wait);
         let sum: u64 = early.filter(of_one).map(|piece| piece.weight).sum();
         assert!((195..=205).contains(&sum), "{sum} of 250");
+    }
+
+    #[test]
+    fn few_waits_whose_stack_nobody_saw_have_one_stack_at_a_time() {
+        let bare = state(Activity::Blocked, None);
+        let sums =
+            [30, 0, 60, 20].map(|period| (state(Activity::Blocked, Some(period as u32)), time(period)));
+        let pieces = placed(&[(bare, 100, 140), (bare, 200, 260)], &sums);
+        let spans: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.end, piece.weight)).collect();
+        assert_eq!(spans, [(100, 127, 30), (127, 140, 14), (200, 241, 46), (241, 260, 20)]);
     }
 
     #[test]

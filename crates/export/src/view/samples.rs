@@ -24,8 +24,8 @@ pub(crate) struct Lane {
     pub(crate) name: Name,
     /// The name of its thread pool; empty if it belongs to none.
     pub(crate) pool: String,
-    /// The number of samples under `name`.
-    samples_under_name: u64,
+    /// The sum of the periods of its samples under `name`.
+    period_under_name: u64,
 }
 
 /// The samples of one event and thread.
@@ -190,7 +190,7 @@ impl Samples {
             let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MAX_CPUS);
             self.is_timed &= sample.time.is_some();
             has_cpus &= cpu.is_some();
-            named[thread] += 1;
+            named[thread] = named[thread].saturating_add(sample.period.max(1));
             let time = sample.time.map_or(0, |time| (time.0 / 1000).saturating_sub(origin));
             last[thread] = last[thread].max(Some(time));
             let row = Row { leaf, cpu: cpu.unwrap_or(0), time, period: sample.period, count: 1 };
@@ -242,12 +242,12 @@ impl Samples {
         leaves
     }
 
-    /// Gives each lane the name under which its thread has most samples.
+    /// Gives each lane the name under which its thread has most of the sums of periods in `named`.
     fn name_lanes(&mut self, threads: &[Thread], pools: &[Name], lanes: &[u32], named: &[u64]) {
-        for (((thread, pool), &lane), &samples) in threads.iter().zip(pools).zip(lanes).zip(named) {
+        for (((thread, pool), &lane), &period) in threads.iter().zip(pools).zip(lanes).zip(named) {
             let lane = &mut self.lanes[lane as usize];
-            if samples > lane.samples_under_name {
-                lane.samples_under_name = samples;
+            if period > lane.period_under_name {
+                lane.period_under_name = period;
                 lane.name = thread.comm.clone();
                 lane.pool = if *pool == thread.comm { String::new() } else { pool.to_string() };
             }
@@ -259,7 +259,7 @@ impl Samples {
         let lanes = &mut self.lanes;
         *self.lane_numbers.entry((side, pid, tid)).or_insert_with(|| {
             let (process, name, pool) = (thread.comm.clone(), thread.comm.clone(), String::new());
-            lanes.push(Lane { side, pid, tid, process, name, pool, samples_under_name: 0 });
+            lanes.push(Lane { side, pid, tid, process, name, pool, period_under_name: 0 });
             (lanes.len() - 1) as u32
         })
     }

@@ -104,7 +104,8 @@ export class Lanes {
   }
   /** Height of the lanes with what is above them. */
   get height() {
-    return RULER + (this.counters.length + this.lanes.length) * LANE + 4;
+    // Without a lane there is a line that says why.
+    return RULER + (this.counters.length + Math.max(this.lanes.length, 1)) * LANE + 4;
   }
   /** The side of a comparison that a lane is of: its event. @param {number} row */
   sideOf(row) {
