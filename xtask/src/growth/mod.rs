@@ -47,7 +47,8 @@ pub(crate) fn run_commands(args: &[String], commands: &[&[&str]]) -> anyhow::Res
     }
     let (prof, words) = match args {
         [flag, prof, words @ ..] if flag == "--prof" => (PathBuf::from(prof), words),
-        words => (fuzz::build(&workspace::root(), "prof-cli")?.with_file_name("prof"), words),
+        // Ratios are those of any build: this one serves the tests, too.
+        words => (fuzz::build(&workspace::root(), "prof-cli", fuzz::TESTED)?.with_file_name("prof"), words),
     };
     let folder = tempfile::tempdir().context("cannot make a folder for recordings")?;
     let is_wanted = |shape: &&Shape| words.iter().all(|word| shape.name.contains(word.as_str()));

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 /// A kind of recording that grows with a number.
 pub(super) struct Shape {
     pub(super) name: &'static str,
-    /// The smaller of the two numbers that are compared: takes some tenths of a second under valgrind.
+    /// The smaller of the two numbers that are compared: takes a second or two under valgrind.
     pub(super) number: u64,
     /// Appends the records for a number.
     pub(super) records: fn(u64, &mut Vec<u8>),
@@ -32,16 +32,16 @@ const BY_USER: u16 = 2;
 const EXEC: u16 = 1 << 13;
 
 pub(super) const SHAPES: &[Shape] = &[
-    shape("the same range under new names", 2000, |n, out| {
+    shape("the same range under new names", 1000, |n, out| {
         (0..n).for_each(|i| map(out, PROCESS, BASE, 1 << 32, &format!("/nx/{i}"), i));
         sample(out, PROCESS, n + 1, &[USER, BASE + 5]);
     }),
-    shape("each mapping inside the one before", 500, |n, out| {
+    shape("each mapping inside the one before", 250, |n, out| {
         (0..n)
             .for_each(|i| map(out, PROCESS, BASE + i * PAGE, (2 * n - 2 * i) * PAGE, &format!("/nx/{i}"), i));
         (0..n).for_each(|i| sample(out, PROCESS, n + 1 + i, &[USER, BASE + i * PAGE + 5]));
     }),
-    shape("a large mapping cut into pieces", 500, |n, out| {
+    shape("a large mapping cut into pieces", 250, |n, out| {
         map(out, PROCESS, BASE, n * 2 * PAGE, "/nx/big", 0);
         for i in 0..n {
             let start = BASE + i * 2 * PAGE;
@@ -49,7 +49,7 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, PROCESS, i + 1, &[USER, start + 5, start + PAGE + 4]);
         }
     }),
-    shape("small mappings, and large ones over all of them", 4000, |n, out| {
+    shape("small mappings, and large ones over all of them", 2000, |n, out| {
         for i in 0..n {
             map(out, PROCESS, BASE + i * PAGE, PAGE, "/nx/small", i);
             if i % 10 == 0 {
@@ -58,27 +58,27 @@ pub(super) const SHAPES: &[Shape] = &[
         }
         sample(out, PROCESS, n + 1, &[USER, BASE + 5]);
     }),
-    shape("a mapping before each sample of a long stack", 200, |n, out| {
+    shape("a mapping before each sample of a long stack", 100, |n, out| {
         let chain: Vec<u64> = [USER].into_iter().chain((0..100).map(|k| BASE + k * PAGE + 7)).collect();
         for i in 0..n {
             map(out, PROCESS, BASE + i * PAGE, PAGE, &format!("/nx/{i}"), 2 * i);
             sample(out, PROCESS, 2 * i + 1, &chain);
         }
     }),
-    shape("one mapping of many renewed before each sample", 2000, |n, out| {
+    shape("one mapping of many renewed before each sample", 1000, |n, out| {
         (0..n).for_each(|i| map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/nx/{i}"), i));
         for i in 0..n {
             map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/nx/t{i}"), n + 2 * i);
             sample(out, PROCESS, n + 2 * i + 1, &[USER, BASE + 5, BASE + 2 * PAGE * 3 + 5]);
         }
     }),
-    shape("threads with names of their own", 4000, |n, out| {
+    shape("threads with names of their own", 2000, |n, out| {
         for i in 0..n {
             name(out, PROCESS, 100 + i as u32, &format!("c{i}"), i, 0);
             sample_of(out, (PROCESS, 100 + i as u32), i, &[USER, BASE + 5], BY_USER);
         }
     }),
-    shape("processes with programs of their own", 500, |n, out| {
+    shape("processes with programs of their own", 250, |n, out| {
         for i in 0..n {
             let pid = 100 + i as u32;
             name(out, pid, pid, &format!("c{i}"), i, 0);
@@ -86,15 +86,15 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, pid, i, &[USER, BASE + 5]);
         }
     }),
-    shape("a thread that renames itself", 1000, |n, out| {
+    shape("a thread that renames itself", 500, |n, out| {
         for i in 0..n {
             name(out, PROCESS, PROCESS, &format!("c{i}"), i, 0);
             sample(out, PROCESS, i, &[USER, BASE + 5]);
         }
     }),
-    shape("forks of a large process that map a little", 1000, |n, out| forks(n, 1, out)),
-    shape("forks of a large process that map here and there", 250, |n, out| forks(n, 30, out)),
-    shape("forks of forks", 1000, |n, out| {
+    shape("forks of a large process that map a little", 500, |n, out| forks(n, 1, out)),
+    shape("forks of a large process that map here and there", 125, |n, out| forks(n, 30, out)),
+    shape("forks of forks", 500, |n, out| {
         for i in 0..n {
             let (parent, child, time) = (1000 + i as u32, 1001 + i as u32, 3 * i);
             task(out, FORK, (child, parent), time);
@@ -102,14 +102,14 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, child, time + 2, &[USER, BASE + 5]);
         }
     }),
-    shape("a process that is its own child", 4000, |n, out| {
+    shape("a process that is its own child", 2000, |n, out| {
         (0..1000).for_each(|i| map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, "/nx/c", i));
         for i in 0..n {
             task(out, FORK, (PROCESS, PROCESS), i + 1000);
             sample(out, PROCESS, i + 1000, &[USER, BASE + 5]);
         }
     }),
-    shape("a number of a process used again and again", 500, |n, out| {
+    shape("a number of a process used again and again", 250, |n, out| {
         for i in 0..n {
             task(out, FORK, (PROCESS, 1), 4 * i);
             name(out, PROCESS, PROCESS, &format!("x{}", i % 7), 4 * i + 1, EXEC);
@@ -118,57 +118,57 @@ pub(super) const SHAPES: &[Shape] = &[
             task(out, EXIT, (PROCESS, 1), 4 * i + 3);
         }
     }),
-    shape("a large process that executes itself", 1000, |n, out| {
+    shape("a large process that executes itself", 500, |n, out| {
         (0..n).for_each(|i| map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/nx/{i}"), i));
         for i in 0..n {
             name(out, PROCESS, PROCESS, "x", n + 2 * i, EXEC);
             sample(out, PROCESS, n + 2 * i + 1, &[USER, BASE + 5]);
         }
     }),
-    shape("long stacks, no two alike", 8, |n, out| {
+    shape("long stacks, no two alike", 4, |n, out| {
         for i in 0..n {
             let chain: Vec<u64> =
                 [USER].into_iter().chain((0..8150).map(|k| BASE + i * 100_000 + k)).collect();
             sample(out, PROCESS, i, &chain);
         }
     }),
-    shape("long stacks, all alike", 50, |n, out| {
+    shape("long stacks, all alike", 25, |n, out| {
         let chain: Vec<u64> = [USER].into_iter().chain((0..8150).map(|k| BASE + k)).collect();
         (0..n).for_each(|i| sample(out, PROCESS, i, &chain));
     }),
-    shape("each sample at another address of one file", 4000, |n, out| {
+    shape("each sample at another address of one file", 2000, |n, out| {
         map(out, PROCESS, BASE, n * 16 + PAGE, "/nx/a", 0);
         (0..n).for_each(|i| sample(out, PROCESS, i + 1, &[USER, BASE + i * 16]));
     }),
-    shape("samples against the order of time", 4000, |n, out| {
+    shape("samples against the order of time", 2000, |n, out| {
         (0..n).for_each(|i| sample(out, PROCESS, 10 * n - i, &[USER, BASE + i % 50]));
     }),
-    shape("mappings against the order of time", 2000, |n, out| {
+    shape("mappings against the order of time", 1000, |n, out| {
         for i in 0..n {
             map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/nx/{i}"), 10 * n - 2 * i);
             sample(out, PROCESS, 10 * n - 2 * i + 1, &[USER, BASE + i % 50]);
         }
     }),
-    shape("files with long names", 50, |n, out| {
+    shape("files with long names", 25, |n, out| {
         for i in 0..n {
             map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/x{i}{}", "y".repeat(60_000)), 2 * i);
             sample(out, PROCESS, 2 * i + 1, &[USER, BASE + i * 2 * PAGE + 5]);
         }
     }),
-    shape("threads with long names", 50, |n, out| {
+    shape("threads with long names", 25, |n, out| {
         for i in 0..n {
             name(out, PROCESS, PROCESS, &format!("{i}{}", "y".repeat(60_000)), 2 * i, 0);
             sample(out, PROCESS, 2 * i + 1, &[USER, BASE + 5]);
         }
     }),
-    shape("BPF programs", 1000, |n, out| {
+    shape("BPF programs", 500, |n, out| {
         for i in 0..n {
             let start = MODULES - i * 64;
             kernel_symbol(out, start, &format!("bpf_prog_{i}"), 2 * i);
             sample_of(out, (PROCESS, PROCESS), 2 * i + 1, &[KERNEL, start + 3], BY_KERNEL);
         }
     }),
-    shape("kernel modules over each other", 1000, |n, out| {
+    shape("kernel modules over each other", 500, |n, out| {
         for i in 0..n {
             let start = 0xffff_ffff_8000_0000 - i * PAGE;
             mapping(out, u32::MAX, (start, 1 << 30), &format!("[m{i}]"), 2 * i, BY_KERNEL);
@@ -176,7 +176,7 @@ pub(super) const SHAPES: &[Shape] = &[
             sample_of(out, (PROCESS, PROCESS), 2 * i + 1, &chain, BY_KERNEL);
         }
     }),
-    shape("stacks that grow by a frame", 300, |n, out| {
+    shape("stacks that grow by a frame", 150, |n, out| {
         // Bounded depth: as many frames as samples would be n² frames. At most 20 frames are new in a stack.
         for i in 0..n {
             let depth = 20 + i % 500;
