@@ -432,7 +432,18 @@ fn latency_is_what_a_script_over_switches_says() {
     let recorders: [&[&str]; 3] = [
         &["prof", "record", "-q", "--off-cpu"],
         &["prof", "record", "-q", "--off-cpu", "-a"],
-        &["perf", "record", "-q", "-a", "--switch-events", "-e", "cpu-clock", "-e", "sched:sched_switch"],
+        &[
+            "perf",
+            "record",
+            "-q",
+            "-N",
+            "-a",
+            "--switch-events",
+            "-e",
+            "cpu-clock",
+            "-e",
+            "sched:sched_switch",
+        ],
     ];
     for recorder in recorders {
         let file = folder.path().join("phases.data");
