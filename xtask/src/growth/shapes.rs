@@ -58,7 +58,7 @@ pub(super) const SHAPES: &[Shape] = &[
         }
         sample(out, PROCESS, n + 1, &[USER, BASE + 5]);
     }),
-    shape("a mapping before each sample of a long stack", 100, |n, out| {
+    shape("a mapping before each sample of a long stack", 200, |n, out| {
         let chain: Vec<u64> = [USER].into_iter().chain((0..100).map(|k| BASE + k * PAGE + 7)).collect();
         for i in 0..n {
             map(out, PROCESS, BASE + i * PAGE, PAGE, &format!("/nx/{i}"), 2 * i);
@@ -176,7 +176,7 @@ pub(super) const SHAPES: &[Shape] = &[
             sample_of(out, (PROCESS, PROCESS), 2 * i + 1, &chain, BY_KERNEL);
         }
     }),
-    shape("stacks that grow by a frame", 150, |n, out| {
+    shape("stacks that grow by a frame", 300, |n, out| {
         // Bounded depth: as many frames as samples would be n² frames. At most 20 frames are new in a stack.
         for i in 0..n {
             let depth = 20 + i % 500;
