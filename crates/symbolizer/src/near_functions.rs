@@ -8,7 +8,7 @@ use crate::object_files::MAX_SYMBOLS;
 /// Collects functions in the order of the file, and keeps those on which the answer for some addresses depends: functions that cover one,
 /// and those that start last before one.
 pub(crate) struct NearFunctions<'a> {
-    /// Ascending.
+    /// The addresses that are asked for, in ascending order.
     addresses: &'a [u64],
     /// Functions with a size that cover an address.
     covering: Vec<Function>,

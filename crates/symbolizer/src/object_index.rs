@@ -42,9 +42,13 @@ impl ObjectIndex {
     /// Makes an index that holds no symbols: each [`crate::ObjectSymbolizer`] looks through the tables for those that it needs. For large
     /// objects with full symbol tables ([`ObjectFiles::has_large_tables`]), where memory matters and addresses are few.
     pub fn without_symbols(style: NameStyle) -> Self {
+        Self { leaves_symbols_out: true, ..Self::with_symbols(SymbolTable::default(), style) }
+    }
+
+    fn with_symbols(symbols: SymbolTable, style: NameStyle) -> Self {
         Self {
-            symbols: SymbolTable::default(),
-            leaves_symbols_out: true,
+            symbols,
+            leaves_symbols_out: false,
             is_stripped: false,
             has_go_functions: false,
             units: OnceLock::new(),
@@ -65,16 +69,9 @@ impl ObjectIndex {
         let go = if is_stripped { GoFunctionTable::of_object(files.object) } else { None };
         let go = go.map(|table| table.functions()).unwrap_or_default();
         Self {
-            symbols: SymbolTable::new(files, &go),
-            leaves_symbols_out: false,
             is_stripped,
             has_go_functions: !go.is_empty(),
-            units: OnceLock::new(),
-            walks: UnitWalks::default(),
-            unpacked: Unpacked::default(),
-            supplementary_unpacked: Unpacked::default(),
-            names: NameTable::new(style),
-            shown: Mutex::default(),
+            ..Self::with_symbols(SymbolTable::new(files, &go), style)
         }
     }
 

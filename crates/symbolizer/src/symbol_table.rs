@@ -45,9 +45,8 @@ impl SymbolTable {
         functions.extend(stubs);
         functions.extend(go.iter().map(|function| {
             let name = FunctionName { strings: StringTable::Go, offset: function.name, is_plt: false };
-            let traits =
-                [Traits::SIZED, Traits::TYPED, Traits::STRONG, Traits::GLOBAL].map(|set| (set, true));
-            Function::new(function.start, function.end, name, Traits::of(traits))
+            let traits = Traits::SIZED | Traits::TYPED | Traits::STRONG | Traits::GLOBAL;
+            Function::new(function.start, function.end, name, traits)
         }));
         let mut table = Self::sorted(functions);
         if !table.has_all_functions() {
@@ -87,7 +86,7 @@ impl SymbolTable {
         let with_stubs = addresses.iter().any(|&address| plt::covers(files.object, address));
         for_each(files, false, |function| {
             has_local |= function.is_local();
-            if with_stubs && function.traits.has(Traits::RESOLVER) && resolvers.len() < MAX_SYMBOLS {
+            if with_stubs && function.traits.contains(Traits::RESOLVER) && resolvers.len() < MAX_SYMBOLS {
                 resolvers.push(function);
             }
             near.add(function);
@@ -299,7 +298,7 @@ fn stubs<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, functions: &[Function]) -> 
         })
         .collect();
     if !resolvers.is_empty() {
-        for function in functions.iter().filter(|function| function.traits.has(Traits::RESOLVER)) {
+        for function in functions.iter().filter(|function| function.traits.contains(Traits::RESOLVER)) {
             let Some(known) = resolvers.get_mut(&function.start) else { continue };
             if known.is_none_or(|known| !is_better(known, function, &names)) {
                 *known = Some(function);
@@ -315,8 +314,7 @@ fn stubs<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, functions: &[Function]) -> 
             }
         };
         let name = FunctionName { strings, offset, is_plt: true };
-        let traits = Traits::of([(Traits::SIZED, true), (Traits::TYPED, true)]);
-        Some(Function::new(entry.start, entry.end, name, traits))
+        Some(Function::new(entry.start, entry.end, name, Traits::SIZED | Traits::TYPED))
     };
     entries.into_iter().filter_map(stub).collect()
 }
@@ -361,13 +359,11 @@ fn function(
             _ => start.saturating_add(4096),
         }
     };
-    let traits = Traits::of([
-        (Traits::SIZED, symbol.size > 0),
-        (Traits::TYPED, typed),
-        (Traits::STRONG, !symbol.is_weak),
-        (Traits::GLOBAL, symbol.is_global),
-        (Traits::RESOLVER, symbol.kind == SymbolKind::IndirectFunction),
-    ]);
+    let traits = Traits::SIZED.when(symbol.size > 0)
+        | Traits::TYPED.when(typed)
+        | Traits::STRONG.when(!symbol.is_weak)
+        | Traits::GLOBAL.when(symbol.is_global)
+        | Traits::RESOLVER.when(symbol.kind == SymbolKind::IndirectFunction);
     let name = FunctionName { strings, offset: symbol.name_offset, is_plt: false };
     Some(Function::new(start, end, name, traits))
 }
@@ -394,19 +390,14 @@ mod tests {
 
     fn function(start: u64, size: u64, name: &'static str) -> Named {
         let end = if size > 0 { start + size } else { 0x1000 };
-        let traits = Traits::of([
-            (Traits::SIZED, size > 0),
-            (Traits::TYPED, true),
-            (Traits::STRONG, true),
-            (Traits::GLOBAL, true),
-        ]);
+        let traits = Traits::SIZED.when(size > 0) | Traits::TYPED | Traits::STRONG | Traits::GLOBAL;
         let nameless = FunctionName { strings: StringTable::Object, offset: 0, is_plt: false };
         Named(Function::new(start, end, nameless, traits), name)
     }
 
     impl Named {
         fn without(mut self, traits: Traits) -> Self {
-            self.0.traits.0 &= !traits.0;
+            self.0.traits.remove(traits);
             self
         }
     }
