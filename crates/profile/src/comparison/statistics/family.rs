@@ -18,7 +18,7 @@ pub const POWER: f64 = 0.8;
 /// Rounds in which the scale, its members and the excess are estimated by each other.
 const ROUNDS: usize = 3;
 
-/// Maximum number of steps in which the smallest change is looked for. Each comes nearer by a quarter or more.
+/// Maximum number of steps in which the smallest change is looked for. In `cargo xtask simulate smallest` none needed more than nine.
 const MAX_STEPS: usize = 20;
 
 /// The part of the smallest change below which a step is the last: what is said of it has two digits.
@@ -232,10 +232,9 @@ fn mark(
     let mut left: Vec<usize> = (0..tested.len()).collect();
     let mut reached = 0.0_f64;
     while !left.is_empty() {
-        let mut largest: Vec<f64> = distances
-            .iter()
-            .map(|distances| left.iter().map(|&position| distances[position]).fold(0.0, f64::max))
-            .collect();
+        // By relabelling: the largest two distances, with the position of the first.
+        let leaders: Vec<Leaders> = distances.iter().map(|distances| Leaders::of(distances, &left)).collect();
+        let mut largest: Vec<f64> = leaders.iter().map(|leaders| leaders.first).collect();
         largest.sort_by(f64::total_cmp);
         let probability = |distance: f64| {
             // What is equal but for rounding is as extreme.
@@ -249,30 +248,52 @@ fn mark(
             // A step cannot find what an earlier one did not.
             let probability = probability(estimate.distance.abs()).max(reached);
             estimate.probability = Some(probability);
-            let others: Vec<f64> = distances
-                .iter()
-                .map(|distances| {
-                    let others = left.iter().filter(|&&other| other != position);
-                    others.map(|&other| distances[other]).fold(0.0, f64::max)
-                })
-                .collect();
-            estimate.smallest = Some(smallest_change(
-                &relative[tested[position]],
-                &others,
-                &relabellings,
-                moderation,
-                layout,
-            ));
             if probability > LEVEL {
                 next.push(position);
             } else {
                 most = most.max(probability);
             }
         }
-        if next.len() == left.len() {
+        let is_last = next.len() == left.len();
+        // What is left is tested against fewer in the next step.
+        for position in left.into_iter().filter(|position| is_last || !next.contains(position)) {
+            let others: Vec<f64> = leaders.iter().map(|leaders| leaders.without(position)).collect();
+            let item = &relative[tested[position]];
+            estimates[tested[position]].smallest =
+                Some(smallest_change(item, &others, &relabellings, moderation, layout));
+        }
+        if is_last {
             break;
         }
         (left, reached) = (next, most);
+    }
+}
+
+/// The largest two distances of a family's items under one relabelling.
+struct Leaders {
+    first: f64,
+    /// The position of the item with the largest; `None` if all are 0.
+    position: Option<usize>,
+    second: f64,
+}
+
+impl Leaders {
+    fn of(distances: &[f64], positions: &[usize]) -> Self {
+        let mut leaders = Self { first: 0.0, position: None, second: 0.0 };
+        for &position in positions {
+            let distance = distances[position];
+            if distance > leaders.first {
+                leaders = Self { first: distance, position: Some(position), second: leaders.first };
+            } else {
+                leaders.second = leaders.second.max(distance);
+            }
+        }
+        leaders
+    }
+
+    /// Returns the largest distance of all items but one.
+    fn without(&self, position: usize) -> f64 {
+        if self.position == Some(position) { self.second } else { self.first }
     }
 }
 
