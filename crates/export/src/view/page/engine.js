@@ -314,7 +314,7 @@ export class Engine {
     lanes.forEach((members, lane) => { for (const member of members) laneOf.set(member, [...laneOf.get(member) ?? [], lane]); });
     const scale = columns / (to - from);
     // Pieces of time lie around their time: one from outside may reach into the window.
-    const { isTime, longest } = this.pieces(event), { weight } = this.samples.columns;
+    const { samples, meta } = this, { time: isTime } = meta.events[event], longest = isTime ? this.longestHalf(event) : 0;
     const ranges = events.flatMap(event => this.samples.ranges({ event, time: [Math.max(from - longest, 0), to + longest], threads: byCpu ? threads : null, cpus: null }));
     for (const range of ranges) {
       const rows = byCpu ? null : laneOf.get(range.thread);
@@ -329,11 +329,11 @@ export class Engine {
             if (!row) continue;
             result = results[row[0]];
           }
-          const amount = amountOf(at), half = isTime ? weight[at] / 2e3 / this.meta.unit : 0;
+          const amount = amountOf(at), half = isTime ? samples.half(at) : 0;
           const begin = Math.max((time[at] - half - from) * scale, 0), end = Math.min((time[at] + half - from) * scale, columns);
-          const last = Math.min(Math.floor(end), columns - 1), all = 2 * half * scale;
+          const last = Math.min(half ? Math.ceil(end) - 1 : Math.floor(begin), columns - 1), all = 2 * half * scale;
           for (let column = Math.floor(begin); column <= last; column++) {
-            const part = all > 1e-3 ? amount * Math.max(Math.min(end, column + 1) - Math.max(begin, column), 0) / all : amount;
+            const part = half ? amount * (Math.min(end, column + 1) - Math.max(begin, column)) / all : amount;
             result.kinds[column * LANE_KINDS + kinds[chosen]] += part;
             if (pointed && pointed[chosen] && result.pointed) result.pointed[column] += part;
           }
@@ -367,17 +367,14 @@ export class Engine {
     return from <= to ? [from, to] : null;
   }
 
-  /** Whether the samples of an event are pieces of time, and half the length of the longest, in units. @param {number} event */
-  pieces(event) {
-    const isTime = this.meta.events[this.meta.events[event].of ?? event].time;
-    if (!isTime) return { isTime, longest: 0 };
-    return this.kept("pieces", event, () => {
-      const { weight } = this.samples.columns;
+  /** Half the length of an event's longest piece of time, in units. @param {number} event */
+  longestHalf(event) {
+    return this.kept("longest", event, () => {
       let longest = 0;
       for (const { first, last } of this.samples.ranges({ event, time: null, threads: null, cpus: null })) {
-        for (let at = first; at < last; at++) if (weight[at] > longest) longest = weight[at];
+        for (let at = first; at < last; at++) longest = Math.max(longest, this.samples.half(at));
       }
-      return { isTime, longest: Math.ceil(longest / 2e3 / this.meta.unit) };
+      return Math.ceil(longest);
     });
   }
 
@@ -415,7 +412,7 @@ export class Engine {
       const admits = (/** @type {number} */ at) => kept[columns.stack[at]] && (!cpus || cpus[columns.cpu[at]]);
       found = -1;
       // Pieces of time lie around their time.
-      const half = (/** @type {number} */ at) => this.meta.events[event].time ? columns.weight[at] / 2e3 / this.meta.unit : 0;
+      const half = (/** @type {number} */ at) => this.meta.events[event].time ? samples.half(at) : 0;
       const distance = (/** @type {number} */ at) => Math.max(Math.abs(columns.time[at] - time) - (by ? 0 : half(at)), 0);
       for (const { first, last } of samples.ranges({ event, time: null, threads: byCpu ? selection.threads : members, cpus: null })) {
         let after = samples.firstAt(first, last, time), before = after - 1;

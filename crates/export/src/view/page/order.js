@@ -14,7 +14,7 @@ const LASTS = 1.5;
  * @param {number} from @param {number} to @param {number} pixels
  */
 export function inOrder(samples, { tree, map }, bands, { admits, cpus, isTime }, from, to, pixels) {
-  const { columns: { time, stack, stacks, cpu, weight, count: counts }, meta: { unit } } = samples;
+  const { columns: { time, stack, stacks, cpu, weight, count: counts } } = samples;
   const list = new BoxList(), root = list.push(-3, 0, 0, from, to - from, 0);
   const pixel = (to - from) / pixels;
   /** Rows at which bands begin. @type {number[]} */
@@ -55,8 +55,8 @@ export function inOrder(samples, { tree, map }, bands, { admits, cpus, isTime },
       if (count > most) most = count;
       const path = heaviestPath(tree, nodes, amount);
       // Pieces of time say how long they are, around their time.
-      const half = isTime ? weight[last] / 2e3 / unit : 0;
-      const begin = isTime ? Math.max(time[first] - weight[first] / 2e3 / unit, from) : time[first];
+      const half = isTime ? samples.half(last) : 0;
+      const begin = isTime ? Math.max(time[first] - samples.half(first), from) : time[first];
       const following = end < order.length ? time[order[end]] : to;
       // What is less than a pixel is no gap.
       const joined = begin - until < pixel, start = joined ? Math.max(until, from) : begin;

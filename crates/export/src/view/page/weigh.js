@@ -54,6 +54,11 @@ export class Samples {
     return this.meta.events[event].weighted ? at => weight[at] : count.length ? at => count[at] : () => 1;
   }
 
+  /** Half the length of a piece of time, in units: it lies around its time. @param {number} at */
+  half(at) {
+    return this.columns.weight[at] / 2e3 / this.meta.unit;
+  }
+
   /** Which CPUs are chosen, by number; `null` for all. @param {Choice} choice */
   cpuMask(choice) {
     if (!choice.cpus || !this.meta.events[choice.event].cpus) return null;
