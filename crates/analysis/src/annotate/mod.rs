@@ -29,8 +29,8 @@ pub use functions::{
 
 /// Instructions of a function that are decoded at the most; longer ones are cut and say so.
 const MAX_INSTRUCTIONS: usize = 1 << 18;
-/// Instructions that are looked at together first, to find where a function ends; twice as many each further time.
-const FIRST_INSTRUCTIONS: usize = 512;
+/// Instructions that are looked at together, to find where a function ends.
+const BATCH_INSTRUCTIONS: usize = 4096;
 
 /// Reads the code of functions of an analysis and tells their samples, lines and inlined callers apart by instruction.
 pub struct Annotator<'a> {
@@ -279,10 +279,9 @@ impl CodeReader {
             range.missing = Some("the file has no bytes there".to_owned());
             return;
         };
-        let (mut position, mut number) = (0, FIRST_INSTRUCTIONS);
+        let mut position = 0;
         'batches: while range.instructions.len() < MAX_INSTRUCTIONS {
-            let batch = disassembler.decode(code, address, position, number);
-            number *= 2;
+            let batch = disassembler.decode(code, address, position, BATCH_INSTRUCTIONS);
             let Some(last) = batch.last() else { break };
             position = last.position + last.bytes;
             let entries: Vec<StackEntry> = batch
