@@ -44,7 +44,7 @@ pub(crate) enum Stage {
     Full,
 }
 
-/// What is waited for.
+/// The names that those who ask wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Haste {
     /// Nothing: names may come when they do.

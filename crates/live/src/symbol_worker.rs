@@ -87,7 +87,8 @@ impl SymbolWorker {
         self.symbols.read_kernel_ahead();
     }
 
-    /// Asks for the functions at `entries`; `haste` is for these and all earlier requests. `pids` returns processes that a space was seen in; `weights` has the weight of the samples whose innermost address lies in a space.
+    /// Asks for the functions at `entries`; `haste` is for these and all earlier requests. `pids` returns processes that a space was seen
+    /// in; `weights` has the weight of the samples whose innermost address lies in a space.
     pub(crate) fn request(
         &self,
         entries: &[StackEntry],

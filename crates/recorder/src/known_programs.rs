@@ -6,13 +6,13 @@ use model::Pid;
 use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
 
-/// What is known of the programs of processes.
+/// The programs that processes run, each with what a caller knows of it.
 #[derive(Debug)]
 pub(crate) struct KnownPrograms<P>(HashMap<Pid, Program<P>, FxBuildHasher>);
 
 #[derive(Debug)]
 struct Program<P> {
-    /// See [`Tracker::program`].
+    /// The number of the program among those that the process has run: [`Tracker::program`].
     number: Option<u32>,
     known: P,
 }

@@ -138,21 +138,22 @@ fn warnings(
         ));
     }
     if format == CompilerFormat::AutoFdo {
-        let own = totals.inside.max(1) as f64;
-        let without_start = written.without_start as f64 / own;
-        let without_line = totals.inside.saturating_sub(written.samples + written.without_start) as f64 / own;
-        if without_start > MAX_WITHOUT_LINE {
-            warnings.push(format!(
-                "{:.1} % of the samples in the program's own code are left out: the debug information does not say at which lines their \
-                 functions start; try: clang -fdebug-info-for-profiling, or rustc -Cdebuginfo=1",
-                without_start * 100.0
-            ));
-        }
-        if without_line > MAX_WITHOUT_LINE {
-            warnings.push(format!(
-                "{:.1} % of the samples in the program's own code are left out: the debug information has no line for them",
-                without_line * 100.0
-            ));
+        let without_line = totals.inside.saturating_sub(written.samples + written.without_start);
+        let reasons = [
+            (
+                written.without_start,
+                "does not say at which lines their functions start; try: clang -fdebug-info-for-profiling, or rustc -Cdebuginfo=1",
+            ),
+            (without_line, "has no line for them"),
+        ];
+        for (left_out, reason) in reasons {
+            let share = left_out as f64 / totals.inside.max(1) as f64;
+            if share > MAX_WITHOUT_LINE {
+                warnings.push(format!(
+                    "{:.1} % of the samples in the program's own code are left out: the debug information {reason}",
+                    share * 100.0
+                ));
+            }
         }
     }
     let period = totals.period.checked_div(totals.all).unwrap_or(0);
