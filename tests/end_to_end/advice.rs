@@ -116,6 +116,61 @@ fn a_larger_ring_loses_fewer_samples() {
 }
 
 #[test]
+fn stacks_that_the_recorder_had_no_time_for_are_walked_by_the_kernel() {
+    let flags = ["-fomit-frame-pointer", "-DFRAME=4096"];
+    let Some(deep) = programs::c_built("deep", "4k", &flags).filter(|_| may_record()) else { return };
+    let folder = folder();
+    let of = |stacks: &[String]| {
+        let mut command: Vec<&OsStr> = UNREAD.iter().map(OsStr::new).collect();
+        command.extend([deep.as_os_str(), "14".as_ref(), "600".as_ref()]);
+        // More than may wait to be unwound, in one ring.
+        let flags = ["-F", "4999", "-m", "256M"].map(str::to_owned);
+        record(folder.path(), &[&flags[..], stacks].concat(), &command)
+    };
+    let reason = "recorder behind";
+    let copied = of(&["--call-graph", "dwarf,65528"].map(str::to_owned));
+    assert!(cut(&copied, reason) > 0, "{}", copied.stderr);
+    let walked = of(&typed(&copied.stderr, "a lower rate (-F), or "));
+    assert_eq!(cut(&walked, reason), 0, "{}", walked.stderr);
+    assert!(figure(&walked.stderr, "samples") > 0, "{}", walked.stderr);
+}
+
+#[test]
+fn code_that_is_built_with_unwind_tables_has_whole_stacks() {
+    // With `-g`, there are tables for debuggers.
+    let without = ["-g0", "-fomit-frame-pointer", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables"];
+    let Some(bare) = programs::c_built("endless", "bare", &without).filter(|_| may_record()) else { return };
+    let folder = folder();
+    let of = |program: &Path| record(folder.path(), &[], &[program.as_os_str(), "40000".as_ref()]);
+    let reason = "no unwind data";
+    let before = of(&bare);
+    assert!(cut(&before, reason) > 0, "{}", before.stderr);
+    let advice = typed(&before.stderr, "try building it with ");
+    let flags: Vec<&str> = without.into_iter().chain(advice.iter().map(String::as_str)).collect();
+    let Some(with_tables) = programs::c_built("endless", "tables", &flags) else { return };
+    let after = of(&with_tables);
+    assert_eq!(cut(&after, reason), 0, "{}", after.stderr);
+}
+
+#[test]
+fn a_program_that_ran_from_memory_has_names_as_a_file() {
+    let (Some(shares), Some(from_memory)) = (programs::c("shares"), programs::c("from_memory")) else {
+        return;
+    };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let program = [shares.as_os_str(), "alone".as_ref(), "100".as_ref()];
+    let advice = "try recording the program as a file";
+    record(folder.path(), &["--no-names".to_owned()], &[&[from_memory.as_os_str()], &program[..]].concat());
+    assert!(hint(&file, advice).is_some() && samples_in(&file, "sixty") == 0);
+    record(folder.path(), &["--no-names".to_owned()], &program);
+    assert!(hint(&file, advice).is_none() && samples_in(&file, "sixty") > 0);
+}
+
+#[test]
 fn a_jvm_that_is_asked_keeps_frame_pointers() {
     let Some(java) = installed(&["java"]).filter(|_| may_record()) else { return };
     let folder = folder();
