@@ -1,6 +1,6 @@
 //! The sentences that come first: what changed, and how sure that is.
 
-use profile::comparison::{Evidence, Exceeding, Presence, Row, TotalKind, Verdict};
+use profile::comparison::{Evidence, Exceeding, PathChange, Presence, Row, TotalKind, Verdict};
 
 use super::Difference;
 use super::figures::{change, growth, percent, signed};
@@ -9,7 +9,7 @@ use crate::figures::counted;
 /// Share from which a function is large: most people ask for these first.
 const LARGE_SHARE: f64 = 0.05;
 
-/// Number of functions that the headline names.
+/// Number of functions, or of calls, that the headline names.
 const MAX_NAMED: usize = 2;
 
 impl Difference<'_> {
@@ -19,9 +19,12 @@ impl Difference<'_> {
         let changes = self.changes();
         match self.assessment.evidence {
             Evidence::SingleRecordings => {
-                let what = match changes {
-                    Some(changes) => format!("{everything}{changes}"),
-                    None => format!("{everything}no function differs by more than the chance of sampling"),
+                let what = match (changes, self.calls()) {
+                    (Some(changes), _) => format!("{everything}{changes}"),
+                    (None, None) => {
+                        format!("{everything}no function differs by more than the chance of sampling")
+                    }
+                    (None, Some(calls)) => format!("{everything}no function differs by itself, but {calls}"),
                 };
                 format!(
                     "This recording only: {what}. Runs differ by more than these intervals; to learn by how much, try: \
@@ -36,14 +39,24 @@ impl Difference<'_> {
             }
             Evidence::Runs => match changes {
                 Some(changes) => format!("{everything}{changes}. {}", sentence(&self.limits())),
-                None if everything.is_empty() => {
-                    format!(
-                        "Nothing changed, as far as {} can tell: {}.",
-                        self.described_runs(),
-                        self.limits()
-                    )
+                None => {
+                    let limits = self.limits();
+                    match (self.calls(), everything.is_empty()) {
+                        (Some(calls), _) => {
+                            format!(
+                                "{everything}no function changed by itself, but {calls}. {}",
+                                sentence(&limits)
+                            )
+                        }
+                        (None, true) => {
+                            format!(
+                                "Nothing changed, as far as {} can tell: {limits}.",
+                                self.described_runs()
+                            )
+                        }
+                        (None, false) => format!("{everything}no function changed beyond that: {limits}."),
+                    }
                 }
-                None => format!("{everything}no function changed beyond that: {}.", self.limits()),
             },
         }
     }
@@ -95,6 +108,17 @@ impl Difference<'_> {
             parts.push(format!("time moved between {}; their sum changed by {sum}", names.join(", ")));
         }
         (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// The calls that changed, where no function did by itself.
+    fn calls(&self) -> Option<String> {
+        let named = |path: &PathChange| {
+            let call = &path.frames[path.frames.len().saturating_sub(2)..];
+            let names: Vec<String> = call.iter().map(|&frame| self.name(frame).0).collect();
+            format!("{} {}", names.join(" › "), signed(path.difference, self.unit))
+        };
+        let named: Vec<String> = self.assessment.paths.iter().take(MAX_NAMED).map(named).collect();
+        (!named.is_empty()).then(|| format!("calls changed: {}", named.join(", ")))
     }
 
     /// The largest changes that the runs could have missed.

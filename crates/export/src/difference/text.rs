@@ -169,7 +169,11 @@ fn paths(difference: &Difference<'_>, width: Option<usize>, output: &mut dyn Wri
     if difference.assessment.paths.is_empty() {
         return Ok(());
     }
-    writeln!(output, "\nPaths that explain them{}", difference.per_run())?;
+    let which = match difference.assessment.changed {
+        0 => "that changed, to functions that did not",
+        _ => "that explain them",
+    };
+    writeln!(output, "\nPaths {which}{}", difference.per_run())?;
     let mut table = vec![["before", "after", "difference", "± 95 %", "path"].map(str::to_owned)];
     for path in &difference.assessment.paths {
         let [before, after] = path.means.map(|mean| weight(mean, difference.unit));

@@ -63,7 +63,7 @@ pub struct Assessment {
     pub changed: usize,
     /// Groups of functions among which weight moved.
     pub moves: Vec<Move>,
-    /// Paths that explain the largest changes.
+    /// Paths that explain the largest changes, and those to functions without a change of their own that are called otherwise.
     pub paths: Vec<PathChange>,
 }
 
@@ -137,7 +137,14 @@ impl Comparison {
                 .then(size(other).total_cmp(&size(one)))
                 .then(one.frame.cmp(&other.frame))
         });
-        let paths = paths::explaining(self, &rows[..changed], factor, &sums);
+        let paths = match evidence {
+            // Nothing is said of too few runs, only counted.
+            Evidence::TooFewRuns { .. } => Vec::new(),
+            _ => {
+                let error = totals.first().and_then(|total| total.estimate).map_or(0.0, |total| total.error);
+                paths::explaining(self, &rows, changed, factor, error, &sums)
+            }
+        };
         Assessment { evidence, totals, factor, rows, changed, moves, paths }
     }
 

@@ -1,14 +1,15 @@
-//! Paths that explain changes: the stacks in which a function gained or lost most.
+//! Paths that explain changes: the stacks in which a function gained or lost most. A function whose own weight did not change has some, too,
+//! if it is called otherwise than before.
 
 use std::collections::BTreeMap;
 
-use super::row::Row;
+use super::row::{MIN_MARKED_SHARE, Row};
 use super::sums::Sums;
 use super::{AFTER, BEFORE, Comparison};
 use crate::FrameId;
 use crate::queries::{CallTree, NodeId};
 
-/// Maximum number of changed functions that are explained.
+/// Maximum number of functions that are explained, of those that changed and of the others.
 const MAX_FUNCTIONS: usize = 8;
 
 /// Maximum number of paths of one function.
@@ -20,10 +21,14 @@ const MAX_FRAMES: usize = 6;
 /// Share of a function's difference from which a path of it is told.
 const MIN_SHARE: f64 = 0.1;
 
+/// Number of half widths from which a path to a function without a change is told. Some hundred paths are looked at, of which an interval
+/// alone would show several by chance; beyond two half widths is one of 10,000.
+const MIN_HALF_WIDTHS: f64 = 2.0;
+
 /// The 97.5th percentile of the normal distribution, for intervals of counts.
 const DEVIATIONS: f64 = 1.96;
 
-/// The innermost frames of stacks that end in a function that changed. Weights are means over runs.
+/// The innermost frames of stacks that end in a function. Weights are means over runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathChange {
     /// The frames, outermost first, in the table of the comparison's tree.
@@ -41,37 +46,68 @@ pub struct PathChange {
 /// The innermost frames of a stack, outermost first, and whether there are others outside of them.
 type Innermost = (Vec<FrameId>, bool);
 
-/// Returns the paths of the rows that changed, in their order, the largest difference of each first.
-pub(super) fn explaining(comparison: &Comparison, rows: &[Row], factor: f64, sums: &Sums) -> Vec<PathChange> {
+/// Returns paths to the first rows: to those that changed (`changed` rows) in their order, the largest difference of each first, then to
+/// the others those that changed beyond doubt, the largest difference first. `error` is the standard error of the logarithm of the factor of
+/// the whole weight.
+pub(super) fn explaining(
+    comparison: &Comparison,
+    rows: &[Row],
+    changed: usize,
+    factor: f64,
+    error: f64,
+    sums: &Sums,
+) -> Vec<PathChange> {
     let tree = comparison.tree();
-    let explained = &rows[..rows.len().min(MAX_FUNCTIONS)];
-    let mut paths: Vec<BTreeMap<Innermost, [f64; 2]>> = vec![BTreeMap::new(); explained.len()];
+    let (changed, unchanged) = rows.split_at(changed.min(rows.len()));
+    let unchanged = unchanged.iter().filter(|row| row.share >= MIN_MARKED_SHARE).take(MAX_FUNCTIONS);
+    let mut explained: Vec<(&Row, BTreeMap<Innermost, [f64; 2]>)> =
+        changed.iter().take(MAX_FUNCTIONS).chain(unchanged).map(|row| (row, BTreeMap::new())).collect();
     for node in tree.nodes() {
         let frame = tree.frame(node);
-        if let Some(row) = explained.iter().position(|row| Some(row.frame) == frame) {
+        if let Some((_, paths)) = explained.iter_mut().find(|(row, _)| Some(row.frame) == frame) {
             let weights = tree.self_weights(node);
-            let means = paths[row].entry(innermost(tree, node)).or_default();
+            let means = paths.entry(innermost(tree, node)).or_default();
             for side in [BEFORE, AFTER] {
                 means[side] += weights[side] as f64 / sums.runs[side];
             }
         }
     }
-    let mut told = Vec::new();
-    for (row, paths) in explained.iter().zip(paths) {
+    let least = [BEFORE, AFTER].map(|side| MIN_MARKED_SHARE * sums.weights[side] / sums.runs[side]);
+    let by_size = |paths: &mut Vec<PathChange>| {
+        paths.sort_by(|one, other| other.difference.abs().total_cmp(&one.difference.abs()));
+    };
+    let (mut told, mut to_unchanged) = (Vec::new(), Vec::new());
+    for (index, (row, paths)) in explained.into_iter().enumerate() {
+        // The error of a function that changed is its own. That of another one says how well its weight as a whole is known beside
+        // others, which is little if it holds nearly all.
+        let error = match row.estimate.filter(|_| index < changed.len()) {
+            Some(estimate) => estimate.error,
+            None => error,
+        };
         let change = |((frames, is_cut), means): (Innermost, [f64; 2])| PathChange {
             frames,
             is_cut,
             means,
             difference: means[AFTER] - means[BEFORE] * factor,
-            half_width: half_width(row, means, factor, sums),
+            half_width: half_width(error, means, factor, sums),
         };
-        let tells = |path: &PathChange| {
-            path.difference != 0.0 && path.difference.abs() >= MIN_SHARE * row.difference.abs()
-        };
-        let mut paths: Vec<PathChange> = paths.into_iter().map(change).filter(tells).collect();
-        paths.sort_by(|one, other| other.difference.abs().total_cmp(&one.difference.abs()));
-        told.extend(paths.into_iter().take(MAX_PATHS));
+        let paths = paths.into_iter().map(change).filter(|path| path.difference != 0.0);
+        if index < changed.len() {
+            let share = MIN_SHARE * row.difference.abs();
+            let mut paths: Vec<PathChange> = paths.filter(|path| path.difference.abs() >= share).collect();
+            by_size(&mut paths);
+            told.extend(paths.into_iter().take(MAX_PATHS));
+        } else {
+            to_unchanged.extend(paths.filter(|path| {
+                let difference = path.difference.abs();
+                difference >= least[BEFORE].max(least[AFTER])
+                    && difference >= MIN_HALF_WIDTHS * path.half_width
+            }));
+        }
     }
+    by_size(&mut to_unchanged);
+    to_unchanged.truncate(MAX_FUNCTIONS);
+    told.extend(to_unchanged);
     told
 }
 
@@ -89,10 +125,10 @@ fn innermost(tree: &CallTree, node: NodeId) -> Innermost {
     (frames, false)
 }
 
-/// The noise of counting the samples of the path, and that of its function between runs in proportion.
-fn half_width(row: &Row, means: [f64; 2], factor: f64, sums: &Sums) -> f64 {
+/// The noise of counting the samples of the path, and that between runs in proportion.
+fn half_width(error: f64, means: [f64; 2], factor: f64, sums: &Sums) -> f64 {
     // Samples of the runs together stand for their number of weights each; the mean over runs has so much less noise.
     let counting = [BEFORE, AFTER].map(|side| means[side] * sums.mean_weights[side] / sums.runs[side]);
-    let between = row.estimate.map_or(0.0, |estimate| estimate.error) * means[BEFORE].max(means[AFTER]);
+    let between = error * means[BEFORE].max(means[AFTER]);
     DEVIATIONS * (counting[BEFORE] * factor * factor + counting[AFTER] + between * between).sqrt()
 }

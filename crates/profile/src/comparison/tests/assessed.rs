@@ -3,7 +3,7 @@
 use super::side;
 use crate::comparison::statistics::Design;
 use crate::comparison::{
-    Assessment, Comparison, Evidence, Exceeding, Experiment, Presence, TotalKind, Verdict,
+    Assessment, Comparison, Evidence, Exceeding, Experiment, PathChange, Presence, TotalKind, Verdict,
 };
 
 /// Ten pairs of a program: main calls `parse` (30 %), `hash` (40 %), `print` (20 %) and `read` (10 %), with noise of some per cent.
@@ -84,6 +84,32 @@ fn sides_that_do_different_things_have_no_scale() {
     let hash = &assessment.rows[0];
     assert_eq!((name(&comparison, &assessment, 0).as_str(), hash.presence), ("app:hash", Presence::Gone));
     assert_eq!(hash.difference, -hash.means[0]);
+}
+
+#[test]
+fn a_function_that_is_called_otherwise_has_paths_without_a_change_of_its_own() {
+    let assessed = |after: [u64; 3]| {
+        let run = |weights: [u64; 3]| {
+            side(&[&[
+                ("app:main;app:parse;c:copy", weights[0]),
+                ("app:main;app:hash;c:copy", weights[1]),
+                ("app:main;app:print;c:copy", weights[2]),
+                ("app:main;app:read", 5_000),
+            ]])
+        };
+        let comparison = Comparison::new(run([3_000, 3_000, 4_000]), run(after), |_| false);
+        let assessment = comparison.assess(&Experiment::default());
+        assert_eq!(assessment.changed, 0);
+        let of = |path: &PathChange| {
+            let caller = path.frames[path.frames.len() - 2];
+            (super::name(&comparison, caller), path.difference)
+        };
+        assessment.paths.iter().map(of).collect::<Vec<_>>()
+    };
+    let expected = [("app:parse".to_owned(), 1_000.0), ("app:hash".to_owned(), -990.0)];
+    assert_eq!(assessed([4_000, 2_010, 4_010]), expected);
+    // By chance, one of the paths is beyond its interval.
+    assert_eq!(assessed([3_160, 2_950, 3_950]), []);
 }
 
 #[test]
