@@ -13,7 +13,8 @@ use tracker::waits::Activity;
 
 use super::add;
 use super::kernel_counts::{Class, class, pieces};
-use super::placed::{Intervals, Parts};
+use super::parts::Parts;
+use super::placed::Intervals;
 use super::readings::{Readings, heaviest};
 use super::state::{Causes, State, Wait};
 

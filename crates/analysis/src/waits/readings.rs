@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use profile::StackId;
 
-use super::placed::Parts;
+use super::parts::Parts;
 use super::state::Wait;
 
 /// Maximum number of stacks of each magnitude that are remembered from part to part.

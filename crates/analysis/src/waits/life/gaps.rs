@@ -10,7 +10,7 @@ use tracker::waits::Activity;
 use super::Life;
 use crate::waits::add;
 use crate::waits::kernel_counts::{Class, class, missing, part, signed, surplus};
-use crate::waits::placed::Parts;
+use crate::waits::parts::Parts;
 use crate::waits::state::{State, Wait};
 
 /// Greatest distance, in nanoseconds, between a record and the moment from which the kernel counts. Of wakings in backends of PostgreSQL
