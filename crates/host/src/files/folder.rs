@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::destination::DestinationError;
+use super::destination_error::DestinationError;
 use super::trust::{Trusted, give_to_sudo_user};
 use crate::in_root::MAX_SYMLINKS;
 use crate::sys::directory::Directory;

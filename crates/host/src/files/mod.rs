@@ -7,6 +7,7 @@
 //! `_fifos` or `_regular`.
 
 mod destination;
+mod destination_error;
 mod folder;
 mod new_file;
 mod new_folder;
@@ -14,7 +15,8 @@ mod series;
 mod socket;
 mod trust;
 
-pub use destination::{Destination, DestinationError, DestinationKind, NameInFolder, open_pipe_read_write};
+pub use destination::{Destination, DestinationKind, NameInFolder, open_pipe_read_write};
+pub use destination_error::DestinationError;
 pub use new_file::NewFile;
 pub use new_folder::make_new_folder;
 pub use series::FileSeries;

@@ -7,7 +7,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::destination::{DestinationError, NameInFolder};
+use super::destination::NameInFolder;
+use super::destination_error::DestinationError;
 use super::folder::open_folder;
 use super::trust::{Trusted, give_to_sudo_user};
 use crate::sys::system;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::destination::DestinationError;
+use super::destination_error::DestinationError;
 use super::folder::{make_folders, open_folder};
 use super::trust::Trusted;
 use crate::sys::directory::Directory;

@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::destination::{DestinationError, NameInFolder};
+use super::destination::NameInFolder;
+use super::destination_error::DestinationError;
 use super::new_file::NewFile;
 use super::trust::Trusted;
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use model::Pid;
 
-use super::destination::{DestinationError, NameInFolder};
+use super::destination::NameInFolder;
+use super::destination_error::DestinationError;
 use super::folder::open_folder;
 use super::trust::Trusted;
 use crate::sys::peer::{self, Peer};
