@@ -1,10 +1,11 @@
-//! Handlers that restore the terminal, and report exhausted memory, before a signal ends this process.
+//! Calls functions before a signal ends this process: those that restore the terminal, and report exhausted memory.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::OnceLock;
 
-use super::{memory, signals, terminal};
+use super::signals;
 
 /// Signals whose default action ends a process (signal(7)), except SIGKILL, those that [`super::signals::SignalFd`] reads and those
 /// that the program ignores.
@@ -38,15 +39,22 @@ struct Previous(UnsafeCell<[MaybeUninit<libc::sigaction>; SIGNALS]>);
 // each, by threads that do not run at the same time.
 unsafe impl Sync for Previous {}
 
+/// Called first at an `abort(3)`.
+static ON_ABORT: OnceLock<fn()> = OnceLock::new();
+/// Called before a signal ends this process.
+static ON_END: OnceLock<fn()> = OnceLock::new();
+
 static PREVIOUS: Previous = Previous(UnsafeCell::new([const { MaybeUninit::zeroed() }; SIGNALS]));
 
-/// Turns an `abort(3)` after a failed allocation into an exit with a message.
-pub(super) fn exit_before_abort() {
+/// Calls an async-signal-safe function before an `abort(3)` ends this process. Only the first call has an effect.
+pub(super) fn call_before_abort(function: fn()) {
+    ON_ABORT.get_or_init(|| function);
     install(libc::SIGABRT);
 }
 
-/// Restores the terminal before a signal ends this process.
-pub(super) fn restore_terminal_before_exit() {
+/// Calls an async-signal-safe function before a signal ends this process. Only the first call has an effect.
+pub(super) fn call_before_end(function: fn()) {
+    ON_END.get_or_init(|| function);
     ENDING.into_iter().chain(signals::real_time()).for_each(install);
 }
 
@@ -76,8 +84,10 @@ fn install(signal: libc::c_int) {
 
 /// Handles a fatal signal. Calls only async-signal-safe functions (signal-safety(7)).
 extern "C" fn on_fatal_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    if signal == libc::SIGABRT {
-        memory::exit_if_abort_is_of_memory();
+    if signal == libc::SIGABRT
+        && let Some(function) = ON_ABORT.get()
+    {
+        function();
     }
     let index = usize::try_from(signal).unwrap_or(0);
     // SAFETY: it was written before this handler was installed, and holds what `sigaction(2)` returned, or zeros, which are the
@@ -89,7 +99,9 @@ extern "C" fn on_fatal_signal(signal: libc::c_int, info: *mut libc::siginfo_t, c
     {
         return;
     }
-    terminal::restore();
+    if let Some(function) = ON_END.get() {
+        function();
+    }
     // SAFETY: numbers only. The signal is blocked until this handler returns. Then the default action happens, or when the
     // instruction faults again.
     unsafe {

@@ -56,7 +56,7 @@ static REFUSED_LARGE_BLOCK: AtomicBool = AtomicBool::new(false);
 /// again to change the message.
 pub fn exit_when_exhausted(last_words: &'static &'static str) {
     LAST_WORDS.store(ptr::from_ref(last_words).cast_mut(), Ordering::Release);
-    fatal_signals::exit_before_abort();
+    fatal_signals::call_before_abort(exit_if_abort_is_of_memory);
 }
 
 /// Exits as [`exit_when_exhausted`] describes if no memory is left. For the panic hook: exhausted memory may be the cause of the
@@ -75,7 +75,7 @@ pub fn exit_if_exhausted() {
 
 /// Exits on an abort like [`exit_if_exhausted`], and also if allocating a large block has failed, which the standard library has
 /// reported. Async-signal-safe.
-pub(super) fn exit_if_abort_is_of_memory() {
+fn exit_if_abort_is_of_memory() {
     exit_if_exhausted();
     if REFUSED_LARGE_BLOCK.load(Ordering::Relaxed) {
         terminal::restore();

@@ -33,7 +33,7 @@ pub fn enter_raw_mode(farewell: &'static [u8]) -> io::Result<()> {
         Some(before) => before,
         None => {
             let before = find_terminal(farewell)?;
-            fatal_signals::restore_terminal_before_exit();
+            fatal_signals::call_before_end(restore);
             SAVED.get_or_init(|| before)
         }
     };
