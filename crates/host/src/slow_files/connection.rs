@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::patience::WaitingTime;
 use super::protocol::{FACTS_BYTES, FileFacts, MAX_READ_BYTES, Request, length_of_answer};
-use super::registry;
 use crate::helper_process::read_until;
 
 /// A connection to a process that serves one file system.
@@ -15,6 +15,7 @@ use crate::helper_process::read_until;
 pub(super) struct Connection {
     /// `None` if it did not answer in time, or has ended.
     socket: Mutex<Option<File>>,
+    waiting: Arc<WaitingTime>,
 }
 
 /// A file that another process has open. Dropping it closes it there, without waiting.
@@ -25,9 +26,9 @@ pub struct SlowFile {
 }
 
 impl Connection {
-    /// Makes a connection of the end of a socket, which must not block.
-    pub(super) fn new(socket: File) -> Self {
-        Self { socket: Mutex::new(Some(socket)) }
+    /// Makes a connection of the end of a socket, which must not block. `waiting` is shared by all connections.
+    pub(super) fn new(socket: File, waiting: Arc<WaitingTime>) -> Self {
+        Self { socket: Mutex::new(Some(socket)), waiting }
     }
 
     /// Opens a regular file.
@@ -52,8 +53,8 @@ impl Connection {
         let mut socket = self.lock();
         let open = socket.as_mut().ok_or(io::ErrorKind::TimedOut)?;
         let begin = Instant::now();
-        let answer = exchange(open, request, into, begin + registry::time_for_an_answer());
-        registry::note_waiting(begin.elapsed());
+        let answer = exchange(open, request, into, begin + self.waiting.for_an_answer());
+        self.waiting.add(begin.elapsed());
         answer.unwrap_or_else(|_| {
             // Behind an answer that was not read whole, nothing can be made of the next.
             *socket = None;

@@ -6,14 +6,16 @@
 
 mod connection;
 mod door;
+mod patience;
 mod protocol;
 mod registry;
 mod server;
 
 pub use connection::SlowFile;
 pub(crate) use door::{ask, ask_for, open, real_path};
+pub use patience::Patience;
 pub use protocol::FileFacts;
-pub use registry::{Patience, SilentFileSystem, enable, prepare, silent_file_systems};
+pub use registry::{SilentFileSystem, enable, prepare, silent_file_systems};
 pub use server::serve;
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The processes that open files for this one, and how long it waits for them.
+//! The processes that open files for this one, one for each file system.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use model::Name;
 
 use super::connection::Connection;
+use super::patience::{Patience, WaitingTime};
 use crate::helper_process;
 use crate::mounts::{FileSystem, Mounts};
 use crate::sys::fork;
@@ -20,17 +20,6 @@ use crate::sys::fork;
 const MAX_SYSTEMS: usize = 16;
 /// Maximum number of files of a silent file system that are counted.
 const MAX_COUNTED: usize = 4096;
-/// One in this number of seconds may be spent waiting, besides [`Patience::total`].
-const WAITING_SHARE: u32 = 10;
-
-/// The time that this process waits for file systems.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// For one answer. Who does not answer within that time is not asked again.
-    pub answer: Duration,
-    /// For all answers together, besides a tenth of the time that this process runs.
-    pub total: Duration,
-}
 
 /// A file system that did not answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,9 +34,7 @@ pub struct SilentFileSystem {
 
 struct Registry {
     command: Vec<String>,
-    patience: Patience,
-    began: Instant,
-    waited: Duration,
+    waiting: Arc<WaitingTime>,
     /// Sockets of processes that were started in advance.
     spares: Vec<File>,
     systems: Vec<System>,
@@ -67,8 +54,8 @@ static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 /// opened.
 pub fn enable(command: &[&str], patience: Patience) {
     let command = command.iter().map(|&word| word.to_owned()).collect();
-    let (began, waited, spares, systems) = (Instant::now(), Duration::ZERO, Vec::new(), Vec::new());
-    *registry() = Some(Registry { command, patience, began, waited, spares, systems });
+    let waiting = Arc::new(WaitingTime::new(patience));
+    *registry() = Some(Registry { command, waiting, spares: Vec::new(), systems: Vec::new() });
 }
 
 /// Starts `count` processes in advance, because this one is going to lose the right to. Must be called while there is one thread.
@@ -118,7 +105,7 @@ pub(super) fn connection(system: &FileSystem) -> io::Result<Arc<Connection>> {
         Some(socket) => socket,
         None => helper_process::start(&registry.command)?.0,
     };
-    let connection = Arc::new(Connection::new(socket));
+    let connection = Arc::new(Connection::new(socket, Arc::clone(&registry.waiting)));
     let system =
         System { system: system.clone(), connection: Arc::clone(&connection), missed: HashSet::new() };
     registry.systems.push(system);
@@ -135,22 +122,6 @@ pub(super) fn note_missed(system: &FileSystem, path: &Path) {
     {
         let path = path.strip_prefix("/").unwrap_or(path);
         known.missed.insert(path.as_os_str().as_bytes().to_vec());
-    }
-}
-
-/// Returns the time to wait for the next answer.
-pub(super) fn time_for_an_answer() -> Duration {
-    let registry = registry();
-    registry.as_ref().map_or(Duration::ZERO, |registry| {
-        let total = registry.patience.total + registry.began.elapsed() / WAITING_SHARE;
-        registry.patience.answer.min(total.saturating_sub(registry.waited))
-    })
-}
-
-/// Notes the time that was waited for an answer.
-pub(super) fn note_waiting(waited: Duration) {
-    if let Some(registry) = registry().as_mut() {
-        registry.waited += waited;
     }
 }
 

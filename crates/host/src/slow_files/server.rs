@@ -67,7 +67,7 @@ fn read(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::super::connection::Connection;
-    use super::super::registry::{Patience, enable};
+    use super::super::patience::{Patience, WaitingTime};
     use crate::helper_process::sockets;
     use std::fs;
     use std::io;
@@ -76,16 +76,20 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    fn connection(socket: std::fs::File) -> Arc<Connection> {
+        let patience = Patience { answer: Duration::from_secs(60), total: Duration::from_secs(600) };
+        Arc::new(Connection::new(socket, Arc::new(WaitingTime::new(patience))))
+    }
+
     #[test]
     fn files_are_opened_read_and_looked_at_again() {
-        enable(&[], Patience { answer: Duration::from_secs(60), total: Duration::from_secs(600) });
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "contents").unwrap();
         symlink("file", folder.path().join("link")).unwrap();
         let (ours, theirs) = sockets().unwrap();
         let server = std::thread::spawn(move || super::serve(&theirs));
-        let connection = Arc::new(Connection::new(ours));
+        let connection = connection(ours);
         let open = |name: &str, follow| connection.open(folder.path(), Path::new(name), follow);
         let file = open("file", true).unwrap();
         let metadata = fs::metadata(&path).unwrap();
@@ -111,7 +115,7 @@ mod tests {
     fn who_has_gone_is_not_asked_again() {
         let (ours, theirs) = sockets().unwrap();
         drop(theirs);
-        let connection = Arc::new(Connection::new(ours));
+        let connection = connection(ours);
         for _ in 0..2 {
             let error = connection.open(Path::new("/"), Path::new("etc/passwd"), true).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
