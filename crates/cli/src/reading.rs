@@ -13,7 +13,7 @@ use recorder::{CommandSources, FileConsumer, Options, Workload};
 
 use crate::arguments::{DebuginfodArguments, RuntimeArguments, exit_with_usage_error};
 use crate::commands::name_lookup::NameLookup;
-use crate::commands::record::{Outcome, own_command_line, record_into, temporary_file};
+use crate::commands::recording::{Outcome, own_command_line, record_into, temporary_file};
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;

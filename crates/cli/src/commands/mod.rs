@@ -21,8 +21,7 @@ pub mod name_lookup;
 #[cfg(feature = "push")]
 pub mod push;
 pub mod record;
-mod record_runs;
-mod record_series;
+pub mod recording;
 mod recording_output;
 pub mod report;
 pub mod script;

@@ -15,7 +15,7 @@ use host::sys::{memory, system};
 use model::{Harm, Name};
 use recorder::{Control, JvmMapTiming, Notice, Options, Target, Workload};
 
-use super::{file_helper, record};
+use super::{file_helper, recording};
 use crate::arguments::numbers::{seconds, within};
 use crate::arguments::{
     NamelessArguments, RuntimeArguments, SamplingArguments, TargetArguments, exit_with_usage_error,
@@ -276,7 +276,7 @@ fn print(
         printed.map(|()| remarks)
     });
     let printing = printing.context("cannot start a thread")?;
-    let mut notices = |notice: Notice| record::print_notice(&notice, console);
+    let mut notices = |notice: Notice| recording::print_notice(&notice, console);
     let result = live::record(&options, &control, &mut engine, &mut notices);
     // With the engine its end of the channel goes, and the printer knows that nothing more comes.
     drop(engine);

@@ -19,7 +19,7 @@ use model::Harm;
 use recorder::counting::{self, Aggregation, Counted, CountedEvent, IntervalCounts, Plan};
 use recorder::{Control, Notice, Options, PrivilegeLevels, Target, Workload};
 
-use super::record::{exec_failure_code, exit_code, print_notice};
+use super::recording::{exec_failure_code, exit_code, print_notice};
 use crate::arguments::events::CountedLists;
 use crate::arguments::numbers::{seconds, within};
 use crate::arguments::{TargetArguments, exit_with_usage_error};

@@ -18,7 +18,7 @@ use live::{Engine, EngineEvent, EngineSettings};
 use model::{Pid, Tid};
 use recorder::{Control, Error, Notice, Options};
 
-use crate::commands::record::print_notice;
+use crate::commands::recording::print_notice;
 use crate::console::Console;
 
 /// Time between two looks for processes that nobody attached to has started. Reading a process takes 15 µs.

@@ -8,17 +8,16 @@ use std::time::{Duration, Instant};
 use analysis::Notices;
 use analysis::runs::{MANIFEST, Manifest, RecordedRun, RunSide};
 use anyhow::{Context, bail};
-use clap::Args;
 use host::files::{NameInFolder, NewFile, make_new_folder};
 use model::Name;
 use recorder::{
     Command, CommandSources, Control, FileConsumer, NameSources, Notice, Options, Summary, Target, Workload,
 };
 
-use super::name_lookup::NameLookup;
-use super::record::{self, DEFAULT_OUTPUT, Outcome, RecordArguments, Sampled};
+use super::arguments::{DEFAULT_OUTPUT, RecordArguments};
 use crate::arguments::exit_with_usage_error;
-use crate::arguments::numbers::within;
+use crate::commands::name_lookup::NameLookup;
+use crate::commands::recording::{self, Outcome, Sampled};
 use crate::console::Console;
 use crate::output;
 
@@ -27,18 +26,6 @@ const DEFAULT_FOLDER: &str = "prof.runs";
 
 /// The events that are counted exactly in each run, where the machine counts them. They vary from run to run far less than samples.
 const COUNTED: &str = "task-clock,page-faults,context-switches,instructions";
-
-/// The arguments for several runs.
-#[derive(Args, Clone, Debug, Default)]
-pub struct RunsArguments {
-    /// Record the command N times into a folder [default: prof.runs], after a run to warm up; prof diff compares such runs
-    #[arg(long, value_name = "N", value_parser = within(1..=1_000_u32), requires = "command",
-          conflicts_with_all = ["overwrite", "switch_output", "archive"], help_heading = "Runs")]
-    pub runs: Option<u32>,
-    /// With --runs: also record this command, the one before a change, in turns with the other one. Split into words as a shell does
-    #[arg(long, value_name = "COMMAND", requires = "runs", help_heading = "Runs")]
-    against: Option<String>,
-}
 
 /// The commands and the folder of a series of runs.
 struct Series<'a> {
@@ -186,7 +173,7 @@ impl Series<'_> {
             RunSide::After => self.arguments.command.clone(),
         };
         // As if this side were recorded alone: readers take the command from the end of the line.
-        let mut command_line = record::own_command_line();
+        let mut command_line = recording::own_command_line();
         command_line.truncate(command_line.len().saturating_sub(self.arguments.command.len()));
         command_line.extend(words.iter().map(|word| Name::from(word.as_encoded_bytes())));
         let environment = self.arguments.runtimes.environment(&words, self.console);
@@ -215,15 +202,15 @@ impl Series<'_> {
         let console = self.console;
         let mut notices = |notice: Notice| {
             if is_first {
-                record::print_notice(&notice, console);
+                recording::print_notice(&notice, console);
             }
         };
         let Sampled { recorded, sources, .. } =
-            record::sample(&mut consumer, &options, names, &control, &mut notices, console);
+            recording::sample(&mut consumer, &options, names, &control, &mut notices, console);
         let summary = match recorded {
             Ok(summary) => summary,
             Err(error) => {
-                return match record::handle_error(error, path.as_deref(), self.console)? {
+                return match recording::handle_error(error, path.as_deref(), self.console)? {
                     Outcome::NotStarted(code) | Outcome::Recorded(code, _) => Ok(Err(code)),
                 };
             }
@@ -232,7 +219,7 @@ impl Series<'_> {
             self.append_names(path, &sources);
         }
         let still_runs = matches!(summary.command, Some(Command::Running(_)));
-        let code = record::exit_code(summary.command.as_ref(), &control);
+        let code = recording::exit_code(summary.command.as_ref(), &control);
         self.done += 1;
         self.say_progress(side, file.is_none(), &summary, code);
         Ok(Ok(FinishedRun { stops: still_runs || is_stopped(code), code, summary }))
@@ -240,7 +227,7 @@ impl Series<'_> {
 
     fn append_names(&self, path: &Path, sources: &NameSources) {
         if !self.arguments.no_names {
-            record::append_vanishing_names(path, sources, self.console);
+            recording::append_vanishing_names(path, sources, self.console);
         }
     }
 

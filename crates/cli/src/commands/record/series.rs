@@ -9,10 +9,11 @@ use host::objects::RetainedFiles;
 use host::sys::memory;
 use recorder::{JvmMapTiming, NextFileWhen, Options, SeriesConsumer, WindowConsumer};
 
-use super::dump_names::DumpNames;
-use super::name_lookup::NameLookup;
-use super::record::{Outcome, RecordArguments, own_command_line, record_into};
+use super::arguments::RecordArguments;
 use crate::arguments::exit_with_usage_error;
+use crate::commands::dump_names::DumpNames;
+use crate::commands::name_lookup::NameLookup;
+use crate::commands::recording::{Outcome, own_command_line, record_into};
 use crate::console::Console;
 
 /// Records with a window, or into a series of files, and returns the exit code of the command.

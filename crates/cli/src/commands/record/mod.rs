@@ -1,0 +1,111 @@
+//! `prof record`: records a command, processes or the whole system into a perf.data file.
+
+mod arguments;
+mod runs;
+mod series;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[cfg(feature = "push")]
+use analysis::Notices;
+use anyhow::{Context, bail};
+use host::files::{Destination, DestinationKind};
+#[cfg(feature = "push")]
+use model::Harm;
+use recorder::FileConsumer;
+
+use super::archive;
+use super::name_lookup::NameLookup;
+use super::recording::{Outcome, append_vanishing_names, own_command_line, record_into};
+use crate::arguments::exit_with_usage_error;
+use crate::console::Console;
+use crate::output;
+
+pub use arguments::RecordArguments;
+
+/// Records, and returns the exit code of the command.
+///
+/// # Errors
+/// The recording cannot start, or fails before its end.
+pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let mut options = arguments.options(console)?;
+    if options.delay == Some(Duration::MAX) && !arguments.parts.has_control() {
+        exit_with_usage_error("-D -1 needs --control; try: --control fifo:PATH");
+    }
+    if let Some(runs) = arguments.runs.runs {
+        return runs::record(arguments, runs, options, console);
+    }
+    if let Some(why) = arguments.parts.contradiction() {
+        exit_with_usage_error(why);
+    }
+    let (window, switch) = (arguments.parts.window(), arguments.parts.switch());
+    if window.is_some() || switch.is_some() {
+        return series::record(arguments, options, console);
+    }
+    let destination = if arguments.output == Path::new("-") {
+        Destination::standard_output().context("cannot write to standard output")?
+    } else {
+        output::find(&arguments.output, console)?
+    };
+    if destination.is_standard_output() && io::stdout().is_terminal() {
+        bail!("a recording is binary and cannot go to a terminal; try: prof record -o FILE");
+    }
+    if let Some(workload) = &mut options.workload {
+        workload.output_to_stderr = destination.is_standard_output();
+    }
+    let destination = destination.into_kind();
+    let is_file = matches!(&destination, DestinationKind::Name(_));
+    options.is_streamed = !is_file;
+    if arguments.archive && !is_file {
+        exit_with_usage_error("--archive needs an output file, not a stream; try: -o prof.data");
+    }
+    #[cfg(feature = "push")]
+    let client = arguments.push.as_deref().map(|url| arguments.connection.client(Some(url))).transpose()?;
+    #[cfg(feature = "push")]
+    if client.is_some() && !is_file {
+        exit_with_usage_error("--push needs an output file, not a stream; try: -o prof.data");
+    }
+    let mut consumer = FileConsumer::new(destination, own_command_line());
+    if let Some(level) = arguments.compress {
+        consumer = consumer.compressed(level);
+    }
+    let commands = arguments.parts.commands(console)?;
+    let (output, strict) = (&arguments.output, arguments.strict);
+    let names = if is_file && !arguments.no_names { NameLookup::AtEnd } else { NameLookup::WhenRead };
+    let appends_names = matches!(names, NameLookup::AtEnd);
+    match record_into(consumer, Some(output), commands, &options, strict, names, console)? {
+        Outcome::Recorded(code, sources) => {
+            if arguments.archive {
+                archive::write(output, output, &sources.files, &archive::NameArguments::default(), console)?;
+            } else if appends_names {
+                append_vanishing_names(output, &sources, console);
+            }
+            #[cfg(feature = "push")]
+            if let Some(client) = client {
+                return Ok(push_recorded(output, &client, code, strict, console));
+            }
+            Ok(code)
+        }
+        Outcome::NotStarted(code) => Ok(code),
+    }
+}
+
+/// Sends a finished recording, and returns the exit code: that of the recording, or 1 with `strict` if it is 0 and the engine has not taken all.
+#[cfg(feature = "push")]
+fn push_recorded(
+    recording: &Path,
+    client: &push::Client,
+    code: ExitCode,
+    strict: bool,
+    console: &Console,
+) -> ExitCode {
+    let pushed = super::push::send_whole(recording, client, console);
+    let is_complete = matches!(&pushed, Ok(pushed) if *pushed == ExitCode::SUCCESS);
+    if let Err(error) = pushed {
+        if strict { console.error(&error) } else { console.warn(Harm::Nothing, &format!("{error:#}")) }
+    }
+    if strict && !is_complete && code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
+}
