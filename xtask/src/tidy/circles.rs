@@ -9,22 +9,8 @@ use super::Breach;
 use super::import_graph::{self, Imports};
 use super::tree::Tree;
 
-/// Files whose circles with others of their folders are still to be broken.
-const KNOWN: &[&str] = &["crates/recorder/src/unwind/sample_unwinder.rs"];
-
 pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
-    let crates = import_graph::of_crates(tree);
-    let (mut breaches, known): (Vec<Breach>, Vec<Breach>) =
-        crates.values().flat_map(breaches_of).partition(|breach| !is_known(&breach.file));
-    let is_broken = |file: &&&str| known.iter().all(|breach| breach.file != Path::new(file));
-    let broken = KNOWN.iter().filter(is_broken);
-    breaches
-        .extend(broken.map(|file| Breach::new(*file, 0, "is in no circle: remove it from the known ones")));
-    Ok(breaches)
-}
-
-fn is_known(file: &Path) -> bool {
-    KNOWN.iter().any(|known| file == Path::new(known))
+    Ok(import_graph::of_crates(tree).values().flat_map(breaches_of).collect())
 }
 
 /// Returns the number of circles of files of one folder in each crate.

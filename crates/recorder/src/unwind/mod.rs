@@ -14,6 +14,7 @@ mod chunk_encoder;
 mod copy_sizes;
 mod exec_times;
 mod fresh_maps;
+mod layouts;
 mod ordered_consumer;
 mod pending;
 mod sample_unwinder;

@@ -12,16 +12,16 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use decoder::values::U64s;
-use decoder::{Attr, Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
-use host::sysctl;
+use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
 use model::{EventIndex, Loss, Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
 use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables, StackWalker, kernel_part, user_part};
-use tracker::{OrderedRecord, Orderer, chain_limit};
+use tracker::{OrderedRecord, Orderer};
 use unwinder::StackEnd;
 
-use super::arrival::{Arrival, PerArrival};
+use super::arrival::PerArrival;
 use super::copy_sizes::{CopySizeController, CopySizes};
+use super::layouts::{Layouts, max_chain_addresses};
 use super::ordered_consumer::OrderedConsumer;
 use super::pending::{Action, PendingRecords, RecordHandle};
 use super::sample_unwinder::{SampleContext, SampleUnwinder};
@@ -76,21 +76,6 @@ impl LowMemory {
     fn new(sparse_chunk: usize) -> Self {
         Self { sparse_chunk, pages_released: Instant::now() }
     }
-}
-
-/// The layouts in which the samples of an event come, and in which they are forwarded.
-#[derive(Debug)]
-pub(super) struct Layouts {
-    pub(super) recorded: RecordLayout,
-    pub(super) written: RecordLayout,
-    has_stacks: bool,
-    /// True if samples have a chain by frame pointers, and the link register for the caller that it lacks.
-    has_leaf_registers: bool,
-    pub(super) arrival: Arrival,
-    /// Maximum number of addresses in a call chain.
-    pub(super) max_addresses: u16,
-    /// Maximum number of addresses in the kernel's call chains.
-    pub(super) kernels_limit: u16,
 }
 
 impl<C: OrderedConsumer> UnwindingStage<C> {
@@ -305,16 +290,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
                 .events
                 .iter()
                 .filter(|other| event.leader.is_some() && other.leader == event.leader);
-            let room = u16::try_from(written.attr.room_for_call_chain(members.count())).unwrap_or(u16::MAX);
-            self.layouts.push(Layouts {
-                recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
-                written: RecordLayout::new(&written.attr, Endian::NATIVE),
-                has_stacks: event.attr.sample_format.has_stack_copies(),
-                has_leaf_registers: !self.keep_stacks && event.attr.sample_format.has_walk_and_registers(),
-                arrival: Arrival::of(&event.attr),
-                max_addresses: max_chain_addresses(&event.attr).min(room),
-                kernels_limit: kernels_limit(&event.attr),
-            });
+            self.layouts.push(Layouts::new(&event.attr, &written.attr, members.count(), self.keep_stacks));
         }
         self.consumer.begin(&written)
     }
@@ -400,23 +376,6 @@ impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
     }
 }
 
-/// Returns the maximum number of addresses in the call chains of an event (0: no limit of its own).
-fn max_chain_addresses(attr: &Attr) -> u16 {
-    match attr.sample_max_stack {
-        0 => MAX_CHAIN_ADDRESSES,
-        max => max.min(MAX_CHAIN_ADDRESSES),
-    }
-}
-
-/// Returns the maximum number of addresses in the kernel's call chains of an event.
-fn kernels_limit(attr: &Attr) -> u16 {
-    let allowed = sysctl::perf_event_max_stack();
-    match attr.sample_max_stack {
-        0 => allowed.unwrap_or_else(|| chain_limit(attr)),
-        asked => asked.min(allowed.unwrap_or(asked)),
-    }
-}
-
 /// Encodes a sample without its stack copy: with the kernel part of its call chain, the user's instruction pointer, and the marker
 /// [`TruncationReason::RecorderBehind`].
 fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
@@ -438,7 +397,7 @@ mod tests {
     use crate::consumer::{RecordedEvent, RingKind};
     use crate::notice::Notice;
     use crate::unwind::ChunkEncoder;
-    use decoder::ReadFormat;
+    use decoder::{Attr, ReadFormat};
 
     /// Counts samples and losses.
     #[derive(Default)]
