@@ -15,7 +15,6 @@ mod recorded_files;
 mod retained_files;
 mod search;
 mod store;
-mod unwind_source;
 
 pub use block_cache::{BlockBytes, BlockCache};
 #[cfg(feature = "debuginfod")]

@@ -3,13 +3,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use elf::{Object, UnpackBudget};
-use model::{FileIdentity, Name, ObjectIdentity, Pid, Reason};
+use elf::{Object, ObjectSource, OpenedObject, UnpackBudget};
+use model::{BuildId, FileIdentity, Name, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open_as;
 use super::recorded_files::RecordedFiles;
 use super::retained_files::{DELETED_SUFFIX, RetainedFiles, open_path, path_in_process};
-use super::{FileBytes, ObjectBytes, SearchPaths};
+use super::{BlockBytes, FileBytes, ObjectBytes, SearchPaths, own_vdso_bytes};
 use crate::mounts::Mounts;
 use crate::procfs;
 use crate::slow_files::{self, FileFacts};
@@ -306,6 +306,38 @@ fn map_files_link(pid: Pid, identity: &ObjectIdentity) -> Option<PathBuf> {
 /// Returns true if a mapping with this path is one of the kernel itself: `[vdso]`, `[uprobes]`.
 fn is_kernel_mapping(path: &Name) -> bool {
     path.as_bytes().starts_with(b"[") && path.as_bytes().ends_with(b"]")
+}
+
+impl ObjectSource for ObjectStore<BlockBytes> {
+    type Bytes = BlockBytes;
+
+    fn open(&self, identity: &ObjectIdentity, pid: Pid) -> Option<OpenedObject<BlockBytes>> {
+        let (object, path) = self.open_with_path(identity, &[pid]).ok()?;
+        let debug_file = self.debug_files(&object, &path).debug;
+        Some(OpenedObject { object, debug_file })
+    }
+
+    fn open_vdso(&self, build_id: Option<&BuildId>) -> Option<Arc<Object<BlockBytes>>> {
+        let vdso = Object::read(BlockBytes::Memory(own_vdso_bytes()?)).ok()?;
+        let is_same = match (build_id, vdso.build_id()) {
+            (Some(recorded), Some(ours)) => recorded.same_object(&ours),
+            // The kernel records no build id of the vDSO, so ours is used only for recordings of this machine.
+            _ => self.paths().own_images,
+        };
+        is_same.then(|| Arc::new(vdso))
+    }
+
+    fn close(&self, identity: &ObjectIdentity) {
+        Self::close(self, identity);
+    }
+
+    fn close_all(&self) {
+        Self::close_all(self);
+    }
+
+    fn release_caches(&self) {
+        self.release_memory();
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! Reads processes and threads from `/proc`.
 
-mod life;
-mod lineage;
 mod maps;
 mod path;
 mod resource;
+mod stat;
 mod status;
 mod syscall_state;
 
@@ -19,11 +18,10 @@ use crate::sys::namespace;
 use crate::sys::perf_event::own_pid;
 use crate::sys::system::shows_our_pids;
 
-pub use life::{TaskState, busy_time, context_switches, cpu_time, life, task_state};
-pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
 pub(crate) use path::{path, read_shared, shared_path};
 pub use resource::{ServiceEnvironment, executable, process_context, service_environment};
+pub use stat::{Lineage, TaskState, busy_time, context_switches, cpu_time, life, lineage, task_state};
 pub use status::{Capability, Status, allowed_cpus, own_status, status};
 pub use syscall_state::{SyscallState, descriptor_target, has_open, syscall_state};
 

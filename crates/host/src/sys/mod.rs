@@ -11,7 +11,6 @@ pub mod fork;
 pub mod identity;
 pub mod inherited;
 pub mod limits;
-mod map_guard;
 pub mod memory;
 pub mod memory_file;
 pub mod mount;

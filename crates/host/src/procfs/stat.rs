@@ -1,4 +1,4 @@
-//! Start time, user and CPU time of processes: `/proc/PID/stat`, `/proc/PID/status`, `/proc/stat` (proc(5)).
+//! Start, parent and CPU time of processes: `/proc/PID/stat`, `/proc/PID/status`, `/proc/stat` (proc(5)).
 
 use std::fs;
 use std::io;
@@ -109,7 +109,7 @@ fn ticks_to_duration(ticks: u64) -> Duration {
 }
 
 /// Returns the fields of `/proc/PID/stat` from the third on. The second one, the name, may contain any byte.
-pub(super) fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     Some(str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace())
 }
@@ -119,6 +119,31 @@ fn start_since_boot(stat: &[u8]) -> io::Result<u64> {
     let field = fields_after_name(stat).and_then(|mut fields| fields.nth(19));
     let ticks: u64 = field.and_then(|field| field.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
     Ok(ticks.saturating_mul(1_000_000_000 / system::ticks_per_second()))
+}
+
+/// The parent and the session of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lineage {
+    /// The parent: the process that started it, or the one that adopted it.
+    pub parent: Pid,
+    /// The session: the pid of its leader, which may have ended.
+    pub session: Pid,
+}
+
+/// Reads the lineage of a process.
+///
+/// # Errors
+/// `ENOENT` if there is no such process.
+pub fn lineage(pid: Pid) -> io::Result<Lineage> {
+    lineage_in(&fs::read(path(pid, "stat")?)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn lineage_in(stat: &[u8]) -> Option<Lineage> {
+    // `pid (comm) state ppid pgrp session …`
+    let mut fields = fields_after_name(stat)?.skip(1);
+    let mut number = || fields.next()?.parse().ok();
+    let (parent, _group, session) = (number()?, number()?, number()?);
+    Some(Lineage { parent: Pid(parent), session: Pid(session) })
 }
 
 #[cfg(test)]
@@ -170,5 +195,14 @@ mod tests {
         assert!(own <= start && start <= now + 20_000_000, "{own} {start} {now}");
         assert_eq!(begun.own_number, Some(pid));
         assert!(life(Pid(0)).is_err());
+    }
+
+    #[test]
+    fn names_with_anything_in_them_are_passed_over() {
+        let lineage = Lineage { parent: Pid(7), session: Pid(5) };
+        assert_eq!(lineage_in(b"42 (a) R 1 2 3) S 7 6 5 0 -1\n"), Some(lineage));
+        assert_eq!(lineage_in(b"42 (\xff) S 7 6 5"), Some(lineage));
+        assert_eq!(lineage_in(b"42 (a) S 7 6"), None);
+        assert_eq!(lineage_in(b""), None);
     }
 }
