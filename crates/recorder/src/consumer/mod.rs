@@ -4,10 +4,8 @@
 mod chunk;
 mod coverage;
 mod dump_report;
-mod ending;
 mod observed;
 mod recording;
-mod switch_update;
 
 use std::io;
 use std::time::Instant;
@@ -21,11 +19,9 @@ pub use chunk::{Chunk, DrainStats, RingKind};
 pub use coverage::{Circumstances, EventCoverage};
 pub(crate) use coverage::{Tasks, nanoseconds};
 pub use dump_report::{Dump, DumpFailure, DumpReport};
-pub use ending::{Ending, LostCount, TaskTime};
 pub(crate) use observed::Observed;
 pub use observed::{News, RecordObserver};
-pub use recording::{RecordedEvent, Recording};
-pub use switch_update::SwitchUpdate;
+pub use recording::{Ending, LostCount, RecordedEvent, Recording, SwitchUpdate, TaskTime};
 
 /// Receives the course of a recording: beginning, rounds, losses, checkpoints, end. The records themselves come through one of the
 /// traits on top of it, [`Consumer`] (in the order of each ring) or [`crate::unwind::OrderedConsumer`] (in the order of time).

@@ -2,7 +2,6 @@
 
 mod coverage;
 mod loss;
-mod privileged_exec;
 mod throttling;
 
 use std::time::Duration;
@@ -12,14 +11,13 @@ use host::sys::clock::CpuTime;
 use host::sys::signals::Received;
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus};
-use model::Loss;
+use model::{Loss, Name, Pid, Timestamp};
 
 use crate::consumer::{EventCoverage, RecordedEvent};
 use crate::control::Control;
 
 pub(crate) use coverage::{Tally, coverage};
 pub(crate) use loss::lost_samples;
-pub use privileged_exec::PrivilegedExec;
 pub(crate) use throttling::Throttling;
 
 /// The summary of a finished recording.
@@ -54,6 +52,19 @@ pub struct Summary {
     pub counts: Vec<ExactCount>,
     /// The state of the command, if there is one.
     pub command: Option<Command>,
+}
+
+/// A process that executed a program with more rights than its caller had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrivilegedExec {
+    /// The process.
+    pub pid: Pid,
+    /// The name of the program.
+    pub name: Name,
+    /// The time at which the kernel ended its events, by the clock of records.
+    pub(crate) time: Timestamp,
+    /// The time until they were opened again, of which nothing is recorded; `None` where they were not.
+    pub gap: Option<Duration>,
 }
 
 /// The exact count of an event.
