@@ -21,11 +21,9 @@ pub mod mapped_files;
 pub mod missing_samples;
 pub mod processes;
 pub mod resources;
-mod switch_sampling;
-mod watched_time;
+mod switches;
 
-pub use switch_sampling::{BLOCKED_STACKS, FAULT_STACKS, SWITCH_RECORDS, Schedstat, SwitchSampling};
-pub use watched_time::WatchedTime;
+pub use switches::{BLOCKED_STACKS, FAULT_STACKS, SWITCH_RECORDS, Schedstat, SwitchSampling, WatchedTime};
 
 /// Numbers of sections.
 pub mod id {

@@ -1,7 +1,33 @@
-//! The section that says when switches between threads were held back, and what the kernel counted of threads.
+//! The sections about switches between threads: when they were watched, when they were held back, and what the kernel counted of
+//! threads.
 
 use decoder::Endian;
 use model::Tid;
+
+/// For how long, and of whom, a recording tells where threads wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WatchedTime {
+    /// The time at which it began, in nanoseconds on the clock of the recording.
+    pub begin: u64,
+    /// The time at which it ended.
+    pub end: u64,
+    /// Threads may be named in the recording and not be meant: only those that have samples are.
+    pub only_sampled: bool,
+}
+
+impl WatchedTime {
+    /// Encodes the section ([`super::id::WATCHED_TIME`]).
+    pub fn to_section(&self) -> Vec<u8> {
+        [self.begin, self.end, u64::from(self.only_sampled)].into_iter().flat_map(u64::to_ne_bytes).collect()
+    }
+
+    /// Decodes a section; `None` where it is cut, or ends before it begins.
+    pub fn from_section(bytes: &[u8], endian: Endian) -> Option<Self> {
+        let word = |index: usize| Some(endian.u64(*bytes.get(index * 8..)?.first_chunk()?));
+        let watched = Self { begin: word(0)?, end: word(1)?, only_sampled: word(2)? & 1 != 0 };
+        (watched.begin <= watched.end).then_some(watched)
+    }
+}
 
 /// The name of the event whose samples were made from what was read of blocked threads from outside.
 pub const BLOCKED_STACKS: &str = "blocked-stacks";
@@ -85,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_come_back() {
+    fn watched_times_come_back() {
         let reading = |time| Schedstat { time, running: 7, runnable: 9 };
         let threads = vec![(Tid(4), vec![reading(2), reading(5), reading(12)]), (Tid(5), Vec::new())];
         let sampling = SwitchSampling { gaps: vec![(1, 5), (5, 9)], threads };
@@ -97,5 +123,17 @@ mod tests {
         assert_eq!(SwitchSampling::from_section(&[], Endian::NATIVE), None);
         let backwards = SwitchSampling { gaps: vec![(5, 1)], ..sampling }.to_section();
         assert_eq!(SwitchSampling::from_section(&backwards, Endian::NATIVE), None);
+    }
+
+    #[test]
+    fn sections_come_back() {
+        let watched = WatchedTime { begin: 5, end: 7, only_sampled: true };
+        let section = watched.to_section();
+        assert_eq!(WatchedTime::from_section(&section, Endian::NATIVE), Some(watched));
+        for cut in 0..section.len() {
+            assert_eq!(WatchedTime::from_section(&section[..cut], Endian::NATIVE), None);
+        }
+        let backwards = WatchedTime { begin: 8, ..watched }.to_section();
+        assert_eq!(WatchedTime::from_section(&backwards, Endian::NATIVE), None);
     }
 }
