@@ -8,7 +8,6 @@
 
 extern crate alloc;
 
-mod call;
 mod compression;
 mod dynamic;
 mod error;

@@ -1,3 +1,5 @@
+//! The machine that an object is for, and its call instructions.
+
 use core::fmt;
 
 /// The instruction set of an object: `e_machine`.
@@ -39,5 +41,74 @@ impl fmt::Debug for Machine {
             Self::LOONGARCH => f.write_str("LOONGARCH"),
             Self(other) => write!(f, "Machine({other})"),
         }
+    }
+}
+
+impl Machine {
+    /// Returns true if a call instruction ends right where `before` ends; `before` are the bytes up to a return address, of which
+    /// the last 8 are enough. `None` for machines whose instructions are not known here.
+    pub fn ends_in_call(self, before: &[u8]) -> Option<bool> {
+        match self {
+            Self::X86_64 | Self::I386 => Some(ends_in_x86_call(before)),
+            Self::AARCH64 => Some(before.last_chunk::<4>().is_some_and(|word| {
+                let word = u32::from_le_bytes(*word);
+                // BL; BLR and its pointer-authenticating forms BLRAA(Z), BLRAB(Z).
+                word >> 26 == 0b10_0101
+                    || word & 0xffff_fc1f == 0xd63f_0000
+                    || word & 0xfeff_f800 == 0xd63f_0800
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// `call rel32` (e8), or `call r/m64` (ff /2) of any length, with or without a REX prefix.
+fn ends_in_x86_call(before: &[u8]) -> bool {
+    if let [.., 0xe8, _, _, _, _] = before {
+        return true;
+    }
+    (2..=7).any(|length| {
+        let Some(&[0xff, modrm, ref rest @ ..]) =
+            before.len().checked_sub(length).and_then(|at| before.get(at..))
+        else {
+            return false;
+        };
+        if modrm >> 3 & 7 != 2 {
+            return false;
+        }
+        let needs_sib = modrm >> 6 != 3 && modrm & 7 == 4;
+        let displacement = match modrm >> 6 {
+            0 if modrm & 7 == 5 => 4,
+            0 if needs_sib && rest.first().is_some_and(|sib| sib & 7 == 5) => 4,
+            1 => 1,
+            2 => 4,
+            _ => 0,
+        };
+        rest.len() == usize::from(needs_sib) + displacement
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_recognised() {
+        let x86 = Machine::X86_64;
+        assert_eq!(x86.ends_in_call(&[0xe8, 1, 2, 3, 4]), Some(true));
+        assert_eq!(x86.ends_in_call(&[0xff, 0xd0]), Some(true)); // call *%rax
+        assert_eq!(x86.ends_in_call(&[0x41, 0xff, 0xd4]), Some(true)); // call *%r12
+        assert_eq!(x86.ends_in_call(&[0xff, 0x15, 1, 2, 3, 4]), Some(true)); // call *0x4030201(%rip)
+        assert_eq!(x86.ends_in_call(&[0xff, 0x54, 0x24, 0x08]), Some(true)); // call *8(%rsp)
+        assert_eq!(x86.ends_in_call(&[0xff, 0x14, 0xc5, 1, 2, 3, 4]), Some(true)); // call *0x4030201(,%rax,8)
+        assert_eq!(x86.ends_in_call(&[0xff, 0xe0]), Some(false)); // jmp *%rax
+        assert_eq!(x86.ends_in_call(&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90]), Some(false));
+        assert_eq!(x86.ends_in_call(&[]), Some(false));
+        let arm = Machine::AARCH64;
+        assert_eq!(arm.ends_in_call(&0x9400_0001_u32.to_le_bytes()), Some(true)); // bl
+        assert_eq!(arm.ends_in_call(&0xd63f_0100_u32.to_le_bytes()), Some(true)); // blr x8
+        assert_eq!(arm.ends_in_call(&0xd73f_0911_u32.to_le_bytes()), Some(true)); // blraa x8, x17
+        assert_eq!(arm.ends_in_call(&0xd65f_03c0_u32.to_le_bytes()), Some(false)); // ret
+        assert_eq!(Machine::RISCV.ends_in_call(&[0; 8]), None);
     }
 }
