@@ -5,7 +5,6 @@
 //! ([`names`]). The walk for functions and inlined calls is our own: addr2line's recurses as deep as the file nests
 //! entries, and reads line tables that a flame graph does not need. Lines come from addr2line ([`lines`]).
 
-mod discriminators;
 mod lines;
 mod names;
 mod ranges;
@@ -18,8 +17,7 @@ mod units;
 mod walk;
 mod work_budget;
 
-pub(crate) use discriminators::discriminators;
-pub(crate) use lines::{Lines, call_location};
+pub(crate) use lines::{Lines, call_location, discriminators};
 pub(crate) use names::{DwarfFile, EntryNames};
 pub(crate) use sections::{Sections, Unpacked};
 pub use split::SplitUnit;
