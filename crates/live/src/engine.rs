@@ -21,13 +21,12 @@ use tracker::SampleReader;
 
 use super::events::LiveEvents;
 use super::name_queue::Haste;
-use super::remarks::first_remarks;
 use super::shared_call_tree::SharedCallTree;
 use super::symbol_table::SymbolTable;
 use super::symbol_worker::SymbolWorker;
 use super::thread_time::ThreadTime;
 use super::window::{Counted, ThreadNumber, Window};
-use crate::snapshot::{CountedStack, Snapshot, Span, Status, Task};
+use crate::snapshot::{CountedStack, Snapshot, Span, Status, Task, first_remarks};
 
 /// A command that the screen sends to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -23,7 +23,6 @@
 //! | [`snapshot`] | the plain data that the engine sends; nobody changes it afterwards |
 //! | [`views`], [`filter`] | pure functions of a snapshot: functions, tasks, callers and callees, flame graph |
 //! | [`function_code`] | the instructions of a function, with the samples of a snapshot |
-//! | `remarks` | which files were not used, and why |
 
 mod consumer;
 pub mod engine;
@@ -32,7 +31,6 @@ pub mod filter;
 pub mod function_code;
 mod name_queue;
 mod record;
-mod remarks;
 mod sample_counter;
 mod shared_call_tree;
 mod shared_list;
