@@ -1,6 +1,5 @@
 //! The unwind tables of one object, and finding the row for an address in them.
 
-mod augmentation;
 mod code;
 mod entry;
 mod fde_index;
