@@ -4,11 +4,11 @@
 //! whether it was preempted. A sample of `sched:sched_switch` has the stack, the state, and the thread that runs next; a sample of
 //! the `context-switches` event has the stack. A [`Timeline`] accepts all of them, and counts each switch once.
 
-mod revival;
 #[cfg(test)]
 mod tests;
 
 use alloc::vec::Vec;
+
 use hashbrown::HashMap;
 use model::{CpuId, Pid, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
@@ -447,6 +447,13 @@ impl<S: Copy> Timeline<S> {
         if let Some(mut thread) = self.threads.remove(&tid) {
             // No event of it was recorded after the gap.
             self.ended.extend(thread.resolve_doubtful(tid, Activity::Unwatched, None));
+        }
+    }
+
+    /// Lets a thread go on that runs in its process after its EXIT record: it has executed a program with more rights, not ended.
+    pub fn revived(&mut self, pid: Pid, tid: Tid) {
+        if let Some(since) = self.gone.remove(&tid) {
+            self.threads.insert(tid, Thread::new(pid, Some(since), State::Running, None));
         }
     }
 
