@@ -1,13 +1,12 @@
 //! Counting: events that are read rather than sampled (`prof stat`).
 //!
 //! ```text
-//! Options ─ attr::counter ─▶ plan ─▶ open (per thread, or per CPU) ─▶ run: enable, wait, read ─▶ Count per event and thread or CPU
+//! Options ─▶ plan ─▶ open (per thread, or per CPU) ─▶ run: enable, wait, read ─▶ Count per event and thread or CPU
 //! ```
 //!
 //! Events are chosen by [`crate::event`], and planned and opened with `crate::plan` and `crate::open`, as for recordings. Rings are mapped only
 //! for the reports of single tasks ([`Aggregation::PerTask`]).
 
-mod attr;
 mod beside;
 mod default_events;
 mod missing_ring;
@@ -47,7 +46,7 @@ struct CounterSite {
 
 /// An event that is open on a thread, a CPU, or a thread while it is on a CPU.
 struct Instance {
-    /// The index of the event in the list; its length for the event of [`attr::presence`].
+    /// The index of the event in the list; its length for the event of [`plan::presence`].
     event: usize,
     site: CounterSite,
     counter: Arc<PerfEvent>,
