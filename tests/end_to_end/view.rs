@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::browser::{answer, browsers, open};
 use super::prof::{folder, may_record, prof, record, run};
-use super::programs::{self, repository};
+use super::programs::{self, repository, skip};
 
 /// Opens a page of `prof view` and returns what `script`, the body of a function, returns there. The policy of the page stays,
 /// but for this script and where its answer goes.
@@ -676,6 +676,64 @@ fn lanes_have_the_time_off_the_cpu_of_each_thread() {
             let off = (expected - milliseconds).abs();
             assert!(off < 1.0 + expected / 100.0, "{browser} {tid}: {milliseconds} ms, not {expected}");
         }
+    }
+}
+
+#[test]
+fn waits_say_who_ended_them_as_reports_do_and_what_those_did() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("waits") else { return };
+    let folder = folder();
+    let (file, _) =
+        record(folder.path(), &["--off-cpu"], &[program.as_os_str(), "locker".as_ref(), "parent".as_ref()]);
+    let flags =
+        ["report", "--json", "-q", "--weight", "offcpu", "--wakers", "--min", "0", "--sort", "function"];
+    let reported = run(prof(flags).arg(&file));
+    if reported.stderr.contains("does not say who woke") {
+        return skip(&reported.stderr);
+    }
+    let report: Value = serde_json::from_str(reported.ok().text()).unwrap();
+    const ENDINGS: &str = "
+        const { meta } = page, sums = {};
+        store.set({ view: 'waits' });
+        await wait();
+        const answer = await page.client.ask('endings', { selection: { ...page.selection, search: '' }, named: -1 });
+        for (const { enders } of answer.places) for (const { waker, weight } of enders) {
+          const name = meta.wakers[waker - 1]?.name ?? '';
+          sums[name] = (sums[name] ?? 0) + weight;
+        }
+        const lock = [...document.querySelectorAll('.source tr')].find(row => /futex .* in (take_lock|locker)/.test(row.textContent))?.textContent;
+        page.lanes.choose(page.lanes.lanes.findIndex(({ label }) => label === 'locker'), false);
+        page.moment.pinAt(page.lanes.lanes.findIndex(({ label }) => label === 'locker'), meta.length / 3);
+        await wait();
+        const pinned = document.querySelector('.moment').textContent;
+        [...document.querySelectorAll('.moment .code')][0]?.click();
+        await wait();
+        return { sums, lock, pinned, chosen: store.state.threads?.map(thread => meta.threads[thread].name) };";
+    let html = page(&file);
+    for browser in browsers() {
+        let said = visit(browser, &html, "", ENDINGS);
+        for row in report["rows"].as_array().unwrap() {
+            let Some(name) = row["function"].as_str().and_then(|name| name.strip_prefix("[woken by: "))
+            else {
+                continue;
+            };
+            let (name, expected) = (name.trim_end_matches(']'), row["self"].as_f64().unwrap());
+            let shown = said["sums"][name].as_f64().unwrap_or(0.0);
+            let off = (shown - expected).abs();
+            // Waits below a microsecond are not in the page one by one.
+            assert!(off < 1e6 + expected / 100.0, "{browser} {name}: {shown} ns, not {expected}: {said}");
+        }
+        let lock = said["lock"].as_str().unwrap_or_default();
+        assert!(lock.contains("futex") && lock.contains("waits "), "{browser}: {said}");
+        let pinned = said["pinned"].as_str().unwrap_or_default();
+        assert!(
+            pinned.contains("until waits ") && pinned.contains("which meanwhile did: "),
+            "{browser}: {said}"
+        );
+        assert_eq!(said["chosen"], json!(["waits"]), "{browser}: {said}");
     }
 }
 

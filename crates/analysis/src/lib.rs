@@ -60,5 +60,6 @@ pub use report::{
 pub use request::{Measure, Request, Servers};
 pub use samples::{events, explained_filter};
 pub use waits::{
-    CauseId, LiveTimes, TimeSlice, TimeWeight, WaitSpan, WatchedEvent, thread_state, with_request,
+    CauseId, LiveTimes, SpanWaker, TimeSlice, TimeWeight, WaitSpan, WaitSpans, WatchedEvent, thread_state,
+    with_request,
 };

@@ -28,7 +28,7 @@ use crate::samples::TeeSink;
 use crate::samples::events::is_named;
 use crate::samples::explained_filter::{ExplainedFilter, start_of};
 use crate::symbols::{Symbolizing, Symbols, downloads};
-use crate::waits::{self, Estimate, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, describes_waits};
+use crate::waits::{self, Estimate, Switches, ThreadTimes, TimeWeight, Times, WaitSpans, describes_waits};
 use crate::{Error, Notices};
 
 /// The samples of one event.
@@ -76,7 +76,7 @@ pub struct Analysis {
     /// The spans in which samples are missing; known where single samples are kept with their times and CPUs.
     pub gaps: Vec<Gap>,
     /// The spans in which threads were off the CPU; known with [`Measure::SamplesAndWaits`].
-    pub waits: Vec<WaitSpan>,
+    pub waits: WaitSpans,
     /// The spans in which switches were not recorded, so that `waits` has none, as start and end in nanoseconds of the recording's clock;
     /// in order, and known where `waits` are.
     pub switch_gaps: Vec<(u64, u64)>,
@@ -294,7 +294,7 @@ struct Counted {
     /// The time of threads, which becomes the profile of `thread_time`, or else of the only event.
     times: Option<Times>,
     gaps: Vec<Gap>,
-    waits: Vec<WaitSpan>,
+    waits: WaitSpans,
     switch_gaps: Vec<(u64, u64)>,
 }
 
@@ -339,7 +339,7 @@ fn count_samples(
     }
     let Aggregated { profiles, mut seen_in, gaps } = aggregate.finish(replayed.recording.events());
     let chosen = choose(profiles, &replayed.recording, request);
-    let (mut waits, mut thread_time, mut of_threads) = (Vec::new(), None, None);
+    let (mut waits, mut thread_time, mut of_threads) = (WaitSpans::default(), None, None);
     if let Some((times, seen_waiting, spans)) = times {
         waits = spans;
         if let Some((weight, index, estimates)) = asked.filter(|_| !times.is_empty()) {

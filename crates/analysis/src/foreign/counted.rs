@@ -17,7 +17,7 @@ use crate::request::{Measure, Request};
 use crate::resources::Resources;
 use crate::samples::explained_filter::ExplainedFilter;
 use crate::symbols::{Symbolizing, Symbols};
-use crate::waits::{Estimate, TimeWeight};
+use crate::waits::{Estimate, TimeWeight, WaitSpans};
 use crate::{Error, Notices};
 
 impl Quantity {
@@ -256,7 +256,7 @@ impl Analysis {
             symbols,
             loss: Loss::default(),
             gaps: Vec::new(),
-            waits: Vec::new(),
+            waits: WaitSpans::default(),
             switch_gaps: Vec::new(),
             thread_time: None,
             seen_in: SeenIn::default(),

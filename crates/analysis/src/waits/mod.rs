@@ -59,8 +59,8 @@ use life::Life;
 pub use live::{LiveTimes, TimeSlice, WatchedEvent};
 use parts::Parts;
 use placed::{Content, Piece};
-pub use spans::WaitSpan;
-use spans::is_runnable;
+pub use spans::{SpanWaker, WaitSpan, WaitSpans};
+use spans::{SpanWakers, is_runnable};
 pub use state::CauseId;
 use state::{Causes, PAGE_FAULT, State, Wait, WakerId, Wakers};
 use switches::{Field, SwitchFields};
@@ -103,6 +103,8 @@ pub(crate) struct ThreadTimes {
     counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
     /// The spans in which threads were off the CPU, if they are asked for.
     spans: Option<Vec<WaitSpan>>,
+    /// Who ended them, where the recording says that.
+    span_wakers: Option<SpanWakers>,
 }
 
 impl ThreadTimes {
@@ -141,12 +143,14 @@ impl ThreadTimes {
             in_gap: false,
             counted,
             spans: None,
+            span_wakers: None,
         }
     }
 
-    /// Keeps the spans in which threads were off the CPU, too.
+    /// Keeps the spans in which threads were off the CPU, too, with who ended them.
     pub(crate) fn with_spans(self) -> Self {
-        Self { spans: Some(Vec::new()), ..self }
+        let span_wakers = self.switches.has_wakers().then(SpanWakers::default);
+        Self { spans: Some(Vec::new()), span_wakers, ..self }
     }
 
     /// Distinguishes waits by the thread or interrupt that ended them, too.
@@ -182,12 +186,13 @@ impl ThreadTimes {
     }
 
     /// Ends the time of all threads; returns what has been counted, and the spans that [`Self::with_spans`] asks for.
-    pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn, Vec<WaitSpan>) {
+    pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn, WaitSpans) {
         self.end_all(tracker);
         self.count_latency();
-        let Self { profile, states, pieces, causes, wakers, mapper, spans, .. } = self;
+        let Self { profile, states, pieces, causes, wakers, mapper, spans, span_wakers, .. } = self;
         let times = Times { profile, states, pieces, causes, wakers: wakers.unwrap_or_default() };
-        (times, mapper.seen_in, spans.unwrap_or_default())
+        let wakers = span_wakers.map(|wakers| wakers.list);
+        (times, mapper.seen_in, WaitSpans { spans: spans.unwrap_or_default(), wakers })
     }
 
     /// Counts the samples whose weight is known now that the running time of their processes is.
@@ -268,13 +273,19 @@ impl ThreadTimes {
             return;
         }
         if let (Some(spans), Some(is_runnable)) = (&mut self.spans, is_runnable(activity)) {
-            spans.push(WaitSpan { pid, tid, start, end, is_runnable });
+            let waker =
+                stack.and_then(|wait| wait.waker).filter(|_| !is_runnable && self.span_wakers.is_some());
+            let waker = waker.map(|WakerId(number)| number as usize);
+            spans.push(WaitSpan { pid, tid, start, end, is_runnable, waker });
         }
         let place = Where { container, ..Where::default() };
         let process = || tracker.comm(pid, Tid(pid.0)).clone();
         let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
         let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
-        let state = State { thread, activity, wait: stack.unwrap_or_default() };
+        let wait = stack.unwrap_or_default();
+        // Sums tell waits apart by their wakers only where that is asked for.
+        let wait = Wait { waker: wait.waker.filter(|_| self.wakers.is_some()), ..wait };
+        let state = State { thread, activity, wait };
         let life = self.lives.entry(tid).or_default();
         life.add(state, (start.0, end.0), counted);
         if let Some(length) = read_wait_ns {
@@ -382,19 +393,29 @@ impl ThreadTimes {
     fn waker(&mut self, tracker: &mut Tracker, (pid, tid): (Pid, Tid), flags: u64) -> Option<WakerId> {
         const IN_INTERRUPT: u64 = 0x08;
         const IN_DEFERRED_INTERRUPT: u64 = 0x10;
-        let wakers = self.wakers.as_mut()?;
-        if flags & IN_INTERRUPT != 0 || tid.0 == 0 {
-            return wakers.intern(Waker::Interrupt);
-        }
-        let comm = tracker.comm(pid, tid);
-        let name = (!comm.as_bytes().starts_with(b":")).then(|| comm.to_string());
+        let is_interrupt = flags & IN_INTERRUPT != 0 || tid.0 == 0;
         let is_deferred = flags & IN_DEFERRED_INTERRUPT != 0;
-        wakers.intern(match name {
-            Some(name) if is_deferred => Waker::DeferredInterrupt(name),
-            Some(name) => Waker::Thread(name),
-            None if is_deferred => Waker::Interrupt,
-            None => Waker::Outside,
-        })
+        let mut named = || {
+            if is_interrupt {
+                return Waker::Interrupt;
+            }
+            let comm = tracker.comm(pid, tid);
+            let name = (!comm.as_bytes().starts_with(b":")).then(|| comm.to_string());
+            match name {
+                Some(name) if is_deferred => Waker::DeferredInterrupt(name),
+                Some(name) => Waker::Thread(name),
+                None if is_deferred => Waker::Interrupt,
+                None => Waker::Outside,
+            }
+        };
+        match (&mut self.wakers, &mut self.span_wakers) {
+            (Some(wakers), _) => wakers.intern(named()),
+            (None, Some(wakers)) => {
+                let thread = (!is_interrupt).then_some((pid, tid));
+                wakers.intern(thread, is_deferred && !is_interrupt, named)
+            }
+            (None, None) => None,
+        }
     }
 }
 

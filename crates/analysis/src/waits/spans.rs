@@ -1,7 +1,12 @@
-//! When threads were off the CPU.
+//! When threads were off the CPU, and who ended that.
 
-use model::{Pid, Tid, Timestamp};
+use std::collections::HashMap;
+
+use model::{Pid, Tid, Timestamp, Waker};
+use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
+
+use super::state::{MAX_NAMES, WakerId};
 
 /// A stretch of time in which a thread was off the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +21,53 @@ pub struct WaitSpan {
     pub end: Timestamp,
     /// True if the thread was runnable and had no CPU; false if it was blocked.
     pub is_runnable: bool,
+    /// The index of who ended it in [`WaitSpans::wakers`]; `None` where that is not known.
+    pub waker: Option<usize>,
+}
+
+/// A thread or an interrupt that ended waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpanWaker {
+    /// Its kind, and its name when it first ended a wait.
+    pub waker: Waker,
+    /// The thread; `None` for an interrupt that interrupted whatever ran.
+    pub thread: Option<(Pid, Tid)>,
+}
+
+/// The spans of all threads.
+#[derive(Clone, Default, Debug)]
+pub struct WaitSpans {
+    /// In the order of their ends.
+    pub spans: Vec<WaitSpan>,
+    /// Who ended them; `None` if the recording does not say who woke threads.
+    pub wakers: Option<Vec<SpanWaker>>,
+}
+
+/// Interned threads and interrupts that ended waits. Unlike [`super::state::Wakers`], threads of one name are told apart.
+#[derive(Default)]
+pub(super) struct SpanWakers {
+    numbers: HashMap<(Option<(Pid, Tid)>, bool), WakerId, FxBuildHasher>,
+    pub(super) list: Vec<SpanWaker>,
+}
+
+impl SpanWakers {
+    /// Returns the number of a waker, which `named` makes where it is new; `None` for a new one where there are too many.
+    /// `is_deferred` tells the interrupts of a thread from the thread.
+    pub(super) fn intern(
+        &mut self,
+        thread: Option<(Pid, Tid)>,
+        is_deferred: bool,
+        named: impl FnOnce() -> Waker,
+    ) -> Option<WakerId> {
+        let key = (thread, is_deferred);
+        if let Some(known) = self.numbers.get(&key) {
+            return Some(*known);
+        }
+        let number = WakerId(u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MAX_NAMES)?);
+        self.list.push(SpanWaker { waker: named(), thread });
+        self.numbers.insert(key, number);
+        Some(number)
+    }
 }
 
 /// Returns true for a runnable thread, false for a blocked one; `None` if it ran, or the activity is unknown.

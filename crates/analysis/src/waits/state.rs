@@ -43,7 +43,7 @@ pub struct CauseId(pub(super) u32);
 
 /// The number of a waker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct WakerId(u32);
+pub(super) struct WakerId(pub(super) u32);
 
 /// Interned threads and interrupts that woke threads.
 #[derive(Default)]
@@ -82,7 +82,7 @@ pub(super) struct Causes {
 }
 
 /// Maximum number of causes, and of wakers. Further causes are cut to their first word; further wakers are dropped.
-const MAX_NAMES: usize = 10_000;
+pub(super) const MAX_NAMES: usize = 10_000;
 
 /// The words before which the name of a call ends, and its file or address begins, as the recorder words them.
 const OBJECTS: [&[u8]; 2] = [b" fd ", b" 0x"];

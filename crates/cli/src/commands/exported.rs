@@ -129,7 +129,7 @@ pub fn with_recording<T>(
     }
     let gaps = analysis.gaps.iter();
     let gaps = gaps.map(|gap| SampleGap { start: gap.start.0, end: gap.end.0, lost: gap.lost });
-    let waits = analysis.waits.iter().map(|wait| ThreadWait {
+    let waits = analysis.waits.spans.iter().map(|wait| ThreadWait {
         ids: (wait.pid.0, wait.tid.0),
         start: wait.start.0,
         end: wait.end.0,

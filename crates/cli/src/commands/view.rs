@@ -13,8 +13,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
-use export::view::{Page, PageRange, PageWait};
-use model::Harm;
+use export::view::{Page, PageRange, PageWait, PageWaker};
+use model::{Harm, Waker};
 use profile::{Columns, Detail, Show, Weight};
 
 use super::flame_change;
@@ -182,6 +182,16 @@ fn write(
         from: span.start.0,
         to: span.end.0,
         is_runnable: span.is_runnable,
+        waker: span.waker,
+    };
+    let waker = |waker: &analysis::SpanWaker| PageWaker {
+        name: match &waker.waker {
+            Waker::Thread(name) => name.clone(),
+            Waker::DeferredInterrupt(name) => format!("softirq in {name}"),
+            Waker::Interrupt => "interrupt".to_owned(),
+            Waker::Outside => "thread not recorded".to_owned(),
+        },
+        thread: waker.thread.filter(|_| matches!(waker.waker, Waker::Thread(_) | Waker::Outside)),
     };
     let has_code = HAS_DISASSEMBLY && (sources.is_some() || !carried.is_empty());
     let annotator = Annotator::new(&analysis, &settings, Syntax::default(), carried);
@@ -200,7 +210,8 @@ fn write(
         caveats: truth,
         events: shown.iter().map(page_event).collect(),
         gaps: gaps(&analysis),
-        waits: analysis.waits.iter().map(wait).collect(),
+        waits: analysis.waits.spans.iter().map(wait).collect(),
+        wakers: analysis.waits.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
         switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),
         source: read.as_ref().map(|read| read as &SourceReader<'_>),

@@ -103,6 +103,7 @@ pub fn write(
         events: vec![page_event(one), page_event(other)],
         gaps: Vec::new(),
         waits: Vec::new(),
+        wakers: None,
         switch_gaps: Vec::new(),
         is_own_code: &|module| own.iter().any(|own| own.contains(module)),
         source: None,

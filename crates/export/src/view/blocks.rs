@@ -12,6 +12,7 @@
 //! | `times` | for each sample the difference between its distance from the previous sample and the previous distance (signed), in units of time |
 //! | `samples` | for each sample the low byte of its stack, then for each the next byte, as many bytes as the number of stacks needs. No LEB128, because bytes of equal significance pack better side by side |
 //! | `waits` | for each lane of `meta.waits` its waits: how long after the end of the one before it began, and twice its length, one more where the thread could go on; absent where switches were not recorded |
+//! | `wakers` | for each wait of `waits` in which the thread was blocked, who ended it, as a number of `meta.wakers`, from 1, or 0 if that is not known; absent where wakings were not recorded |
 //! | `counts` | for each sample how many more it stands for: others of its stack within its unit of time; absent if no samples were merged |
 //! | `cpus` | for each sample the difference of its CPU to that of the previous sample (signed); absent if samples have no CPU |
 //! | `weights` | for each sample of a weighted event the difference of its period to that of the previous sample (signed) |

@@ -44,6 +44,8 @@ pub struct Page<'p> {
     pub gaps: Vec<(u64, u64, u64)>,
     /// The intervals in which threads were off the CPU, in the order of their ends.
     pub waits: Vec<PageWait>,
+    /// Who ended waits; `None` if the recording does not say who woke threads.
+    pub wakers: Option<Vec<PageWaker>>,
     /// The intervals of which `waits` has none, because switches were not recorded: start and end in nanoseconds of the recording's
     /// clock, in order.
     pub switch_gaps: Vec<(u64, u64)>,
@@ -75,6 +77,16 @@ pub struct PageWait {
     pub to: u64,
     /// True if the thread was runnable; false if it was blocked.
     pub is_runnable: bool,
+    /// The index in [`Page::wakers`] of who ended it, where that is known.
+    pub waker: Option<usize>,
+}
+
+/// A thread or an interrupt that ended waits.
+pub struct PageWaker {
+    /// The name of the thread, or the kind of interrupt.
+    pub name: String,
+    /// The process and the thread; `None` for an interrupt.
+    pub thread: Option<(Pid, Tid)>,
 }
 
 /// The samples of one event.
@@ -124,6 +136,14 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         Waits::new(&page.waits, &page.switch_gaps, clock, lane_of)
     });
     let waits = waits.unwrap_or_default();
+    let wakers = page.wakers.as_ref().map(|wakers| {
+        let lane = |waker: &PageWaker| waker.thread.and_then(|(pid, tid)| samples.lane_of(pid, tid));
+        let number = |waker: &PageWaker| waker.thread.map(|(_, tid)| tid.0);
+        let described = wakers
+            .iter()
+            .map(|waker| json!({ "name": waker.name, "tid": number(waker), "thread": lane(waker) }));
+        Value::from(described.collect::<Vec<_>>())
+    });
     let lanes = std::mem::take(&mut samples.lanes);
     let origins = std::mem::take(&mut samples.origins);
     let lines = std::mem::take(&mut samples.lines);
@@ -133,10 +153,12 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let mut caveats = caveats(page, clock, merged);
     caveats.extend(waits.caveats());
     let waiting = waits.columns();
+    let ended_by = wakers.as_ref().and_then(|_| waiting.as_ref()).map(|_| waits.wakers());
     let mut meta = meta(page, &counts, &caveats, clock, (&lanes, &origins), &tree, &columns);
-    if let (Some((counts, _)), Some(fields)) = (&waiting, meta.as_object_mut()) {
+    if let (Some((counts, ..)), Some(fields)) = (&waiting, meta.as_object_mut()) {
         fields.insert("waits".to_owned(), json!(counts));
         fields.insert("unrecorded".to_owned(), json!(waits.unrecorded));
+        fields.extend(wakers.map(|wakers| ("wakers".to_owned(), wakers)));
     }
     if let (true, Some(read), Some(fields)) = (page.has_lines, page.source, meta.as_object_mut()) {
         fields.extend(lines.with_text(&columns.samples_of_lines, read));
@@ -154,6 +176,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         ("stacks", Some(std::mem::take(&mut columns.stacks).into_bytes())),
         ("times", clock.is_some().then(|| std::mem::take(&mut columns.times).into_bytes())),
         ("samples", Some(std::mem::take(&mut columns.samples).into_bytes())),
+        ("wakers", ended_by.map(blocks::Column::into_bytes)),
         ("waits", waiting.map(|(_, column)| column.into_bytes())),
         ("lines", columns.lines.take().map(blocks::Column::into_bytes)),
         ("instructions", columns.instructions.take().map(blocks::Column::into_bytes)),
@@ -190,6 +213,7 @@ impl<'p> Page<'p> {
     fn with_safe_text(&self) -> Page<'p> {
         let text = |text: &str| Name::from(text).to_string();
         let event = |event: &PageEvent<'p>| PageEvent { name: text(&event.name), ..*event };
+        let waker = |waker: &PageWaker| PageWaker { name: text(&waker.name), ..*waker };
         Page {
             title: text(&self.title),
             facts: self.facts.iter().map(|fact| text(fact)).collect(),
@@ -197,6 +221,7 @@ impl<'p> Page<'p> {
             events: self.events.iter().map(event).collect(),
             gaps: self.gaps.clone(),
             waits: self.waits.clone(),
+            wakers: self.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
             switch_gaps: self.switch_gaps.clone(),
             is_own_code: self.is_own_code,
             source: self.source,

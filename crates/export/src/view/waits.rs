@@ -18,6 +18,8 @@ struct Wait {
     from: u64,
     to: u64,
     is_runnable: bool,
+    /// One more than the number of who ended it; 0 where that is not known.
+    waker: u32,
 }
 
 /// The waits of all lanes, in the order of lanes and time.
@@ -45,7 +47,8 @@ impl Waits {
         let in_units = |wait: &PageWait| {
             let (from, to) = (units(wait.from), units(wait.to));
             let lane = lane_of(wait.pid, wait.tid).filter(|_| to > from)?;
-            Some(Wait { lane, from, to, is_runnable: wait.is_runnable })
+            let waker = wait.waker.and_then(|waker| u32::try_from(waker + 1).ok()).unwrap_or(0);
+            Some(Wait { lane, from, to, is_runnable: wait.is_runnable, waker })
         };
         let mut waits: Vec<Wait> = waits.iter().filter_map(in_units).collect();
         waits.sort_unstable();
@@ -83,6 +86,15 @@ impl Waits {
         short.into_iter().chain(unrecorded)
     }
 
+    /// The block `wakers`: who ended each blocked wait of the block `waits`.
+    pub(crate) fn wakers(&self) -> Column {
+        let mut column = Column::default();
+        for wait in self.waits.iter().filter(|wait| !wait.is_runnable) {
+            column.push(wait.waker.into());
+        }
+        column
+    }
+
     /// Lanes with how many waits they have, and the block `waits`; `None` where there are none.
     pub(crate) fn columns(&self) -> Option<(Vec<(u32, usize)>, Column)> {
         let (mut counts, mut column) = (Vec::new(), Column::default());
@@ -114,6 +126,7 @@ mod tests {
             from: from * 1000,
             to: to * 1000,
             is_runnable,
+            waker: (tid == 2 || from == 900).then_some(6),
         };
         let lane = |_, tid: Tid| (tid.0 < 3).then_some(tid.0 as u32);
         let told = [
@@ -129,6 +142,7 @@ mod tests {
         let (counts, column) = waits.columns().unwrap();
         assert_eq!(counts, [(1, 2), (2, 1)]);
         assert_eq!(column.into_bytes(), [0, 4, 43, 10, 5, 11]);
+        assert_eq!(waits.wakers().into_bytes(), [7, 0], "runnable threads are not woken");
         assert_eq!(waits.unrecorded, [(0, 5), (10, 20)]);
         let caveats: Vec<String> = waits.caveats().collect();
         assert!(matches!(&*caveats, [caveat] if caveat.contains("for 30 % of the time")), "{caveats:?}");

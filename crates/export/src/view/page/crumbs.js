@@ -83,7 +83,7 @@ export function showCrumbs({ state, store, words, meta, totals, crumbs, figures,
   const pieces = [
     isAll ? counted(totals.samples, one, many) : `${grouped(totals.samples)} of ${counted(totals.allSamples, one, many)} (${share(totals.weight, totals.all)})`,
     ...(event.nanoseconds ? [`${words.amount(totals.weight, state.event)} of ${event.name}`] : event.weighted ? [words.amount(totals.weight, state.event)] : [`of ${event.name}`]),
-    ...(totals.lost ? [`${grouped(totals.lost)} records lost meanwhile`] : []),
+    ...(totals.lost ? [`${counted(totals.lost, "record", "records")} lost meanwhile`] : []),
     ...(totals.cut ? [`${share(totals.cut, totals.samples)} of stacks cut`] : []),
     ...(totals.nameless ? [`${share(totals.nameless, totals.samples)} ended in code without a name`] : []),
     ...(totals.hidden.length ? [`only my code leaves out ${hiddenInWords(totals)}`] : []),

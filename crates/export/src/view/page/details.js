@@ -25,7 +25,7 @@ export function showNamed({ state, words, totals, named: place, side, meta, act,
   if (table && !table.sides && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
   if (extent) figures.push(`${extent.map(time => words.time(time, (extent[1] - extent[0]) / 1000)).join(" to ")}`);
   const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
-    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sides ? [] : [["source", "Source", ""], ["assembly", "Assembly", ""]]), ["copy", "Copy name", "y"]]
+    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sides ? [] : [["source", "Source", ""], ["assembly", "Assembly", ""], ...(meta.waits ? [["waits", "Waits", ""]] : [])]), ["copy", "Copy name", "y"]]
     .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));
   replaceChildren(place,
     element("div", { class: "name" }, element("b", { title: name.slice(0, 4000) }, name.length > 1000 ? `${name.slice(0, 1000)}…` : name), ...(module ? [element("span", { class: "muted" }, module)] : [])),

@@ -4,6 +4,7 @@ import { derive, Frames, leftOut, pattern, standard, treeOf } from "./tree.js";
 import { nodesWith, Placed, Samples, Weights } from "./weigh.js";
 import { fromRoot, Merged, rowsOf } from "./layout.js";
 import { inOrder } from "./order.js";
+import { Ended } from "./ended.js";
 
 /** @typedef {import("./weigh.js").Choice & {steps: import("./tree.js").Step[], search: string, other?: import("./weigh.js").Choice}} Selection `other` is the other side of a comparison. */
 /**
@@ -52,6 +53,7 @@ export class Engine {
       off[stack] = kind >= KIND.runnable ? 1 : 0;
     });
     this.samples = new Samples(columns, meta, off);
+    this.ended = new Ended(meta, this.frames, this.samples);
   }
 
   /** @param {Record<string, string>} blocks */
@@ -405,7 +407,10 @@ export class Engine {
    * @returns {import("./moment.js").Stack|null}
    */
   moment({ selection, members, byCpu, time, sample, by }) {
-    const { samples } = this, { columns } = samples, { event, steps } = selection;
+    const { samples, ended } = this, { columns } = samples, { steps } = selection;
+    // What a thread does that is off the CPU, samples of the CPU do not say.
+    const only = !byCpu && !by && members?.length === 1 ? ended.waits.get(members[0]) : undefined;
+    const event = only && ended.event >= 0 && Ended.at(only, time) >= 0 ? ended.event : selection.event;
     let found = sample;
     if (sample < 0 || by) {
       const kept = this.admitted(event, steps), cpus = samples.cpuMask({ event, time: null, threads: null, cpus: byCpu ? members : selection.cpus });
@@ -433,12 +438,27 @@ export class Engine {
     if (!segment) return null;
     const { tree, map } = this.derived(steps), frames = [], at = columns.time[found];
     for (let node = map[columns.stacks[columns.stack[found]]]; node > 0; node = tree.parent[node]) frames.push(tree.frame[node]);
-    const waits = columns.waits.find(({ thread }) => thread === segment.thread), asked = sample < 0 ? time : at;
-    const last = waits ? firstAbove(waits.to, asked) : 0, isOff = waits && last < waits.to.length && waits.from[last] <= asked;
+    const waits = ended.waits.get(segment.thread), last = waits ? Ended.at(waits, sample < 0 ? time : at) : -1;
     return {
       sample: found, event: segment.event, thread: segment.thread, cpu: columns.cpu[found] ?? -1, time: at, weight: columns.weight[found] ?? 1, count: columns.count[found] ?? 1, frames,
-      wait: isOff ? { runnable: waits.runnable[last] === 1, from: waits.from[last], to: waits.to[last] } : null,
+      wait: waits && last >= 0 ? {
+        runnable: waits.runnable[last] === 1, from: waits.from[last], to: waits.to[last], waker: waits.waker[last],
+        meanwhile: this.ended.meanwhile(waits.waker[last], [[waits.from[last], waits.to[last]]]),
+      } : null,
     };
+  }
+
+  /**
+   * The waits of a selection, or those with a function on the stack where it has any; `null` where the page does not know where threads waited.
+   * @param {{selection: Selection, named: number}} request @returns {import("./ended.js").Endings|null}
+   */
+  endings({ selection, named }) {
+    const { ended, meta } = this;
+    if (ended.event < 0 || !meta.waits) return null;
+    const kept = this.admitted(ended.event, selection.steps), within = this.pointedOut(selection.steps, named, "");
+    const ofNamed = within && ended.endings(selection, stack => kept[stack] === 1 && within[stack] === 1);
+    if (ofNamed?.places.length) return { ...ofNamed, isOfNamed: true };
+    return { ...ended.endings(selection, stack => kept[stack] === 1), isOfNamed: false };
   }
 
   /**

@@ -36,6 +36,8 @@
  * @property {[number, number][]} [unrecorded] From, to (units) where switches, and so waits, were not recorded; with `waits`.
  * @property {[number, number, number, number][]} gaps From, to (units), records lost in between (0 where the kernel throttled the event), and the side.
  * @property {[number, number][]} [waits] Thread, and how many waits it has; absent where switches were not recorded.
+ * @property {{name: string, tid: number|null, thread: number|null}[]} [wakers] Who ended waits, with the number of the thread's lane where it has one;
+ *   absent where wakings were not recorded.
  * @property {string[]} [sources] Paths of source files; absent in pages without source, like the two that follow.
  * @property {{file: number[], line: number[]}} [lines] The lines that stacks end on; stacks count them from 1.
  * @property {[number, number, string[]][]} [texts] File, number of the first line, lines.
@@ -73,11 +75,13 @@
  * @property {Int32Array} instructions Instruction of each stack, from 1; 0 where its code is not in the page. Empty in pages without code.
  * @property {Uint32Array} time Units since the origin, ascending within a segment.
  * @property {Uint16Array|Uint32Array} stack Number in `stacks`.
- * @property {{thread: number, from: Uint32Array, to: Uint32Array, runnable: Uint8Array}[]} waits When threads were off the CPU.
+ * @property {Waits[]} waits
  * @property {Uint16Array} cpu Empty where samples do not say.
  * @property {Float64Array} weight Empty where no event is weighted.
  * @property {Uint32Array} count How many samples each stands for; empty where it is one.
  */
+
+/** When a thread was off the CPU, and who ended that: a number of `meta.wakers`, from 1. @typedef {{thread: number, from: Uint32Array, to: Uint32Array, runnable: Uint8Array, waker: Uint16Array}} Waits */
 
 /** Kinds of frames, as the exporter numbers them. */
 export const KIND = { user: 0, kernel: 1, inlined: 2, generated: 3, nameless: 4, truncated: 5, root: 6, unsampled: 7, runnable: 8, blocked: 9, waiting: 10, unknown: 11 };
@@ -151,9 +155,9 @@ class Integers {
 
 /** @param {Record<string, string>} blocks @param {Meta} meta @returns {Promise<Columns>} */
 export async function unpackColumns(blocks, meta) {
-  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines", "waits", "instructions", "counts"];
+  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines", "waits", "instructions", "counts", "wakers"];
   const unpacked = await Promise.all(names.map(name => name in blocks ? unpack(blocks[name], name) : new Uint8Array()));
-  const [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends, counts] = unpacked.map(bytes => new Integers(bytes));
+  const [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends, counts, enders] = unpacked.map(bytes => new Integers(bytes));
   const nodeCount = nodes.next();
   const parent = new Int32Array(nodeCount), frame = new Int32Array(nodeCount);
   for (let node = 1; node < nodeCount; node++) {
@@ -190,16 +194,17 @@ export async function unpackColumns(blocks, meta) {
     }
   }
   const waits = (meta.waits ?? []).map(([thread, count]) => {
-    const from = new Uint32Array(count), to = new Uint32Array(count), runnable = new Uint8Array(count);
+    const from = new Uint32Array(count), to = new Uint32Array(count), runnable = new Uint8Array(count), waker = new Uint16Array(count);
     for (let at = 0, end = 0; at < count; at++) {
       from[at] = end += spans.next();
       const length = spans.next();
       runnable[at] = length % 2;
       to[at] = end += Math.floor(length / 2);
+      if (!runnable[at] && "wakers" in blocks) waker[at] = enders.next();
     }
-    return { thread, from, to, runnable };
+    return { thread, from, to, runnable, waker };
   });
-  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends, counts]) {
+  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends, counts, enders]) {
     if (!column.ended || column.at > column.bytes.length) throw new Error("the data is damaged");
   }
   return { parent, frame, stacks, lines, instructions, time, stack, cpu, weight, count: merged, waits };

@@ -4,7 +4,7 @@ import { element } from "./dom.js";
 /** @type {[string, [string, string][]][]} */
 export const KEYS = [
   ["Everywhere", [
-    ["1 … 9", "Views, in the order of their tabs"],
+    ["1 … 9, 0", "Views, in the order of their tabs"],
     ["/  or  Ctrl F", "Search; Enter and Shift Enter, or n and N, go from match to match"],
     ["Ctrl Z · Ctrl Y", "Undo, redo: everything can be undone"],
     ["Back · Forward", "The browser's: go through what was selected"],

@@ -14,7 +14,7 @@ export function onKey(page, event) {
   } else if (control && key === "y" && !typing) store.redo();
   else if (control && key === "f") page.search?.focus();
   else if (control || event.altKey || typing) return;
-  else if (/^[1-9]$/.test(key)) page.tabs?.[Number(key) - 1]?.click();
+  else if (/^[0-9]$/.test(key)) page.tabs?.[(Number(key) + 9) % 10]?.click();
   else switch (event.key === "N" ? "N" : key) {
     case "/": page.search?.focus(); page.search?.select(); break;
     case "n": page.step(1); break;
@@ -45,7 +45,8 @@ export function onKey(page, event) {
     case "y": page.act("copy"); break;
     case "Escape":
       if (!page.tip?.hidden) page.showTip([], 0, 0);
-      if (state.pin >= 0) store.set({ pin: -1 });
+      if (page.losses && !page.losses.node.hidden) page.losses.show(false);
+      else if (state.pin >= 0) store.set({ pin: -1 });
       else if (state.zoom.length) store.set({ zoom: [] });
       else if (state.search) store.set({ search: "" });
       else if (state.time || state.timeBefore) store.set({ time: null, timeBefore: null });

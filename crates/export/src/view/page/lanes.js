@@ -5,6 +5,7 @@ import { counted, grouped, share, short, SIDES } from "./words.js";
 import { missing, themes } from "./colours.js";
 import { Heat } from "./heat.js";
 import { lanesOfCpus, lanesOfThreads } from "./lanelist.js";
+import { lossesOf, when } from "./losses.js";
 import { drawActivity, drawCounter, drawLabel, LANE, RULER, scales } from "./lanedraw.js";
 
 const COLUMN = 2;
@@ -29,6 +30,7 @@ export class Lanes {
     /** @type {import("./moment.js").Moment|null} */
     this.moment = null;
     this.heat = new Heat(meta);
+    this.losses = lossesOf(meta);
     this.canvas = element("canvas", {});
     this.spacer = element("div", { class: "spacer" }, this.canvas);
     this.scroller = element("div", {
@@ -267,6 +269,11 @@ export class Lanes {
       context.fillText("These samples do not say when they were taken.", 8, RULER / 2 - 1);
       return;
     }
+    context.fillStyle = theme.hatch;
+    if (!this.meta.sides) for (const loss of this.losses) {
+      const left = Math.max(this.x(loss.from), this.labels);
+      context.fillRect(left, RULER - 10, Math.min(Math.max(this.x(loss.to), left + 2), width) - left, 4);
+    }
     const units = 1e6 / this.meta.unit, least = (to - from) / this.plot * 90;
     let step = 10 ** Math.floor(Math.log10(least / units)) * units;
     for (const factor of [2, 2.5, 2]) if (step < least) step *= factor;
@@ -330,7 +337,7 @@ export class Lanes {
     for (const side of this.meta.sides ? [0, 1] : [0]) {
       const rows = this.meta.sides ? this.lanes.flatMap((_, row) => this.sideOf(row) === side ? [this.y(row)] : []) : [RULER];
       const lost = new Uint8Array(Math.ceil(plot) + 2);
-      for (const [from, to, , of] of this.meta.gaps) {
+      for (const { from, to, side: of } of this.losses) {
         const left = this.x(from) - labels, right = Math.max(this.x(to) - labels, left + 2);
         if (of === side && right > 0 && left < plot) lost.fill(1, Math.max(Math.floor(left), 0), Math.min(Math.ceil(right), lost.length));
       }
@@ -463,6 +470,8 @@ export class Lanes {
     if (!drag) return;
     this.store.last = "";
     if (drag.moved || drag.pan || event.offsetX <= this.labels) return;
+    const loss = this.lossAt(event.offsetX, event.offsetY);
+    if (loss) return this.selectLoss(loss);
     if (drag.row >= 0) this.row = drag.row;
     this.moment?.pinAt(drag.row, this.time(event.offsetX));
   }
@@ -487,13 +496,25 @@ export class Lanes {
     const side = this.meta.sides ? this.sideOf(row) : 0;
     // As wide as gaps are drawn.
     const near = (this.window[1] - this.window[0]) / this.plot * 2;
-    for (const [from, to, records, of] of this.meta.gaps) {
+    for (const { from, to, records, side: of } of this.losses) {
       if (of !== side || time < from - near || time > to + near) continue;
-      const when = `${words.time(from, (to - from) / 10)} to ${words.time(to, (to - from) / 10)}`;
-      lines.push(records ? `${counted(records, "record was", "records were")} lost, ${when}` : `the kernel throttled the event, ${when}`);
+      lines.push(`${records ? `${counted(records, "record was", "records were")} lost` : "the kernel throttled the event"}, ${when(words, from, to)}`);
       if (lines.length >= MOST_FACTS) break;
     }
     return lines;
+  }
+
+  /** The loss that is drawn at a place of the ruler, which has those of all lanes. @param {number} x @param {number} y */
+  lossAt(x, y) {
+    if (y >= RULER || x <= this.labels || this.meta.sides) return null;
+    return this.losses.find(({ from, to }) => x >= this.x(from) - 2 && x <= Math.max(this.x(to), this.x(from) + 2) + 2) ?? null;
+  }
+
+  /** @param {import("./losses.js").Loss} loss */
+  selectLoss({ from, to, side }) {
+    const [first, last] = this.window, time = /** @type {[number, number]} */ ([from, to]);
+    this.store.set(this.meta.sides && !side ? { timeBefore: time } : { time });
+    if (from < first || to > last) this.show((from + to - last + first) / 2, (from + to + last - first) / 2);
   }
 
   /** Says what lies under the pointer. @param {PointerEvent} event */
@@ -507,6 +528,7 @@ export class Lanes {
       return this.page.tip(lines, clientX, clientY);
     }
     lines.push(...this.factsAt(row, this.mark));
+    if (this.lossAt(x, y)) lines.push("click: selects this time");
     this.page.tip(lines, clientX, clientY);
     if (lane) this.moment?.peek(row, this.mark, stack => { if (this.mark >= 0 && !this.drag) this.page.tip([...lines, ...stack], clientX, clientY); });
   }
@@ -617,8 +639,6 @@ export class Lanes {
       { label: "waiting for events", colour: "kind6", shown: kinds.has(KIND.waiting) },
       { label: "frames off the CPU for 95 % or more", colour: "off", shown: hasOff },
       { label: "waits not recorded", colour: "unrecorded", shown: Boolean(meta.unrecorded?.length) },
-      { label: "samples lost", colour: "lost", shown: meta.gaps.some(([, , lost]) => lost > 0) },
-      { label: "throttled by the kernel", colour: "lost", shown: meta.gaps.some(([, , lost]) => lost === 0) },
     ].filter(kind => kind.shown);
   }
 }

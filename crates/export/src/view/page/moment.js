@@ -1,11 +1,14 @@
 // The stack at a moment: pointed at in a lane, pinned by a click, gone through from sample to sample.
 import { button, element } from "./dom.js";
-import { counted } from "./words.js";
+import { counted, share } from "./words.js";
+import { most } from "./ended.js";
+import { stateName, wakerOf } from "./waits.js";
 
 /** Frames of a stack that a tooltip has. */
 const FEW_FRAMES = 9;
 
-/** @typedef {{sample: number, event: number, thread: number, cpu: number, time: number, weight: number, count: number, frames: number[], wait: {runnable: boolean, from: number, to: number}|null}} Stack Frames come innermost first. */
+/** Who ended it, as a number of `meta.wakers` from 1, and what it did meanwhile. @typedef {{runnable: boolean, from: number, to: number, waker: number, meanwhile: import("./ended.js").Deed[]|null}} Wait */
+/** @typedef {{sample: number, event: number, thread: number, cpu: number, time: number, weight: number, count: number, frames: number[], wait: Wait|null}} Stack Frames come innermost first. */
 
 export class Moment {
   /**
@@ -23,7 +26,7 @@ export class Moment {
     this.page = page;
     /** What is pinned. @type {Stack|null} */
     this.shown = null;
-    this.node = element("aside", { class: "moment", "aria-label": "Stack at the moment that is pinned", hidden: true });
+    this.node = element("aside", { class: "float moment", "aria-label": "Stack at the moment that is pinned", hidden: true });
   }
 
   /** What is asked about a lane; all of them where none is meant. @param {number} row */
@@ -63,12 +66,25 @@ export class Moment {
   lines(stack, time) {
     if (!stack) return [];
     const { words, meta } = this, { wait } = stack;
-    const state = wait ? [`${wait.runnable ? "runnable" : "blocked"} for ${words.length(wait.to - wait.from)}`] : [];
+    const state = wait ? [this.waited(wait), ...this.deeds(wait)] : [];
     const away = Math.abs(stack.time - time) * meta.unit;
     const where = away > 20_000 ? `the nearest sample is ${words.length(Math.abs(stack.time - time))} ${stack.time > time ? "later" : "earlier"}:` : "";
     const frames = stack.frames.slice(0, FEW_FRAMES).map(frame => words.fitted(words.functionAt(frame), 70));
     const more = stack.frames.length - frames.length;
     return [...state, ...(where ? [where] : []), ...frames, ...(more > 0 ? [`… and ${more} callers; a click pins the stack`] : [])];
+  }
+
+  /** @param {Wait} wait */
+  waited({ runnable, from, to, waker }) {
+    const who = waker ? `, until ${wakerOf(this.meta, this.store, waker).map(part => typeof part === "string" ? part : part.textContent).join("")} woke it` : "";
+    return `${runnable ? "runnable" : "blocked"} for ${this.words.length(to - from)}${who}`;
+  }
+
+  /** What the waker did meanwhile. @param {Wait} wait */
+  deeds({ meanwhile }) {
+    const { words } = this, { first, all } = most(meanwhile ?? []);
+    const named = first.map(({ state, own, weight }) => `${own < 0 ? "" : words.fitted(own, 46)}${state < 0 ? "" : ` ${stateName(words, state)}`} ${share(weight, all)}`);
+    return first.length ? [`which meanwhile did: ${named.join(", ")}`] : [];
   }
 
   /** Shows what is pinned. */
@@ -87,6 +103,15 @@ export class Moment {
     }, this.page.fail);
   }
 
+  /** What is known of a wait, with who ended it. @param {Wait|null} wait */
+  facts(wait) {
+    if (!wait) return [];
+    const { meta, store } = this, length = this.words.length(wait.to - wait.from);
+    const hint = meta.wakers ? "" : ". Who woke it was not recorded; try: sudo prof record --off-cpu -- COMMAND";
+    const who = wait.waker ? [", until ", ...wakerOf(meta, store, wait.waker), " woke it"] : [wait.runnable ? "" : hint];
+    return [element("p", {}, `${wait.runnable ? "runnable" : "blocked"} for ${length}`, ...who, ...this.deeds(wait).map(text => `, ${text}`))];
+  }
+
   draw() {
     const { shown, words, meta, store, colours, node } = this;
     node.hidden = !shown;
@@ -95,7 +120,7 @@ export class Moment {
     const step = (/** @type {number} */ by) => this.step(this.lanes.rowOf(shown.thread, shown.cpu), by, -1);
     const facts = [at, words.threadName(shown.thread), ...(meta.events[shown.event].cpus ? [`CPU ${shown.cpu}`] : [])];
     const { weighted, name: event } = meta.events[shown.event];
-    const about = [...(shown.count > 1 ? [counted(shown.count, "sample", "samples")] : []), weighted ? words.amount(shown.weight, shown.event) : event, ...(shown.wait ? [`${shown.wait.runnable ? "runnable" : "blocked"} for ${words.length(shown.wait.to - shown.wait.from)}`] : [])];
+    const about = [...(shown.count > 1 ? [counted(shown.count, "sample", "samples")] : []), weighted ? words.amount(shown.weight, shown.event) : event];
     const frames = shown.frames.map(frame => {
       const id = words.functionAt(frame), chip = element("i", { class: "chip" });
       chip.style.background = colours.of(frame);
@@ -108,7 +133,7 @@ export class Moment {
       element("div", { class: "bar" }, element("b", {}, facts.join(" · ")), element("span", { class: "grow" }),
         button("◂", "Sample before (←, in the lanes)", () => step(-1), "plain"), button("▸", "Sample after (→, in the lanes)", () => step(1), "plain"),
         button("✕", "Unpin (Esc)", () => store.set({ pin: -1 }), "plain")),
-      element("p", { class: "muted" }, about.join(" · ")), element("ol", {}, ...frames));
+      element("p", { class: "muted" }, about.join(" · ")), ...this.facts(shown.wait), element("ol", {}, ...frames));
     if (focused) [...node.querySelectorAll("button")].find(made => made.getAttribute("aria-label") === focused)?.focus();
     this.page.say(`${facts.join(", ")}: ${shown.frames.length ? words.frameName(shown.frames[0]) : ""}`);
   }

@@ -4,12 +4,14 @@ import { defaultEvent, fromFragment, Store, toFragment } from "./state.js";
 import { counted, grouped, share, SIDES, Words } from "./words.js";
 import { Colours, rgb, themes } from "./colours.js";
 import { Lanes } from "./lanes.js";
+import { Losses } from "./losses.js";
 import { Moment } from "./moment.js";
 import { Picture } from "./picture.js";
 import { FunctionTable, WIDE_SIDES } from "./functions.js";
 import { CallTree } from "./calltree.js";
 import { SourceView } from "./source.js";
 import { AssemblyView } from "./assembly.js";
+import { WaitsView } from "./waits.js";
 import { helpDialog } from "./help.js";
 import { onKey } from "./keys.js";
 import { showCrumbs } from "./crumbs.js";
@@ -26,6 +28,7 @@ const TABS = [
   ["functions", "Functions", "All functions with their figures"],
   ["source", "Source", "Lines of the function pointed out, with their samples"],
   ["assembly", "Assembly", "Instructions of the function pointed out, with their samples"],
+  ["waits", "Waits", "What threads waited for, who ended that, and what those did meanwhile: who held the lock"],
 ];
 
 /** Threads that are shown in the order of time at most. */
@@ -71,6 +74,7 @@ export class Page {
       moved: () => { if (this.main?.time) soon(this.main.redraw); },
     });
     const { lanes } = this;
+    this.losses = new Losses(meta, words, lanes);
     this.moment = lanes.moment = new Moment(meta, words, colours, store, this.client, lanes, {
       fail: this.fail, say: text => this.say(text), changed: () => { soon(lanes.redraw); if (this.main) soon(this.main.redraw); },
     });
@@ -103,6 +107,7 @@ export class Page {
     this.invertedTree = new CallTree("Inverted call tree", "inverted", words, colours, store, refresh, openSandwich);
     this.source = new SourceView(meta, words);
     this.assembly = new AssemblyView(meta, words);
+    this.waits = new WaitsView(meta, words, store);
 
     // What was recorded.
     this.eventChoice = element("select", { "aria-label": "Event", change: () => this.showEvent(Number(this.eventChoice?.value)) },
@@ -152,7 +157,7 @@ export class Page {
     this.unhide = button("", "Shows the lanes again that were hidden", () => store.set({ hidden: null }));
     this.ofThreads = element("span", { class: "tools" }, this.sort, this.find, this.unhide);
     const time = element("section", { class: "time", "aria-label": "Activity over time" },
-      element("div", { class: "bar" }, element("div", { class: "group", role: "group", "aria-label": "Lanes" }, ...this.modes), legend,
+      element("div", { class: "bar" }, element("div", { class: "group", role: "group", "aria-label": "Lanes" }, ...this.modes), legend, this.losses.toggle,
         element("span", { class: "grow" }), this.ofThreads, this.zoomIn, this.zoomOut),
       this.lanes.scroller);
     this.splitter = element("div", { class: "splitter", role: "separator", tabindex: "0", "aria-orientation": "horizontal",
@@ -166,10 +171,10 @@ export class Page {
     const selection = element("section", { class: "selection", "aria-label": "Selection" }, this.crumbs, this.figures);
 
     // Views.
-    const views = TABS.filter(([view]) => view === "order" ? meta.timed : view !== "source" && view !== "assembly" || !meta.sides);
+    const views = TABS.filter(([view]) => view === "order" ? meta.timed : !meta.sides || !["source", "assembly", "waits"].includes(view));
     this.tabs = views.map(([view, label, title], at) => {
       const tab = element("button", {
-        type: "button", role: "tab", id: `tab-${view}`, "aria-controls": "panel", title: `${title} (${at + 1})`,
+        type: "button", role: "tab", id: `tab-${view}`, "aria-controls": "panel", title: `${title} (${(at + 1) % 10})`,
         click: () => store.set({ view, zoom: [] }),
         keydown: (/** @type {KeyboardEvent} */ event) => {
           const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -218,7 +223,7 @@ export class Page {
     this.body = element("div", { class: "body" });
     this.panel = element("div", { class: "panel", id: "panel", role: "tabpanel" }, this.viewBar, this.body);
     this.aside = element("aside", { class: "side", "aria-label": "Functions" }, this.side.list.node);
-    const main = element("main", {}, bar, element("div", { class: "panels" }, this.panel, this.aside, this.moment.node));
+    const main = element("main", {}, bar, element("div", { class: "panels" }, this.panel, this.aside, this.losses.node, this.moment.node));
 
     // The function that is pointed out.
     this.named = element("div", { class: "named" });
@@ -467,7 +472,7 @@ export class Page {
       case "keep": case "hide": case "root": case "merge": this.addStep({ o: what, f: named }); break;
       case "module": if (module >= 0) this.addStep({ o: "module", m: module }); break;
       case "sandwich": this.store.set({ view: "sandwich", zoom: [] }); break;
-      case "source": case "assembly": this.store.set({ view: what, zoom: [] }); break;
+      case "source": case "assembly": case "waits": this.store.set({ view: what, zoom: [] }); break;
       case "copy": copy(this.words.functionName(named)).then(done => this.say(done ? "Copied." : "The browser does not allow copying.")); break;
     }
   };
@@ -485,7 +490,7 @@ export class Page {
     if (key(state) !== key(old) || state.named !== old.named) this.askExtent();
     this.match = -1;
     if (["view", "zoom", "thread", "event", "time", "timeBefore", "threads", "cpus", "steps"].some(part => JSON.stringify(/** @type {any} */ (state)[part]) !== JSON.stringify(/** @type {any} */ (old)[part]))
-      || state.view === "order" && state.window !== old.window || ["sandwich", "source", "assembly"].includes(state.view) && state.named !== old.named) this.askView();
+      || state.view === "order" && state.window !== old.window || ["sandwich", "source", "assembly", "waits"].includes(state.view) && state.named !== old.named) this.askView();
     this.update();
   }
 
@@ -581,6 +586,9 @@ export class Page {
       const { named, event } = state;
       if (named < 0) this.assembly?.explain("Choose a function, in the table of functions or in a picture.");
       else client.latest("view", "instructions", { selection: { ...selection, search: "" }, named }, answer => this.assembly?.show(named, event, answer), this.fail);
+    } else if (view === "waits") {
+      const event = this.meta.events.findIndex(({ time, of }) => time && of === undefined);
+      client.latest("view", "endings", { selection: { ...selection, search: "" }, named: state.named }, answer => this.waits?.show(answer, event), this.fail);
     }
   }
 
@@ -653,7 +661,7 @@ export class Page {
       tree: [this.tree?.list.node], inverted: [this.invertedTree?.list.node],
       sandwich: state.named < 0 ? [element("p", { class: "empty" }, "Choose a function: in the flame graph, or in the table of functions.")]
         : [this.callers?.scroller, this.named && element("div", { class: "middle", title: this.words.functionName(state.named) }, this.words.functionName(state.named).slice(0, 400)), this.callees?.scroller],
-      functions: [this.table?.list.node], source: [this.source?.node], assembly: [this.assembly?.node],
+      functions: [this.table?.list.node], source: [this.source?.node], assembly: [this.assembly?.node], waits: [this.waits?.node],
     };
     const wanted = /** @type {Node[]} */ (content[state.view].filter(node => node));
     const key = `${state.view === "flame" || state.view === "icicle" || state.view === "order" ? "picture" : state.view}${state.view === "sandwich" ? state.named : ""}`;

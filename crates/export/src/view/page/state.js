@@ -21,7 +21,7 @@
  * @property {number} pin The sample whose stack is shown, by its number in the columns; -1 for none.
  */
 
-export const VIEWS = ["flame", "icicle", "order", "tree", "inverted", "sandwich", "functions", "source", "assembly"];
+export const VIEWS = ["flame", "icicle", "order", "tree", "inverted", "sandwich", "functions", "source", "assembly", "waits"];
 
 /** @returns {State} */
 export const initial = () => ({
