@@ -454,6 +454,76 @@ fn a_page_of_two_recordings_has_the_figures_of_diff_and_of_each_side() {
 }
 
 #[test]
+fn two_times_of_a_page_are_compared_as_diff_compares_slices() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("paths") else { return };
+    let folder = folder();
+    let file = folder.path().join("a.data");
+    let words = ["record", "-q", "-e", "cpu-clock", "-F", "1999", "-o"];
+    run(prof(words).arg(&file).arg("--").arg(&program).args(["2", "100"])).ok();
+    let html = page(&file);
+    const COMPARED: &str = "
+        const { words, side, meta } = page, part = Math.floor(meta.length / 4), rows = {};
+        const pressed = label => [...document.querySelectorAll('.crumbs button')].find(({ textContent }) => textContent.startsWith(label));
+        store.set({ time: [0, part] }); await wait();
+        pressed('Compare with').click(); await wait();
+        const asked = document.querySelector('.figures').textContent;
+        store.set({ time: [part, 3 * part] }); await wait();
+        for (const id of side.table.functions) {
+          const { self, total, change } = side.figures(id);
+          rows[`${words.functionName(id)} ${words.moduleOf(id)}`] = [...self, ...total, change];
+        }
+        const all = [page.totals.other.weight, page.totals.weight];
+        const heads = [...document.querySelectorAll('.side .head > div')].map(({ textContent }) => textContent).join();
+        page.point(page.main, 1, 5, 5);
+        const tip = document.querySelector('.tip').textContent, command = pressed('Copy as command').title;
+        store.set({ view: 'tree' }); await wait();
+        pressed('⇄').click(); await wait();
+        const swapped = [page.totals.weight, store.state.time[0]];
+        store.set({ timeBefore: null }); await wait();
+        return { asked, rows, all, heads, tip, command, swapped, plain: page.words.comparison, sorted: side.sorted };";
+    for browser in browsers() {
+        let said = visit(browser, &html, "", COMPARED);
+        let text = |key: &str| said[key].as_str().unwrap_or_else(|| panic!("{browser} {key}: {said}"));
+        assert!(
+            text("asked").contains("time after") && text("heads").contains("Before,After"),
+            "{browser}: {said}"
+        );
+        assert!(
+            text("tip").contains("before: ") && text("tip").contains("difference: "),
+            "{browser}: {said}"
+        );
+        let slices: Vec<&str> = text("command").split('\'').collect();
+        let slices = ["--before", slices[1], "--after", slices[3]];
+        let diff = run(prof(["diff", "--json"]).args(slices).arg(&file)).ok();
+        let diff: Value = serde_json::from_str(diff.text()).unwrap();
+        let rows = diff["rows"].as_array().unwrap();
+        assert!(
+            rows.len() > 10 && said["rows"].as_object().unwrap().len() == rows.len(),
+            "{browser}: {said}"
+        );
+        for row in rows {
+            let name = format!(
+                "{} {}",
+                row["function"].as_str().unwrap(),
+                row["module"].as_str().unwrap_or_default()
+            );
+            for (at, field) in ["before", "after", "total_before", "total_after"].iter().enumerate() {
+                assert_eq!(
+                    said["rows"][&name][at].as_f64(),
+                    row[*field].as_f64(),
+                    "{browser} {name} {field}"
+                );
+            }
+        }
+        assert_eq!(said["swapped"], json!([said["all"][0], 0]), "{browser}: {said}");
+        assert_eq!((&said["plain"], &said["sorted"]), (&Value::Null, &json!("self")), "{browser}: {said}");
+    }
+}
+
+#[test]
 fn keys_change_what_is_shown_and_all_of_it_can_be_undone() {
     if !may_record() {
         return;
@@ -701,7 +771,7 @@ fn waits_say_who_ended_them_as_reports_do_and_what_those_did() {
         await wait();
         const answer = await page.client.ask('endings', { selection: { ...page.selection, search: '' }, named: -1 });
         for (const { enders } of answer.places) for (const { waker, weight } of enders) {
-          const name = meta.wakers[waker - 1]?.name ?? '';
+          const known = meta.wakers[waker - 1], name = meta.threads[known?.thread ?? -1]?.name ?? known?.name ?? '';
           sums[name] = (sums[name] ?? 0) + weight;
         }
         const lock = [...document.querySelectorAll('.source tr')].find(row => /futex .* in (take_lock|locker)/.test(row.textContent))?.textContent;

@@ -331,6 +331,7 @@ fn meta(
         "truth": caveats,
         "origin": clock.origin,
         "unit": clock.unit,
+        "marks": sides::marks(),
         "length": clock.length,
         "timed": clock.length > 0,
         "cpus": columns.cpu_count,

@@ -22,6 +22,12 @@ pub struct PageSides<'p> {
     pub mean_weights: [f64; 2],
 }
 
+/// Returns the member `marks` of `meta`: the colours of frames that changed, as in the picture of a change, and how many standard deviations
+/// of counting samples a change has to exceed to have one.
+pub(super) fn marks() -> Value {
+    json!({ "same": SAME, "grew": GREW, "shrank": SHRANK, "chance": CHANCE_DEVIATIONS })
+}
+
 impl PageSides<'_> {
     /// Returns the member `sides` of `meta`. `origins` are the times of the sides' first samples in microseconds.
     pub(super) fn meta(&self, tree: &SortedTree, origins: &[u64]) -> Value {
@@ -50,8 +56,6 @@ impl PageSides<'_> {
             "factor": self.assessment.factor,
             "means": self.mean_weights,
             "changes": changes.collect::<Value>(),
-            "colours": { "same": SAME, "grew": GREW, "shrank": SHRANK },
-            "chance": CHANCE_DEVIATIONS,
         })
     }
 }

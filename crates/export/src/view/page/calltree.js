@@ -42,8 +42,8 @@ export class CallTree {
     this.rows = rows;
     this.weight = weight;
     this.found = found;
-    const unit = this.words.unit(this.store.state.event);
-    if (this.words.meta.sides) this.list.setColumns([
+    const unit = this.words.meta.sides ? this.words.unit(this.store.state.event) : "share";
+    if (this.words.comparison) this.list.setColumns([
       { key: "before", label: unit === "ms" ? "Before, ms" : "Before", title: "Total before", kind: "amount", sortable: false },
       { key: "after", label: unit === "ms" ? "After, ms" : "After", title: "Total after", kind: "amount", sortable: false },
       { key: "change", label: "Difference", title: "After less before, beyond what changed everywhere", kind: "amount change", sortable: false },
@@ -52,7 +52,7 @@ export class CallTree {
     ], "");
     else this.list.setColumns([
       { key: "total", label: "Total", title: "Share of the selection", kind: "share", sortable: false },
-      { key: "amount", label: unit, title: "", kind: "amount", sortable: false },
+      { key: "amount", label: this.words.unit(this.store.state.event), title: "", kind: "amount", sortable: false },
       { key: "self", label: "Self", title: "Share of the selection in the function itself", kind: "amount", sortable: false },
       { key: "name", label: "Function", title: "", kind: "name tree", sortable: false },
       { key: "module", label: "Module", title: "", kind: "module", sortable: false },
@@ -131,9 +131,11 @@ export class CallTree {
     const id = isLeftOut ? -1 : words.functionAt(frame);
     line.classList.toggle("named", id >= 0 && id === named);
     line.classList.toggle("match", Boolean(found && id >= 0 && found[id]));
-    const { sides } = words.meta, [before, after] = event ? [rows.other[row], rows.total[row]] : [rows.total[row], rows.other[row]], change = words.change(before, after);
+    const { comparison: sides, meta } = words, [before, after] = event || !meta.sides ? [rows.other[row], rows.total[row]] : [rows.total[row], rows.other[row]], change = words.change(before, after);
+    // Times of one recording differ in their lengths: shares can be compared.
+    const cell = (/** @type {number} */ amount) => meta.sides ? words.cell(amount, event) : share(amount, weight);
     const texts = isLeftOut ? ["", "", "", "", ""]
-      : sides ? [words.cell(before, event), words.cell(after, event), `${change < 0 ? "−" : "+"}${words.cell(Math.abs(change), event)}`, "", words.moduleOf(id)]
+      : sides ? [cell(before * (meta.sides ? 1 : sides.factor)), cell(after), `${change < 0 ? "−" : "+"}${cell(Math.abs(change))}`, "", words.moduleOf(id)]
       : [share(rows.total[row], weight), words.cell(rows.total[row], event), rows.self[row] ? share(rows.self[row], weight) : "", "", words.moduleOf(id)];
     texts.forEach((text, at) => { if (at !== 3 && cells[at].textContent !== text) cells[at].textContent = text; });
     if (sides) {
@@ -146,7 +148,7 @@ export class CallTree {
     const label = isLeftOut ? `${counted(rows.total[row], "more is", "more are")} not listed` : words.fitted(id, room);
     name.style.setProperty("--depth", String(Math.min(rows.depth[row], 60)));
     const chip = element("i", { class: "chip" });
-    if (!isLeftOut) chip.style.background = sides ? this.colours.ofChange(before, after, weight) : this.colours.of(frame);
+    if (!isLeftOut) chip.style.background = sides ? this.colours.ofChange(before, after, weight, sides) : this.colours.of(frame);
     name.replaceChildren(
       element("span", { class: rows.leaf[row] ? "twist leaf" : "twist", "aria-hidden": "true" }, rows.leaf[row] ? "" : rows.open[row] ? "▾" : "▸"),
       chip, element("span", { title }, label), ...(kind ? [element("small", {}, kind)] : []));

@@ -60,7 +60,7 @@ export const rgb = ([red, green, blue]) => `rgb(${red},${green},${blue})`;
 export class Colours {
   /** @param {import("./format.js").Meta} meta */
   constructor(meta) {
-    this.sides = meta.sides;
+    this.marks = meta.marks;
     this.roots = meta.frames.kind.map(kind => kind === KIND.root);
     /** @type {string[]} */
     this.light = meta.frames.colour.map(colour => `#${colour.toString(16).padStart(6, "0")}`);
@@ -77,9 +77,9 @@ export class Colours {
     if (this.roots[frame]) return theme.root;
     return (theme.isDark ? this.dark : this.light)[frame] ?? (theme.isDark ? "#b77f63" : "#d99878");
   }
-  /** The colour of a change: none where counting samples may explain it. @param {number} before @param {number} after @param {number} greatest The greatest change of a frame. */
-  ofChange(before, after, greatest) {
-    const { factor, means, colours, chance } = /** @type {import("./format.js").Sides} */ (this.sides);
+  /** The colour of a change: none where counting samples may explain it. @param {number} before @param {number} after @param {number} greatest The greatest change of a frame. @param {{factor: number, means: number[]}} comparison */
+  ofChange(before, after, greatest, { factor, means }) {
+    const { chance, ...colours } = this.marks;
     const change = after - before * factor, deviation = Math.sqrt(after * Math.max(means[1], 1) + before * factor * factor * Math.max(means[0], 1));
     if (Math.abs(change) <= chance * deviation) return rgb(colours.same);
     const [least, most] = change > 0 ? colours.grew : colours.shrank, part = Math.min(Math.abs(change) / (greatest || 1), 1);

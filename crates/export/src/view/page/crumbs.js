@@ -1,5 +1,5 @@
 // What is selected: as steps that can be dropped, and in figures.
-import { button, element, replaceChildren } from "./dom.js";
+import { button, copy, element, replaceChildren } from "./dom.js";
 import { KIND } from "./format.js";
 import { counted, grouped, share, SIDES } from "./words.js";
 
@@ -28,8 +28,24 @@ function hiddenInWords({ hidden, weight }) {
   return `${named.join(", ")}${more > 0 ? ` and ${counted(more, "more module", "more modules")}` : ""}, and gives it to its callers`;
 }
 
+/** What compares two times of one recording. @param {import("./state.js").State} state @param {import("./state.js").Store} store @param {import("./words.js").Words} words @param {(text: string) => void} say */
+function comparing({ time, timeBefore, threads, cpus, event, steps }, store, words, say) {
+  const { meta } = words;
+  if (meta.sides) return [];
+  if (time && !timeBefore) return [button("Compare with…", "Keeps this time as the one before, to compare it with another of this recording", () => store.set({ timeBefore: time, time: null }))];
+  if (!time || !timeBefore) return [];
+  const swap = button("⇄", "Swaps before and after", () => store.set({ time: timeBefore, timeBefore: time, zoom: [] }));
+  if (meta.events[event].time || steps.length) return [swap];
+  const also = [...(threads ? [`tid=${threads.map(thread => meta.threads[thread].tid)}`] : []), ...(cpus ? [`cpu=${cpus}`] : []),
+    ...(meta.events.filter(({ time }) => !time).length > 1 ? [`event=${meta.events[event].name}`] : [])];
+  const slice = (/** @type {[number, number]} */ time) => `'${[`time=${words.timeFlag(time).slice(7)}`, ...also].join(" ")}'`;
+  const command = `prof diff ${meta.recording || "prof.data"} --before ${slice(timeBefore)} --after ${slice(time)}`;
+  return [swap, button("Copy as command", command, () => copy(command).then(done => say(done ? "Copied." : "The browser does not allow copying.")))];
+}
+
 /** Shows the selection as a way that can be gone back. @param {import("./page.js").Page} page */
-export function showCrumbs({ state, store, words, meta, totals, crumbs, figures, lanes, act }) {
+export function showCrumbs(page) {
+  const { state, store, words, meta, totals, crumbs, figures, lanes, act } = page;
   if (!crumbs || !figures) return;
   /** @type {{label: string, title: string, drop: Partial<import("./state.js").State>}[]} */
   const parts = [];
@@ -39,7 +55,7 @@ export function showCrumbs({ state, store, words, meta, totals, crumbs, figures,
     parts.push({ label: `${prefix}${words.time(time[0], step)} – ${words.time(time[1], step)}`, title: words.timeFlag(time, side), drop });
   };
   if (state.timeBefore) ofTime(state.timeBefore, 0, "before: ", { timeBefore: null });
-  if (state.time) ofTime(state.time, 1, meta.sides ? "after: " : "", { time: null });
+  if (state.time) ofTime(state.time, 1, state.timeBefore || meta.sides ? "after: " : "", { time: null });
   if (state.threads) {
     const [first] = state.threads, { name, tid, process, pool } = meta.threads[first];
     const one = state.threads.length === 1;
@@ -67,18 +83,26 @@ export function showCrumbs({ state, store, words, meta, totals, crumbs, figures,
     made.setAttribute("aria-pressed", String(state.steps.some(step => step.o === what)));
     return made;
   });
-  replaceChildren(crumbs, all, ...chips, element("span", { class: "grow" }), ...toggles);
+  replaceChildren(crumbs, all, ...chips, ...comparing(state, store, words, text => page.say(text)), element("span", { class: "grow" }), ...toggles);
+  if (state.timeBefore && !state.time && !meta.sides) {
+    figures.textContent = "Now select the time after: drag over the lanes.";
+    return;
+  }
   if (!totals) return;
+  const event = meta.events[state.event];
   if (totals.other) {
-    const own = { weight: totals.weight, samples: totals.samples }, [before, after] = state.event ? [totals.other, own] : [own, totals.other];
-    const amount = (/** @type {{weight: number, samples: number}} */ { weight, samples }) => meta.events[0].weighted && meta.events[0].noun !== "samples" ? `${words.amount(weight, 0)} in ${counted(samples, "sample", "samples")}` : words.amount(weight, 0);
-    const { factor } = /** @type {import("./format.js").Sides} */ (meta.sides);
+    const own = { weight: totals.weight, samples: totals.samples }, [before, after] = state.event || !meta.sides ? [totals.other, own] : [own, totals.other];
+    const amount = (/** @type {{weight: number, samples: number}} */ { weight, samples }) => event.weighted && event.noun !== "samples" ? `${words.amount(weight, state.event)} in ${counted(samples, "sample", "samples")}` : words.amount(weight, state.event);
+    if (!meta.sides) {
+      figures.textContent = `before: ${amount(before)} · after: ${amount(after)} · figures are shares of each time, widths those after; of this recording only`;
+      return;
+    }
+    const factor = words.comparison?.factor ?? 1;
     const beyond = factor === 1 ? "" : ` · everything changed by × ${factor.toFixed(2)}: differences are beyond that`;
     figures.textContent = `before: ${amount(before)} · after: ${amount(after)} · ${words.factor(before.weight, after.weight)}${beyond}`;
     return;
   }
   const isAll = totals.samples === totals.allSamples;
-  const event = meta.events[state.event];
   const [one, many] = event.time ? ["piece of time", "pieces of time"] : ["sample", "samples"];
   const pieces = [
     isAll ? counted(totals.samples, one, many) : `${grouped(totals.samples)} of ${counted(totals.allSamples, one, many)} (${share(totals.weight, totals.all)})`,

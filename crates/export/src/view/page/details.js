@@ -20,7 +20,7 @@ export function showNamed({ state, words, totals, named: place, side, meta, act,
   const figures = [`total ${words.amount(total, state.event)}, ${share(total, weight)}`, `self ${words.amount(self, state.event)}, ${share(self, weight)}`];
   if (table?.sides) {
     const change = words.change(table.sides[0].total[named], table.sides[1].total[named]);
-    figures.splice(0, 2, ...table.sides.map(({ self, total }, side) => `${SIDES[side]}: total ${words.amount(total[named], 0)}, self ${words.amount(self[named], 0)}`), `total ${words.signed(change, 0)}`);
+    figures.splice(0, 2, ...table.sides.map(({ self, total }, side) => `${SIDES[side]}: total ${words.amount(total[named], state.event)}, self ${words.amount(self[named], state.event)}`), `total ${words.signed(change, state.event)}`);
   } else if (totals && totals.all !== totals.weight) figures.push(`total ${share(total, totals.all)} of all`);
   if (table && !table.sides && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
   if (extent) figures.push(`${extent.map(time => words.time(time, (extent[1] - extent[0]) / 1000)).join(" to ")}`);

@@ -93,10 +93,9 @@ export class Engine {
     return selection.other ? this.weighed({ ...selection, ...selection.other }).weights : null;
   }
 
-  /** What changed, beyond what changed everywhere: after, less before. @param {number} event The side that `weight` is of. @param {number} weight @param {number} other */
-  change(event, weight, other) {
-    const factor = this.meta.sides?.factor ?? 1;
-    return event ? weight - other * factor : other - weight * factor;
+  /** The side of a comparison that a selection is of: 0 is before. @param {Selection} selection */
+  sideOf({ event }) {
+    return this.meta.sides ? event : 1;
   }
 
   /** Which stacks an event has that steps do not leave out. @param {number} event @param {import("./tree.js").Step[]} steps */
@@ -183,7 +182,7 @@ export class Engine {
     const { self, total } = weights.ofFunctions();
     const counted = samples === weights ? total : samples.ofFunctions().total;
     const other = this.other(selection)?.ofFunctions();
-    const sides = other ? selection.event ? [other, { self, total }] : [{ self, total }, other] : null;
+    const sides = other ? this.sideOf(selection) ? [other, { self, total }] : [{ self, total }, other] : null;
     const functions = [];
     for (let id = 0; id < total.length; id++) if (total[id] || other?.total[id]) functions.push(id);
     functions.sort((one, other) => self[other] - self[one] || total[other] - total[one] || one - other);
@@ -210,7 +209,7 @@ export class Engine {
     }
     if (view === "order") {
       const ranges = bands.map(thread => {
-        const { event, time } = selection.other && this.meta.threads[thread].side === selection.other.event ? selection.other : selection;
+        const { event, time } = selection.other && this.meta.sides && this.meta.threads[thread].side === selection.other.event ? selection.other : selection;
         const [first, last] = time ?? [0, this.meta.length];
         return this.samples.ranges({ event, time: [Math.max(first, from), Math.min(last, to)], threads: [thread], cpus: null });
       });
@@ -240,10 +239,13 @@ export class Engine {
       groups = merged.next({ frame: -2, nodes: [0], weights: [weights.all], total: weights.all, others: [others?.all ?? 0], other: others?.all ?? 0 });
     } else groups = [merged.of(named)].filter(group => group.total);
     const opened = new Set(open), shut = new Set(closed);
+    // What changed beyond what changed everywhere.
+    const all = others?.all && weights.all ? weights.all / others.all : 1, isAfter = this.sideOf(selection), factor = this.meta.sides?.factor ?? all;
+    const change = (/** @type {number} */ weight, /** @type {number} */ other) => isAfter ? weight - other * factor : other - weight * factor;
     // The hottest way is open until it divides.
     // What changed most comes first in a comparison.
     return rowsOf(merged, groups, (path, share, hottest) => opened.has(path) || !shut.has(path) && hottest && !upward && share > 0.5 && path.length < 2000,
-      others ? group => Math.abs(this.change(selection.event, group.total, group.other)) : group => group.total);
+      others ? group => Math.abs(change(group.total, group.other)) : group => group.total);
   }
 
   /**

@@ -42,6 +42,8 @@
  * @property {{file: number[], line: number[]}} [lines] The lines that stacks end on; stacks count them from 1.
  * @property {[number, number, string[]][]} [texts] File, number of the first line, lines.
  * @property {Code} [code] Absent in pages without instructions.
+ * @property {{same: number[], grew: number[][], shrank: number[][], chance: number}} marks Red, green and blue of frames that changed, from the
+ *   least change to the greatest, and the standard deviations of counting samples that a change must exceed to have a colour.
  * @property {Sides} [sides] Of a page that compares two recordings: its events are the one before and the one after.
  */
 
@@ -61,8 +63,6 @@
  * @property {{name: string, title: string, origin: number}[]} names With the times of the first samples, in microseconds of each recording's clock.
  * @property {number} factor By which everything changed; 1 where that may be chance. Differences are beyond it.
  * @property {number[]} means Weight of a sample on average.
- * @property {{same: number[], grew: number[][], shrank: number[][]}} colours Red, green and blue of frames: from the least change to the greatest.
- * @property {number} chance Standard deviations of counting samples that a change must exceed to have a colour.
  * @property {[number, number|null, number|null, string][]} changes Function, the interval of the factor by which it changed, and what became of it.
  */
 

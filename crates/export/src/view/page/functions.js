@@ -32,7 +32,7 @@ export class FunctionTable {
     this.totals = null;
     /** @type {Int32Array} */
     this.order = new Int32Array();
-    this.sorted = words.meta.sides ? "change" : "self";
+    this.sorted = "self";
     /** What is said of functions of the whole recordings: the interval of the factor, and what became of them. @type {Map<number, [string, string]>} */
     this.changes = new Map((words.meta.sides?.changes ?? []).map(([id, low, high, verdict]) =>
       [id, [low === null || high === null ? "" : `× ${low.toFixed(2)} to ${high.toFixed(2)}`, verdict]]));
@@ -78,14 +78,14 @@ export class FunctionTable {
 
   /** Columns of a comparison. */
   columnsOfSides() {
-    const { words, wide } = this, unit = words.unit(this.store.state.event), inUnit = unit === "ms" ? ", ms" : "";
+    const { words, wide } = this, { sides } = words.meta, unit = sides ? words.unit(this.store.state.event) : "share of its time", inUnit = unit === "ms" ? ", ms" : "";
     /** @param {string} key @param {string} label @param {string} title @param {string} [kind] @returns {import("./list.js").Column} */
     const column = (key, label, title, kind = "amount") => ({ key, label, title, kind, sortable: key in ORDERS || key === "name" });
     return [
       column("before", `Before${inUnit}`, `In the function itself, before: ${unit}`), column("after", `After${inUnit}`, `In the function itself, after: ${unit}`),
       column("change", "Difference", "After less before, beyond what changed everywhere"),
-      ...(wide ? [column("factor", "Factor", "By what it changed, beyond what changed everywhere"), column("interval", "Interval", "In which the factor lies at 95 %, as far as samples tell: of the whole recordings, relative to everything else", "event"),
-        column("verdict", "", "What became of it: of the whole recordings"), column("total-before", "Total before", "With what it calls"), column("total-after", "Total after", "With what it calls"),
+      ...(wide ? [column("factor", "Factor", "By what it changed, beyond what changed everywhere"), ...(sides ? [column("interval", "Interval", "In which the factor lies at 95 %, as far as samples tell: of the whole recordings, relative to everything else", "event"),
+        column("verdict", "", "What became of it: of the whole recordings")] : []), column("total-before", "Total before", "With what it calls"), column("total-after", "Total after", "With what it calls"),
         column("total-change", "Difference", "Of the totals, after less before")] : []),
       column("name", "Function", "", "name"), ...(wide ? [column("module", "Module", "The file it lies in", "module")] : []),
     ];
@@ -93,7 +93,7 @@ export class FunctionTable {
 
   columns() {
     const { words, wide, others } = this, { event } = this.store.state;
-    if (words.meta.sides) return this.columnsOfSides();
+    if (words.comparison) return this.columnsOfSides();
     const unit = words.unit(event);
     /** @type {import("./list.js").Column[]} */
     const columns = [
@@ -118,10 +118,13 @@ export class FunctionTable {
   }
 
   sort() {
-    const { table, totals, words, sorted } = this;
+    const { table, totals, words } = this, columns = this.columns();
+    // What is compared has other columns.
+    if (!columns.some(({ key }) => key === this.sorted)) this.sorted = words.comparison ? "change" : "self";
+    const { sorted } = this;
     this.stale = !this.list.node.isConnected;
     if (this.stale) return;
-    this.list.setColumns(this.columns(), sorted);
+    this.list.setColumns(columns, sorted);
     if (!table || !totals) return;
     let order = table.functions;
     const { found } = totals;
@@ -183,17 +186,20 @@ export class FunctionTable {
   /** A row of a comparison. @param {number} id @param {HTMLElement[]} cells */
   fillSides(id, cells) {
     const { words, wide, totals } = this, { state } = this.store, { event } = state;
-    const { self, total, change, totalChange } = this.figures(id), cell = (/** @type {number} */ weight) => words.cell(weight, event);
-    const signed = (/** @type {number} */ change) => `${change < 0 ? "−" : "+"}${cell(Math.abs(change))}`;
+    const { self, total, change, totalChange } = this.figures(id), { sides } = words.meta;
+    // Times of one recording differ in their lengths: shares can be compared.
+    const all = [totals?.other?.weight ?? 0, totals?.weight ?? 0];
+    const cell = (/** @type {number} */ weight, /** @type {number} */ side) => sides ? words.cell(weight, event) : share(weight, all[side]);
+    const signed = (/** @type {number} */ change) => `${change < 0 ? "−" : "+"}${cell(Math.abs(change), 1)}`;
     // What is known of the whole recordings says nothing of a part.
     const isWhole = !state.time && !state.timeBefore && !state.threads && !state.steps.length;
     const [interval, verdict] = isWhole ? this.changes.get(id) ?? ["", ""] : ["", ""];
-    const texts = [cell(self[0]), cell(self[1]), signed(change),
-      ...(wide ? [words.factor(self[0] * (words.meta.sides?.factor ?? 1), self[1]), interval, verdict, cell(total[0]), cell(total[1]), signed(totalChange)] : []),
+    const texts = [cell(self[0], 0), cell(self[1], 1), signed(change),
+      ...(wide ? [words.factor(self[0] * (words.comparison?.factor ?? 1), self[1]), ...(sides ? [interval, verdict] : []), cell(total[0], 0), cell(total[1], 1), signed(totalChange)] : []),
       words.fitted(id, Math.max(this.list.room, 12)), ...(wide ? [words.moduleOf(id)] : [])];
     this.write(id, texts, cells);
     const most = Math.max(totals?.weight ?? 0, totals?.other?.weight ?? 0);
-    for (const at of wide ? [2, 8] : [2]) {
+    for (const at of wide ? [2, sides ? 8 : 6] : [2]) {
       const part = at === 2 ? change : totalChange;
       cells[at].classList.add("change");
       cells[at].classList.toggle("shrank", part < 0);

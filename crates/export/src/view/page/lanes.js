@@ -210,7 +210,7 @@ export class Lanes {
     context.direction = "ltr";
     if (this.hasHeat) this.heat.draw(context, { left: this.labels, top: RULER, height: this.heatHeight, x: area.x }, small);
     else this.drawLanes(context, area, width, height);
-    this.drawSelection(context, width, height);
+    this.drawSelection(context, width, height, small);
     this.drawRuler(context, width, small);
     const pinned = this.moment?.shown;
     if (pinned && pinned.time >= this.window[0] && pinned.time <= this.window[1]) {
@@ -227,8 +227,8 @@ export class Lanes {
     }
   }
 
-  /** What is not selected lies behind a veil. @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
-  drawSelection(context, width, height) {
+  /** What is not selected lies behind a veil. @param {CanvasRenderingContext2D} context @param {number} width @param {number} height @param {string} font */
+  drawSelection(context, width, height, font) {
     const theme = themes.current, { state } = this.store, { meta, labels } = this;
     /** @param {[number, number]|null} time @param {number} top @param {number} height @param {number} bar Where the bar lies. */
     const veil = (time, top, height, bar) => {
@@ -242,7 +242,31 @@ export class Lanes {
       context.fillRect(left - 0.5, bar, 1, height + top - bar);
       context.fillRect(right - 0.5, bar, 1, height + top - bar);
     };
-    if (!meta.sides) return veil(state.time, RULER, height, RULER - 4);
+    if (!meta.sides) {
+      if (!state.timeBefore) return veil(state.time, RULER, height, RULER - 4);
+      // What is compared, and a veil between.
+      const times = /** @type {[[number, number]|null, string][]} */ ([[state.timeBefore, SIDES[0]], [state.time, SIDES[1]]]).filter(([time]) => time)
+        .map(([time, label]) => ({ left: Math.max(labels, this.x(time?.[0] ?? 0)), right: Math.min(width, this.x(time?.[1] ?? 0)), label }));
+      let end = labels;
+      context.fillStyle = theme.veil;
+      for (const { left, right } of [...times].sort((one, other) => one.left - other.left)) {
+        if (left > end) context.fillRect(end, RULER, left - end, height);
+        end = Math.max(end, right);
+      }
+      context.fillRect(end, RULER, width - end, height);
+      for (const { left, right, label } of times) {
+        if (right <= left) continue;
+        context.fillStyle = theme.focus;
+        context.fillRect(left, RULER - 4, right - left, 3);
+        for (const x of [left, right]) context.fillRect(x - 0.5, RULER - 4, 1, height);
+        context.font = font;
+        const wide = context.measureText(label).width + 8;
+        context.fillRect(left, RULER - 1, wide, 14);
+        context.fillStyle = theme.back;
+        context.fillText(label, left + 4, RULER + 6);
+      }
+      return;
+    }
     SIDES.forEach((_, side) => {
       const first = this.lanes.findIndex((_, row) => this.sideOf(row) === side), last = this.lanes.findLastIndex((_, row) => this.sideOf(row) === side);
       if (first >= 0) veil(side ? state.time : state.timeBefore, this.y(first), (last + 1 - first) * LANE, this.y(first));

@@ -337,7 +337,7 @@ export class Page {
     if (isOrder) {
       lines.push(`${words.length(boxes.width[box])} from ${words.time(boxes.x[box], boxes.total / 1000)}`, counted(boxes.self[box], "sample", "samples"));
     } else {
-      if (this.meta.sides) {
+      if (words.comparison) {
         this.showTip([...lines, ...this.factsOfChange(picture, box)], x, y);
         return;
       }
@@ -356,7 +356,7 @@ export class Page {
   /** What a box weighs on both sides of a comparison. @param {Picture} picture @param {number} box */
   factsOfChange(picture, box) {
     const { words, totals, state: { event } } = this, isRoot = picture === this.main && box === 0;
-    const own = totals?.weight ?? 0, other = totals?.other?.weight ?? 0, all = event ? [other, own] : [own, other];
+    const own = totals?.weight ?? 0, other = totals?.other?.weight ?? 0, all = event || !this.meta.sides ? [other, own] : [own, other];
     const weights = isRoot ? all : picture.sides(box);
     return [...SIDES.map((side, at) => `${side}: ${words.amount(weights[at], event)} · ${share(weights[at], all[at])}`),
       `difference: ${words.signed(words.change(weights[0], weights[1]), event)} · ${words.factor(weights[0], weights[1])}`];
@@ -364,9 +364,7 @@ export class Page {
 
   /** The colours of changes with their meanings. */
   meaningsOfChange() {
-    const { sides } = this.meta;
-    if (!sides) return [];
-    const { same, grew, shrank } = sides.colours;
+    const { same, grew, shrank } = this.meta.marks;
     return /** @type {[string, number[]][]} */ ([["grew", grew[1]], ["shrank", shrank[1]], ["no change seen", same]]).map(([label, colour]) => {
       const swatch = element("i", {});
       swatch.style.background = rgb(colour);
@@ -506,9 +504,17 @@ export class Page {
     }
   }
 
+  /** Whether two times of the recording are compared. */
+  get isCompared() {
+    const { meta, state: { time, timeBefore } } = this;
+    return Boolean(!meta.sides && time && timeBefore);
+  }
+
+  /** @returns {import("./engine.js").Selection} */
   get selection() {
     const { meta, state: { event, time, timeBefore, threads, cpus, steps, search } } = this;
-    if (!meta.sides) return { event, time, threads, cpus, steps, search };
+    const own = { event, time, threads, cpus };
+    if (!meta.sides) return { ...own, steps, search, ...(this.isCompared ? { other: { ...own, time: timeBefore } } : {}) };
     // Threads of one side say nothing of the other.
     const of = (/** @type {number} */ side) => {
       const own = threads?.filter(thread => meta.threads[thread].side === side) ?? [];
@@ -532,6 +538,8 @@ export class Page {
     const key = JSON.stringify({ ...this.selection, search: "" });
     this.client.latest("select", "select", { selection: this.selection, table: key !== this.listed }, ({ totals, table }) => {
       this.totals = totals;
+      this.words.compare(totals);
+      for (const picture of [this.main, this.callers, this.callees]) picture?.compare();
       if (table) this.listed = key;
       this.side?.show(totals, table);
       this.table?.show(totals, table);
@@ -634,7 +642,7 @@ export class Page {
     }
     for (const picture of [this.main, this.callers, this.callees]) {
       if (!picture) continue;
-      picture.side = state.event;
+      picture.side = this.meta.sides ? state.event : 1;
       if (picture.named !== state.named) {
         picture.named = state.named;
         soon(picture.redraw);
@@ -648,7 +656,7 @@ export class Page {
     this.invertedTree?.list.refresh();
     showNamed(this);
     document.body.classList.toggle("narrow-side", !this.wide?.matches || state.view === "functions" || state.view === "order");
-    this.table?.setWide(this.panel ? this.panel.clientWidth > (this.meta.sides ? WIDE_SIDES : 760) : true);
+    this.table?.setWide(this.panel ? this.panel.clientWidth > (this.words.comparison ? WIDE_SIDES : 760) : true);
   }
 
   /** Puts the view into the panel. */
@@ -688,7 +696,7 @@ export class Page {
     }
     const picture = ["flame", "icicle", "sandwich"].includes(state.view);
     if (this.flip) this.flip.hidden = !["flame", "icicle"].includes(state.view);
-    if (this.changeLegend) this.changeLegend.hidden = !picture || !this.meta.sides;
+    if (this.changeLegend) this.changeLegend.hidden = !picture || !this.words.comparison;
     if (this.widthChoice) this.widthChoice.hidden = !picture;
     if (this.unzoom) {
       this.unzoom.hidden = !picture;

@@ -116,16 +116,23 @@ export class Picture {
     const isFirst = !this.boxes;
     this.boxes = boxes;
     this.off = offCpu(boxes, this.words);
-    this.greatest = 0;
-    for (let box = 1; box < boxes.count; box++) {
-      if (boxes.frame[box] >= 0) this.greatest = Math.max(this.greatest, Math.abs(this.words.change(...this.sides(box))));
-    }
+    this.compare();
     this.pointed = this.current = -1;
     this.rows = 1;
     for (let box = 0; box < boxes.count; box++) if (boxes.depth[box] >= this.rows) this.rows = boxes.depth[box] + 1;
     this.spacer.style.height = `${Math.max(this.rows * ROW + 4, 1)}px`;
     if (isFirst || atRoot) scroller.scrollTop = this.upward ? scroller.scrollHeight : 0;
     this.draw();
+  }
+
+  /** Finds the greatest change, by which the others are coloured. */
+  compare() {
+    const { boxes } = this;
+    this.greatest = 0;
+    if (boxes) for (let box = 1; box < boxes.count; box++) {
+      if (boxes.frame[box] >= 0) this.greatest = Math.max(this.greatest, Math.abs(this.words.change(...this.sides(box))));
+    }
+    soon(this.redraw);
   }
 
   /** Weights of a box before and after a change. @param {number} box @returns {[number, number]} */
@@ -137,7 +144,7 @@ export class Picture {
   /** The colour of a box. @param {number} box */
   colour(box) {
     const frame = this.boxes?.frame[box] ?? -1, { colours, words } = this;
-    if (colours.sides && frame >= 0 && !this.time) return colours.ofChange(...this.sides(box), this.greatest);
+    if (words.comparison && frame >= 0 && !this.time) return colours.ofChange(...this.sides(box), this.greatest, words.comparison);
     return this.off[box] ? themes.current.off[words.kindOf(frame) === KIND.kernel ? 1 : 0] : colours.of(frame);
   }
 

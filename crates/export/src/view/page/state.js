@@ -4,7 +4,7 @@
  * @typedef {object} State
  * @property {number} event
  * @property {[number, number]|null} time What is selected: from, to (not included), in units. In a comparison: after the change.
- * @property {[number, number]|null} timeBefore In a comparison: what is selected before the change.
+ * @property {[number, number]|null} timeBefore In a comparison of recordings: what is selected before the change; else the time that the selected one is compared with.
  * @property {number[]|null} threads
  * @property {number[]|null} cpus
  * @property {import("./tree.js").Step[]} steps
@@ -61,7 +61,7 @@ export function fromFragment(text, meta) {
   const functions = meta.functions.name.length + meta.modules.length;
   state.event = number("event", meta.events.length, defaultEvent(meta));
   state.time = range("time");
-  if (meta.sides) state.timeBefore = range("timeBefore");
+  if (meta.sides || meta.timed) state.timeBefore = range("timeBefore");
   state.window = range("window");
   state.threads = numbers("threads", meta.threads.length);
   state.cpus = numbers("cpus", meta.cpus);

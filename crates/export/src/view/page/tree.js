@@ -32,8 +32,23 @@ export function treeOf(parent, frame) {
   return { parent, frame, end, depth, deepest };
 }
 
+/** What compilers and linkers add to the end of a name: numbers of clones, and versions of symbols. */
+const ADDED = /( ?\(?\.(llvm|part|constprop|isra|lto_priv|cold|specialized|localalias)(\.\d{1,20})?\)?| \[clone [^\]]{1,40}\]|::h[0-9a-f]{16}|@@?[A-Z]\w{1,20}_[\w.]{1,20})$/;
+/** Longest end of a name that may be added, and how many of these there may be: names can be hostile. */
+const LONGEST_ADDED = 64, MOST_ADDED = 4;
+/** A name as it stands in the source. @param {string} name */
+function asWritten(name) {
+  for (let count = 0; count < MOST_ADDED; count++) {
+    const added = ADDED.exec(name.slice(-LONGEST_ADDED));
+    if (!added) break;
+    name = name.slice(0, name.length - added[0].length);
+  }
+  return name;
+}
+
 /**
- * What text asks for: plain text (case counts only where a capital is typed), or `/…/`, a regular expression.
+ * What text asks for: plain text (case counts only where a capital is typed), or `/…/`, a regular expression,
+ * of a name as it is shown, or without what compilers add to it.
  * @param {string} text @returns {{test: (name: string) => boolean, error: string}}
  */
 export function pattern(text) {
@@ -41,7 +56,13 @@ export function pattern(text) {
   if (expression) {
     try {
       const compiled = new RegExp(expression[1], "u");
-      return { test: name => compiled.test(name), error: "" };
+      return {
+        test: name => {
+          const own = asWritten(name);
+          return compiled.test(name) || own !== name && compiled.test(own);
+        },
+        error: "",
+      };
     } catch (error) {
       return { test: () => false, error: String(error instanceof Error ? error.message : error) };
     }

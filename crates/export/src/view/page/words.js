@@ -46,6 +46,15 @@ export class Words {
     this.frames = meta.frames.kind.length;
     /** @type {Map<number, string[]>} */
     this.parsed = new Map();
+    /** What is compared: the factor by which everything changed, and the weight of a sample on average on both sides. @type {{factor: number, means: number[]}|null} */
+    this.comparison = meta.sides ?? null;
+  }
+
+  /** Compares two times of one recording, or nothing. Differences are beyond that of all, so that they are those of shares. @param {import("./engine.js").Totals|null} totals After, with what was before. */
+  compare(totals) {
+    if (this.meta.sides) return;
+    const before = totals?.other, mean = (/** @type {{weight: number, samples: number}} */ { weight, samples }) => weight / (samples || 1);
+    this.comparison = totals && before ? { factor: before.weight && totals.weight ? totals.weight / before.weight : 1, means: [mean(before), mean(totals)] } : null;
   }
 
   /** The unit of weights of an event, for headings. @param {number} event */
@@ -77,7 +86,7 @@ export class Words {
   }
   /** What changed, beyond what changed everywhere: after, less before. @param {number} before @param {number} after */
   change(before, after) {
-    return after - before * (this.meta.sides?.factor ?? 1);
+    return after - before * (this.comparison?.factor ?? 1);
   }
   /** A change with its sign. @param {number} change @param {number} event */
   signed(change, event) {
