@@ -35,11 +35,13 @@ function comparing({ time, timeBefore, threads, cpus, event, steps }, store, wor
   if (time && !timeBefore) return [button("Compare with…", "Keeps this time as the one before, to compare it with another of this recording", () => store.set({ timeBefore: time, time: null }))];
   if (!time || !timeBefore) return [];
   const swap = button("⇄", "Swaps before and after", () => store.set({ time: timeBefore, timeBefore: time, zoom: [] }));
-  if (meta.events[event].time || steps.length) return [swap];
+  const { time: isTime, of, weighted } = meta.events[event], isWall = meta.events.some(({ of }) => of === event);
+  const weight = of !== undefined ? "offcpu" : isWall ? "wall" : weighted ? "period" : "samples";
+  if (isTime && of === undefined && !isWall || steps.length) return [swap];
   const also = [...(threads ? [`tid=${threads.map(thread => meta.threads[thread].tid)}`] : []), ...(cpus ? [`cpu=${cpus}`] : []),
-    ...(meta.events.filter(({ time }) => !time).length > 1 ? [`event=${meta.events[event].name}`] : [])];
+    ...(!isTime && meta.events.filter(({ time }) => !time).length > 1 ? [`event=${meta.events[event].name}`] : [])];
   const slice = (/** @type {[number, number]} */ time) => `'${[`time=${words.timeFlag(time).slice(7)}`, ...also].join(" ")}'`;
-  const command = `prof diff ${meta.recording || "prof.data"} --before ${slice(timeBefore)} --after ${slice(time)}`;
+  const command = `prof diff ${meta.recording || "prof.data"} --weight ${weight} --before ${slice(timeBefore)} --after ${slice(time)}`;
   return [swap, button("Copy as command", command, () => copy(command).then(done => say(done ? "Copied." : "The browser does not allow copying.")))];
 }
 
