@@ -309,6 +309,18 @@ fn samples_that_were_merged_count_and_that_is_said() {
     assert_eq!(found["functions"], json!({ "one": third, "two": third, "three": third }));
     assert_eq!((&found["drawn"], &found["lanes"]), (&json!(MANY_SAMPLES), &json!(MANY_SAMPLES)));
     assert!(found["truth"].to_string().contains("within that time as one"), "{found}");
+    let lost = driver.run(
+        "profView.losses.toggle.click();
+         const entry = document.querySelector('.losses li button');
+         entry.click();
+         return [profView.losses.toggle.textContent, entry.textContent, profView.state.time, document.querySelectorAll('.losses li').length];",
+    );
+    assert_eq!(
+        (&lost[0], &lost[2], &lost[3]),
+        (&json!("lost samples: once"), &json!([0, 1]), &json!(1)),
+        "{lost}"
+    );
+    assert!(lost[1].as_str().is_some_and(|entry| entry.ends_with(" · 7 records lost")), "{lost}");
 }
 
 /// A page with each of these names as a function, a thread, an event, a module and a title.

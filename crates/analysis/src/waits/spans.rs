@@ -43,10 +43,13 @@ pub struct WaitSpans {
     pub wakers: Option<Vec<SpanWaker>>,
 }
 
+/// A thread, none for an interrupt of whatever ran; and true for an interrupt of that thread.
+type Key = (Option<(Pid, Tid)>, bool);
+
 /// Interned threads and interrupts that ended waits. Unlike [`super::state::Wakers`], threads of one name are told apart.
 #[derive(Default)]
 pub(super) struct SpanWakers {
-    numbers: HashMap<(Option<(Pid, Tid)>, bool), WakerId, FxBuildHasher>,
+    numbers: HashMap<Key, WakerId, FxBuildHasher>,
     pub(super) list: Vec<SpanWaker>,
 }
 
@@ -76,5 +79,23 @@ pub(super) fn is_runnable(activity: Activity) -> Option<bool> {
         Activity::Preempted | Activity::Woken | Activity::Started => Some(true),
         Activity::Blocked | Activity::Uninterruptible | Activity::BlockedSinceBefore => Some(false),
         Activity::Running | Activity::Unknown | Activity::Unwatched => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_one_name_are_told_apart_and_their_number_is_bounded() {
+        let mut wakers = SpanWakers::default();
+        let named = || Waker::Thread("worker".to_owned());
+        let thread = |tid| Some((Pid(1), Tid(tid)));
+        let first = wakers.intern(thread(1), false, named);
+        let rest = (0..2 * MAX_NAMES as i32).filter_map(|tid| wakers.intern(thread(tid), false, named));
+        assert_eq!(rest.count(), MAX_NAMES);
+        assert_eq!(wakers.intern(thread(1), false, || unreachable!()), first);
+        assert_eq!(wakers.intern(None, false, || Waker::Interrupt), None);
+        assert_eq!(wakers.list.first().map(|waker| waker.thread), Some(thread(1)));
     }
 }

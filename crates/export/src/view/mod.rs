@@ -153,7 +153,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let mut caveats = caveats(page, clock, merged);
     caveats.extend(waits.caveats());
     let waiting = waits.columns();
-    let ended_by = wakers.as_ref().and_then(|_| waiting.as_ref()).map(|_| waits.wakers());
+    let ended_by = wakers.as_ref().and(waiting.as_ref()).map(|_| waits.wakers());
     let mut meta = meta(page, &counts, &caveats, clock, (&lanes, &origins), &tree, &columns);
     if let (Some((counts, ..)), Some(fields)) = (&waiting, meta.as_object_mut()) {
         fields.insert("waits".to_owned(), json!(counts));
