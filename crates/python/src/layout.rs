@@ -29,11 +29,15 @@ pub(crate) struct CodeLayout {
     pub(crate) line_table: u64,
     /// The bytecode is the end of the object. `ob_size` counts its units of two bytes.
     pub(crate) bytecode: u64,
+    /// `co_tlbc` of builds without a global lock, since 3.14: a pointer to an array of pointers to copies of the bytecode, each of which
+    /// one thread runs. `None` where all threads run the bytecode in the object.
+    pub(crate) thread_bytecode: Option<u64>,
 }
 
 /// `_PyInterpreterFrame`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FrameLayout {
+    /// A pointer to the code object. Its lowest bits are tags since 3.14 (`_PyStackRef`).
     pub(crate) code: u64,
     pub(crate) previous: u64,
     /// A pointer to the instruction that the frame executes, or has last executed.
@@ -56,13 +60,15 @@ pub(crate) struct TextLayout {
     pub(crate) length: u64,
     /// The bit field `state`, a u32.
     pub(crate) state: u64,
+    /// The bit of it at which `kind` begins.
+    pub(crate) kind_shift: u32,
     /// The characters of text in ASCII.
     pub(crate) ascii: u64,
     /// The characters of other text.
     pub(crate) compact: u64,
 }
 
-/// `FRAME_OWNED_BY_CSTACK` of 3.12 and 3.13, and `FRAME_OWNED_BY_INTERPRETER`, the value below it, of 3.14.
+/// `FRAME_OWNED_BY_CSTACK` of 3.12 and 3.13, `FRAME_OWNED_BY_INTERPRETER` of 3.14 and 3.15.
 const OWNED_BY_INTERPRETER: u8 = 3;
 
 /// `_Py_DebugOffsets.cookie`.
@@ -70,7 +76,7 @@ const COOKIE: &[u8; 8] = b"xdebugpy";
 /// The number of bytes of `_Py_DebugOffsets` that are looked at.
 pub(crate) const DEBUG_OFFSETS_BYTES: usize = 1024;
 
-/// No field of these structures lies further from their start. A table that says so is wrong.
+/// No field that is used lies further from the start of its structure. A table that says so is wrong.
 const MAX_OFFSET: u64 = 1 << 12;
 
 impl Layout {
@@ -80,7 +86,9 @@ impl Layout {
         match version >> 16 {
             0x030b => Some(Self::of_3_11()),
             0x030c => Some(Self::of_3_12()),
-            0x030d => DebugOffsets { bytes: runtime, version }.layout(),
+            0x030d => DebugOffsets { bytes: runtime, version, starts: &OF_3_13 }.layout(),
+            0x030e => DebugOffsets { bytes: runtime, version, starts: &OF_3_14 }.layout(),
+            0x030f => DebugOffsets { bytes: runtime, version, starts: &OF_3_15 }.layout(),
             _ => None,
         }
     }
@@ -96,9 +104,10 @@ impl Layout {
                 first_line: 72,
                 line_table: 136,
                 bytecode: 184,
+                thread_bytecode: None,
             },
             frame: FrameLayout { code: 32, previous: 48, instruction: 56, entry: EntryMark::IsEntry(68) },
-            text: TextLayout { length: 16, state: 32, ascii: 48, compact: 72 },
+            text: TextLayout { length: 16, state: 32, kind_shift: 2, ascii: 48, compact: 72 },
             bytes_data: 32,
         }
     }
@@ -118,10 +127,48 @@ impl Layout {
     }
 }
 
-/// `_Py_DebugOffsets` of 3.13: a cookie and numbers of 8 bytes, which are numbered here from the start of the structure.
+/// The numbers at which the parts of `_Py_DebugOffsets` begin, in words of 8 bytes. Minor versions add parts, and members at the ends of
+/// parts; those that are used here have kept their order.
+struct Starts {
+    interpreter_frame: usize,
+    code_object: usize,
+    object: usize,
+    type_object: usize,
+    bytes_object: usize,
+    unicode_object: usize,
+}
+
+const OF_3_13: Starts = Starts {
+    interpreter_frame: 28,
+    code_object: 34,
+    object: 44,
+    type_object: 46,
+    bytes_object: 64,
+    unicode_object: 67,
+};
+const OF_3_14: Starts = Starts {
+    interpreter_frame: 31,
+    code_object: 39,
+    object: 50,
+    type_object: 52,
+    bytes_object: 74,
+    unicode_object: 77,
+};
+const OF_3_15: Starts = Starts {
+    interpreter_frame: 39,
+    code_object: 47,
+    object: 58,
+    type_object: 60,
+    bytes_object: 86,
+    unicode_object: 89,
+};
+
+/// `_Py_DebugOffsets`: a cookie, the version, whether the build has no global lock, and parts of numbers of 8 bytes, each of which begins
+/// with the size of a structure.
 struct DebugOffsets<'a> {
     bytes: &'a [u8],
     version: u32,
+    starts: &'a Starts,
 }
 
 impl DebugOffsets<'_> {
@@ -129,9 +176,10 @@ impl DebugOffsets<'_> {
         self.bytes.as_chunks().0.get(number).copied().map(u64::from_le_bytes)
     }
 
-    /// Returns an offset that is possible.
-    fn offset(&self, number: usize) -> Option<u64> {
-        self.word(number).filter(|&offset| offset <= MAX_OFFSET)
+    /// Returns the offset that is member `member` of the part that begins at `start`: one within the structure.
+    fn offset(&self, start: usize, member: usize) -> Option<u64> {
+        let size = self.word(start)?.min(MAX_OFFSET);
+        self.word(start + member).filter(|&offset| offset < size)
     }
 
     fn layout(&self) -> Option<Layout> {
@@ -139,32 +187,45 @@ impl DebugOffsets<'_> {
         if !self.bytes.starts_with(COOKIE) || !is_of_version {
             return None;
         }
-        let ascii = self.offset(70)?;
+        let has_no_lock = match self.word(2)? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let is_3_14 = self.version >> 16 >= 0x030e;
+        let frame = |member| self.offset(self.starts.interpreter_frame, member);
+        let code = |member| self.offset(self.starts.code_object, member);
+        let bytes = |member| self.offset(self.starts.bytes_object, member);
+        let text = |member| self.offset(self.starts.unicode_object, member);
+        // `sizeof(PyASCIIObject)`. `utf8_length` and `utf8` follow.
+        let ascii = text(3)?;
         Some(Layout {
-            object_type: self.offset(45)?,
-            variable_size: self.offset(65)?,
-            type_name: self.offset(47)?,
+            object_type: self.offset(self.starts.object, 1)?,
+            variable_size: bytes(1)?,
+            type_name: self.offset(self.starts.type_object, 1)?,
             code: CodeLayout {
-                file: self.offset(35)?,
-                qualified_name: self.offset(37)?,
-                first_line: self.offset(39)?,
-                line_table: self.offset(38)?,
-                bytecode: self.offset(43)?,
+                file: code(1)?,
+                qualified_name: code(3)?,
+                first_line: code(5)?,
+                line_table: code(4)?,
+                bytecode: code(9)?,
+                thread_bytecode: if has_no_lock && is_3_14 { Some(code(10)?) } else { None },
             },
             frame: FrameLayout {
-                code: self.offset(30)?,
-                previous: self.offset(29)?,
-                instruction: self.offset(31)?,
-                entry: EntryMark::Owner(self.offset(33)?, OWNED_BY_INTERPRETER),
+                code: frame(2)?,
+                previous: frame(1)?,
+                instruction: frame(3)?,
+                entry: EntryMark::Owner(frame(5)?, OWNED_BY_INTERPRETER),
             },
             text: TextLayout {
-                length: self.offset(69)?,
-                state: self.offset(68)?,
+                length: text(2)?,
+                state: text(1)?,
+                // `interned` is a byte there, as it is read and written atomically.
+                kind_shift: if has_no_lock && is_3_14 { 8 } else { 2 },
                 ascii,
-                // `utf8_length` and `utf8` follow.
                 compact: ascii + 16,
             },
-            bytes_data: self.offset(66)?,
+            bytes_data: bytes(2)?,
         })
     }
 }
@@ -173,19 +234,60 @@ impl DebugOffsets<'_> {
 mod tests {
     use super::*;
 
+    /// Returns a table of 3.13 or later whose parts begin at `starts`, with the offsets that its structures have.
+    fn table(version: u32, starts: &Starts, has_no_lock: bool) -> Vec<u8> {
+        let mut words = [u64::MAX; 128];
+        words[0] = u64::from_le_bytes(*COOKIE);
+        words[1] = u64::from(version);
+        words[2] = has_no_lock.into();
+        let parts: [(usize, &[u64]); 6] = [
+            (starts.interpreter_frame, &[88, 8, 0, 56, 80, 74, 64, 72]),
+            (starts.code_object, &[224, 112, 120, 128, 136, 68, 52, 96, 104, 216, 208]),
+            (starts.object, &[16, 8]),
+            (starts.type_object, &[416, 24]),
+            (starts.bytes_object, &[40, 16, 32]),
+            (starts.unicode_object, &[64, 32, 16, 40]),
+        ];
+        for (start, part) in parts {
+            words[start..start + part.len()].copy_from_slice(part);
+        }
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
     #[test]
-    fn offsets_of_3_13_come_from_its_table() {
-        const VERSION: u32 = 0x030d_00f0;
-        let mut table = COOKIE.to_vec();
-        table.extend(u64::from(VERSION).to_le_bytes());
-        table.extend((2_u64..80).flat_map(u64::to_le_bytes));
-        let layout = Layout::of_version(VERSION, &table).unwrap();
-        assert_eq!((layout.code.file, layout.frame.previous, layout.text.compact), (35, 29, 86));
-        assert_eq!(Layout::of_version(VERSION + 1, &table), None, "the table is of another version");
-        assert_eq!(Layout::of_version(VERSION, &table[1..]), None);
-        assert_eq!(Layout::of_version(VERSION, &table[..500]), None);
-        table[43 * 8..44 * 8].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(Layout::of_version(VERSION, &table), None, "no offset is so large");
-        assert_eq!(Layout::of_version(0x030a_0df0, &table), None);
+    fn offsets_come_from_the_interpreters_own_table_since_3_13() {
+        for (version, starts, other) in [
+            (0x030d_00f0, &OF_3_13, &OF_3_14),
+            (0x030e_0af0, &OF_3_14, &OF_3_15),
+            (0x030f_02f0, &OF_3_15, &OF_3_14),
+        ] {
+            let mut bytes = table(version, starts, false);
+            let layout = Layout::of_version(version, &bytes).unwrap();
+            let CodeLayout { file, bytecode, thread_bytecode, .. } = layout.code;
+            assert_eq!((file, bytecode, thread_bytecode), (112, 216, None));
+            assert_eq!((layout.frame.previous, layout.frame.entry), (8, EntryMark::Owner(74, 3)));
+            assert_eq!((layout.text.kind_shift, layout.text.compact, layout.bytes_data), (2, 56, 32));
+            assert_eq!(Layout::of_version(version + 1, &bytes), None, "the table is of another version");
+            assert_eq!(Layout::of_version(version, &bytes[1..]), None);
+            assert_eq!(Layout::of_version(version, &bytes[..500]), None);
+            let moved = table(version, other, false);
+            assert_eq!(Layout::of_version(version, &moved), None, "the parts lie elsewhere");
+            let at = 8 * (starts.code_object + 9);
+            bytes[at..at + 8].copy_from_slice(&225_u64.to_le_bytes());
+            assert_eq!(Layout::of_version(version, &bytes), None, "bytecode lies behind the structure");
+        }
+        for unknown in [0x030a_0df0, 0x0310_00a1] {
+            assert_eq!(Layout::of_version(unknown, &table(unknown, &OF_3_15, false)), None);
+        }
+    }
+
+    #[test]
+    fn builds_without_a_global_lock_have_bytecode_of_threads_since_3_14() {
+        for (version, starts, thread_bytecode, kind_shift) in
+            [(0x030d_00f0, &OF_3_13, None, 2), (0x030e_0af0, &OF_3_14, Some(208), 8)]
+        {
+            let layout = Layout::of_version(version, &table(version, starts, true)).unwrap();
+            assert_eq!((layout.code.thread_bytecode, layout.text.kind_shift), (thread_bytecode, kind_shift));
+        }
     }
 }

@@ -288,10 +288,7 @@ impl PythonProcess {
     ) -> (Option<u64>, Option<u64>) {
         let mut order = std::mem::take(&mut self.order);
         self.frame_votes.sort(activation, &mut order);
-        let mut is_frame = |frame: u64| {
-            let code = frame.checked_add(codes.layout.frame.code).filter(|_| frame.is_multiple_of(8))?;
-            (sample.reader.word(code)? == object).then_some(frame)
-        };
+        let mut is_frame = |frame| (code_of(&mut sample.reader, codes, frame)? == object).then_some(frame);
         let places = if sample.is_exploring { order.len() } else { PLACES_LOOKED_AT };
         let verified = order.iter().take(places).find_map(|candidate| is_frame(candidate.word));
         let verified = verified.or_else(|| linked.and_then(is_frame));
@@ -305,9 +302,8 @@ impl PythonProcess {
     /// that hold the innermost function get most votes; stale ones agree now and then.
     fn vote(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, activation: &Activation) {
         let mut frames = Vec::new();
-        for candidate in activation.iter().filter(|candidate| candidate.word.is_multiple_of(8)) {
-            let field = candidate.word.checked_add(codes.layout.frame.code);
-            if let Some(object) = field.and_then(|field| sample.reader.word(field))
+        for candidate in activation {
+            if let Some(object) = code_of(&mut sample.reader, codes, candidate.word)
                 && let Some(bytecode) = self.codes.by_object.get(&object)
             {
                 frames.push((candidate.location, *bytecode));
@@ -371,6 +367,15 @@ impl PythonProcess {
     }
 }
 
+/// The bits of a reference to an object that are tags (`_PyStackRef`). Objects lie at multiples of 8.
+const REFERENCE_TAGS: u64 = 7;
+
+/// Reads the address of a frame's code object.
+fn code_of(reader: &mut Reader<'_>, codes: CodeReader<'_>, frame: u64) -> Option<u64> {
+    let field = frame.checked_add(codes.layout.frame.code).filter(|_| frame.is_multiple_of(8))?;
+    Some(reader.word(field)? & !REFERENCE_TAGS)
+}
+
 /// Reads the fields of a frame.
 fn fields(sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<FrameFields> {
     let layout = &codes.layout.frame;
@@ -382,7 +387,7 @@ fn fields(sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<
         EntryMark::Owner(offset, least) => (false, byte(offset)? >= least),
     };
     Some(FrameFields {
-        code: sample.reader.word(frame + layout.code)?,
+        code: code_of(&mut sample.reader, codes, frame)?,
         previous: sample.reader.word(frame + layout.previous)?,
         instruction: sample.reader.word(frame + layout.instruction)?,
         is_entry,

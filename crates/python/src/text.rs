@@ -14,8 +14,9 @@ pub(crate) fn read(reader: &mut Reader<'_>, layout: &Layout, text_type: u64, add
     }
     let length = reader.word(address.checked_add(layout.text.length)?)?.min(MAX_CHARACTERS);
     let state = u32::from_le_bytes(reader.array(address.checked_add(layout.text.state)?)?);
-    // `interned`: 2 bits, `kind`: 3 bits (bytes of a character), `compact`, `ascii`.
-    let (kind, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
+    // `interned`, `kind`: 3 bits (bytes of a character), `compact`, `ascii`.
+    let state = state.checked_shr(layout.text.kind_shift)?;
+    let (kind, is_compact, is_ascii) = (state & 7, state >> 3 & 1 == 1, state >> 4 & 1 == 1);
     if !is_compact || ![1, 2, 4].contains(&kind) || (is_ascii && kind != 1) {
         return None;
     }
