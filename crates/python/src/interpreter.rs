@@ -6,8 +6,9 @@ use elf::{Object, ReadAt, SymbolSource, SymbolTable};
 use model::Svma;
 
 use crate::layout::{DEBUG_OFFSETS_BYTES, Layout};
+use crate::split::split_part;
 
-/// An object file with the interpreter of CPython 3.11, 3.12 or 3.13: `libpython3.x.so`, or a program that it is linked into.
+/// An object file with the interpreter of CPython 3.11 to 3.15: `libpython3.x.so`, or a program that it is linked into.
 #[derive(Debug)]
 pub struct Interpreter {
     pub(crate) layout: Layout,
@@ -38,12 +39,15 @@ impl Interpreter {
         }
         let version = object.file_offset_of(found.version?)?;
         let version = u32::from_le_bytes(object.source().array(version.0)?);
+        let layout = Layout::of_version(version, &runtime)?;
+        let split = found.eval.iter().filter_map(|range| split_part(object, range.start));
+        found.eval.extend(split.collect::<Vec<_>>());
         found.eval.sort_unstable_by_key(|range| range.start);
         found.eval.dedup();
         found.glue.sort_unstable_by_key(|range| range.start);
         found.glue.dedup();
         Some(Self {
-            layout: Layout::of_version(version, &runtime)?,
+            layout,
             code_type: found.code_type?,
             text_type: found.text_type?,
             eval: Some(found.eval).filter(|eval| !eval.is_empty())?,

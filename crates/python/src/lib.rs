@@ -17,6 +17,7 @@ mod interpreter;
 mod layout;
 mod lines;
 mod process;
+mod split;
 mod text;
 mod votes;
 
