@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memory::{BLOCK_BYTES, Reader};
 
-use crate::layout::Layout;
+use crate::layout::{FrameSize, Layout};
 use crate::lines::Lines;
 use crate::text;
 
@@ -25,6 +25,8 @@ pub struct PythonFunction {
 const MAX_BYTECODE_BYTES: u64 = 4 << 20;
 /// The maximum number of bytes of a location table; lines behind are not known.
 const MAX_LINE_TABLE_BYTES: u64 = 128 << 10;
+/// The maximum number of copies of one bytecode that are known: as many threads as run it.
+const MAX_COPIES: u64 = 1024;
 /// A function with more lines than these is cut, so that its mapping in a recording has a bound.
 const MAX_LINES: u32 = 1 << 20;
 
@@ -37,6 +39,8 @@ pub(crate) struct Code {
     pub(crate) bytecode: u64,
     /// The size of its bytecode in bytes.
     pub(crate) size: u64,
+    /// The size of a frame of it in bytes.
+    pub(crate) frame_bytes: u64,
     identity: Identity,
     pub(crate) function: Arc<PythonFunction>,
     lines: Lines,
@@ -85,15 +89,35 @@ impl CodeReader<'_> {
             last_line: last.clamp(first, first.saturating_add(MAX_LINES)),
         });
         let bytecode = object.checked_add(layout.code.bytecode)?;
-        Some(Code { object, bytecode, size: identity.units * 2, identity, function, lines })
+        let frame_bytes = self.frame_bytes(reader, object)?;
+        Some(Code { object, bytecode, size: identity.units * 2, frame_bytes, identity, function, lines })
+    }
+
+    fn frame_bytes(self, reader: &mut Reader<'_>, object: u64) -> Option<u64> {
+        let mut number =
+            |offset| Some(u64::from(u32::from_le_bytes(reader.array(object.checked_add(offset)?)?)));
+        let words = match self.layout.code.frame_size {
+            FrameSize::Sum { locals, stack, words } => number(locals)? + number(stack)? + words,
+            FrameSize::Words(offset) => number(offset)?,
+        };
+        Some(8 * words)
+    }
+
+    /// Returns true if there is an object at `object` whose type is that of code objects.
+    pub(crate) fn is_code(self, reader: &mut Reader<'_>, object: u64) -> bool {
+        // Objects lie at multiples of 8.
+        let kind = object.checked_add(self.layout.object_type).filter(|_| object.is_multiple_of(8));
+        kind.and_then(|kind| reader.word(kind)) == Some(self.code_type)
+    }
+
+    /// Returns true if threads run copies of bytecode.
+    pub(crate) fn has_copies(self) -> bool {
+        self.layout.code.thread_bytecode.is_some()
     }
 
     fn identity(self, reader: &mut Reader<'_>, object: u64) -> Option<Identity> {
         let code = &self.layout.code;
-        // Objects lie at multiples of 8.
-        if !object.is_multiple_of(8)
-            || reader.word(object.checked_add(self.layout.object_type)?)? != self.code_type
-        {
+        if !self.is_code(reader, object) {
             return None;
         }
         object.checked_add(code.bytecode)?.checked_add(MAX_BYTECODE_BYTES)?;
@@ -104,6 +128,17 @@ impl CodeReader<'_> {
         let line_table = field(code.line_table)?;
         let first_line = i32::from_le_bytes(reader.array(object + code.first_line)?);
         Some(Identity { units, file, name, line_table, first_line: u32::try_from(first_line).unwrap_or(0) })
+    }
+
+    /// Returns the addresses of the copies of its bytecode that threads have (`_PyCodeArray`). Its first entry is the bytecode in the object.
+    pub(crate) fn copies(self, reader: &mut Reader<'_>, code: &Code) -> Vec<u64> {
+        let field = self.layout.code.thread_bytecode;
+        let Some(array) = field.and_then(|field| reader.word(code.object.checked_add(field)?)) else {
+            return Vec::new();
+        };
+        let count = reader.word(array).unwrap_or(0).min(MAX_COPIES);
+        let entries = (1..=count).map_while(|number| reader.word(array.checked_add(8 * number)?));
+        entries.filter(|copy| *copy != 0 && *copy != code.bytecode).collect()
     }
 
     /// Returns false if something else than `code` is at its address now. Of a process that has ended nobody knows.

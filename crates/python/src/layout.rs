@@ -32,6 +32,16 @@ pub(crate) struct CodeLayout {
     /// `co_tlbc` of builds without a global lock, since 3.14: a pointer to an array of pointers to copies of the bytecode, each of which
     /// one thread runs. `None` where all threads run the bytecode in the object.
     pub(crate) thread_bytecode: Option<u64>,
+    pub(crate) frame_size: FrameSize,
+}
+
+/// Where a code object says how large a frame of it is: i32 numbers of words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FrameSize {
+    /// 3.11: `co_nlocalsplus`, `co_stacksize`, and the words in front of them (`FRAME_SPECIALS_SIZE`).
+    Sum { locals: u64, stack: u64, words: u64 },
+    /// Since 3.12: `co_framesize`.
+    Words(u64),
 }
 
 /// `_PyInterpreterFrame`.
@@ -42,6 +52,8 @@ pub(crate) struct FrameLayout {
     pub(crate) previous: u64,
     /// A pointer to the instruction that the frame executes, or has last executed.
     pub(crate) instruction: u64,
+    /// A byte: 0 for a frame on the stack of its thread's frames (`FRAME_OWNED_BY_THREAD`).
+    pub(crate) owner: u64,
     pub(crate) entry: EntryMark,
 }
 
@@ -50,8 +62,8 @@ pub(crate) struct FrameLayout {
 pub(crate) enum EntryMark {
     /// 3.11: the byte `is_entry` of that frame.
     IsEntry(u64),
-    /// Since 3.12: a frame without Python code lies outside of it, on the native stack. Its byte `owner` has at least this value.
-    Owner(u64, u8),
+    /// Since 3.12: a frame without Python code lies outside of it, on the native stack. Its `owner` has at least this value.
+    Owner(u8),
 }
 
 /// `PyASCIIObject` and `PyCompactUnicodeObject`.
@@ -105,8 +117,15 @@ impl Layout {
                 line_table: 136,
                 bytecode: 184,
                 thread_bytecode: None,
+                frame_size: FrameSize::Sum { locals: 76, stack: 68, words: 9 },
             },
-            frame: FrameLayout { code: 32, previous: 48, instruction: 56, entry: EntryMark::IsEntry(68) },
+            frame: FrameLayout {
+                code: 32,
+                previous: 48,
+                instruction: 56,
+                owner: 69,
+                entry: EntryMark::IsEntry(68),
+            },
             text: TextLayout { length: 16, state: 32, kind_shift: 2, ascii: 48, compact: 72 },
             bytes_data: 32,
         }
@@ -114,12 +133,18 @@ impl Layout {
 
     fn of_3_12() -> Self {
         Self {
-            code: CodeLayout { bytecode: 192, ..Self::of_3_11().code },
+            code: CodeLayout {
+                first_line: 68,
+                bytecode: 192,
+                frame_size: FrameSize::Words(76),
+                ..Self::of_3_11().code
+            },
             frame: FrameLayout {
                 code: 0,
                 previous: 8,
                 instruction: 56,
-                entry: EntryMark::Owner(70, OWNED_BY_INTERPRETER),
+                owner: 70,
+                entry: EntryMark::Owner(OWNED_BY_INTERPRETER),
             },
             text: TextLayout { ascii: 40, compact: 56, ..Self::of_3_11().text },
             ..Self::of_3_11()
@@ -210,12 +235,15 @@ impl DebugOffsets<'_> {
                 line_table: code(4)?,
                 bytecode: code(9)?,
                 thread_bytecode: if has_no_lock && is_3_14 { Some(code(10)?) } else { None },
+                // `co_nlocalsplus` lies between them.
+                frame_size: FrameSize::Words(code(5)? + 8),
             },
             frame: FrameLayout {
                 code: frame(2)?,
                 previous: frame(1)?,
                 instruction: frame(3)?,
-                entry: EntryMark::Owner(frame(5)?, OWNED_BY_INTERPRETER),
+                owner: frame(5)?,
+                entry: EntryMark::Owner(OWNED_BY_INTERPRETER),
             },
             text: TextLayout {
                 length: text(2)?,
@@ -265,7 +293,7 @@ mod tests {
             let layout = Layout::of_version(version, &bytes).unwrap();
             let CodeLayout { file, bytecode, thread_bytecode, .. } = layout.code;
             assert_eq!((file, bytecode, thread_bytecode), (112, 216, None));
-            assert_eq!((layout.frame.previous, layout.frame.entry), (8, EntryMark::Owner(74, 3)));
+            assert_eq!((layout.frame.previous, layout.frame.owner), (8, 74));
             assert_eq!((layout.text.kind_shift, layout.text.compact, layout.bytes_data), (2, 56, 32));
             assert_eq!(Layout::of_version(version + 1, &bytes), None, "the table is of another version");
             assert_eq!(Layout::of_version(version, &bytes[1..]), None);

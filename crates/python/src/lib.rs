@@ -1,4 +1,4 @@
-//! Finds the Python functions that an interpreter (CPython 3.11 to 3.13) ran when a sample was taken, without a switch of the
+//! Finds the Python functions that an interpreter (CPython 3.11 to 3.15) ran when a sample was taken, without a switch of the
 //! interpreter, and without stopping it.
 //!
 //! ```text
@@ -12,6 +12,7 @@
 //! no I/O, and believes nothing that it reads.
 
 mod code;
+mod copies;
 mod evidence;
 mod interpreter;
 mod layout;

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Interpreter;
 use crate::code::{Code, CodeReader, PythonFunction};
+use crate::copies::Copies;
 use crate::evidence::{Activation, Candidate, Location};
 use crate::layout::EntryMark;
 use crate::votes::Votes;
@@ -81,6 +82,8 @@ const RETRY_NANOSECONDS: u64 = 100_000_000;
 const TRUSTED_NANOSECONDS: u64 = 100_000_000;
 /// The maximum number of bytes that the functions of a process take. With more, all are forgotten, and those that run are read again.
 const MAX_CODE_BYTES: usize = 16 << 20;
+/// The maximum number of copies of bytecode that are known, of some 50 bytes each; with more, all functions are forgotten.
+const MAX_COPIES: usize = 64 << 10;
 /// The maximum number of callers that are remembered; with more, all are forgotten.
 const MAX_REMEMBERED: usize = 4096;
 /// The maximum number of addresses without bytecode that are remembered; with more, all are forgotten.
@@ -92,6 +95,10 @@ const MISS_NANOSECONDS: u64 = 1_000_000_000;
 const MAX_BLOCKS: usize = 96;
 /// The maximum number of frames in one run.
 const MAX_FRAMES: usize = 4096;
+
+/// Frames of a thread that are further apart lie in two pieces of its stack, which CPython allocates as the stack grows. A piece has 16
+/// KiB, or what its first frame needs.
+const MAX_FRAME_DISTANCE: u64 = 16 << 10;
 
 /// The interval, in samples, at which the places of all candidates are counted once there are enough votes.
 const EXPLORING_SAMPLES: u32 = 32;
@@ -119,6 +126,8 @@ struct FrameFields {
     instruction: u64,
     is_entry: bool,
     is_native: bool,
+    /// True if it lies on the stack of its thread's frames, directly behind the frame that has called it.
+    is_stacked: bool,
 }
 
 impl PythonProcess {
@@ -218,7 +227,8 @@ impl PythonProcess {
             return found.unwrap_or_default();
         };
         let Some(code) = self.codes.by_bytecode.get(&bytecode) else { return Default::default() };
-        let (object, line) = (code.object, code.line_at(candidate.word.saturating_sub(1)));
+        let next = self.codes.copies.in_object(candidate.word);
+        let (object, line) = (code.object, code.line_at(next.saturating_sub(1)));
         let innermost = PythonFrame { function: Arc::clone(&code.function), line };
         let (verified, guess) = self.find_frame(sample, codes, activation, object, frame);
         if sample.is_exploring {
@@ -265,7 +275,7 @@ impl PythonProcess {
             sample.searches += 1;
             let most = if self.bytecode_votes.are_enough() { FAR_BYTES } else { NEAR_BYTES };
             match codes.find(&mut sample.reader, candidate.word, most) {
-                Some(code) => Some((*candidate, self.codes.insert(code, sample.time))),
+                Some(code) => Some((*candidate, self.codes.insert(sample, codes, code))),
                 None => {
                     self.codes.insert_miss(candidate.word);
                     None
@@ -273,7 +283,35 @@ impl PythonProcess {
             }
         });
         self.order = order;
-        found
+        found.or_else(|| self.find_copy(sample, codes, activation))
+    }
+
+    /// Finds bytecode in a copy that only its thread runs: nothing before it tells whose it is, but the code object of a frame does.
+    fn find_copy(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        activation: &Activation,
+    ) -> Option<(Candidate, u64)> {
+        if !codes.has_copies() {
+            return None;
+        }
+        let mut order = std::mem::take(&mut self.order);
+        self.frame_votes.sort(activation, &mut order);
+        let objects = order.iter().filter_map(|candidate| {
+            let object = code_of(&mut sample.reader, codes, candidate.word)?;
+            codes.is_code(&mut sample.reader, object).then_some(object)
+        });
+        let objects: Vec<u64> = objects.take(MAX_SEARCHES).collect();
+        self.order = order;
+        objects.into_iter().find_map(|object| {
+            let bytecode = self.codes.of_object(sample, codes, object)?;
+            self.codes.read_copies(sample, codes, bytecode);
+            let code = self.codes.by_bytecode.get(&bytecode)?;
+            let copies = &self.codes.copies;
+            let ran = activation.iter().find(|candidate| code.has_executed(copies.in_object(candidate.word)));
+            Some((*ran?, bytecode))
+        })
     }
 
     /// Finds the frame of the innermost function, which has the code object `object`: the frame that is still one of this function, and
@@ -311,10 +349,7 @@ impl PythonProcess {
         }
         let pointers: Vec<(Location, u64)> = activation
             .iter()
-            .filter_map(|candidate| {
-                let (bytecode, code) = self.codes.by_bytecode.range(..candidate.word).next_back()?;
-                code.has_executed(candidate.word).then_some((candidate.location, *bytecode))
-            })
+            .filter_map(|candidate| Some((candidate.location, self.codes.holding(candidate.word)?)))
             .collect();
         let agree = |some: &[(Location, u64)], function| some.iter().any(|(_, other)| *other == function);
         if !pointers.iter().any(|(_, function)| agree(&frames, *function)) {
@@ -337,14 +372,14 @@ impl PythonProcess {
         frame: u64,
     ) -> Option<(Run, Option<u64>)> {
         let fields = fields(sample, codes, frame)?;
-        let innermost = self.codes.frame(sample, codes, &fields)?;
+        let (innermost, _) = self.codes.frame(sample, codes, &fields)?;
         let outer = self.outer(sample, codes, frame)?;
         let frames = [innermost].into_iter().chain(outer.frames).collect();
         Some((Run { frames, is_complete: outer.is_complete }, outer.next))
     }
 
     /// Follows the frames outside of `frame` to the end of its run.
-    fn outer(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<Outer> {
+    fn outer(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, mut frame: u64) -> Option<Outer> {
         let mut fields_here = fields(sample, codes, frame)?;
         let mut outer = Outer { frames: Vec::new(), is_complete: false, next: None };
         loop {
@@ -360,8 +395,19 @@ impl PythonProcess {
                 outer.next = Some(next.previous).filter(|previous| *previous != 0);
                 return Some(outer);
             }
-            let Some(found) = self.codes.frame(sample, codes, &next) else { return Some(outer) };
+            let Some((found, frame_bytes)) = self.codes.frame(sample, codes, &next) else {
+                return Some(outer);
+            };
+            // A frame that was left stays in memory, while another function's takes the place of its caller's.
+            let is_caller = !(fields_here.is_stacked && next.is_stacked)
+                || frame
+                    .checked_sub(fields_here.previous)
+                    .is_none_or(|distance| distance == frame_bytes || distance > MAX_FRAME_DISTANCE);
+            if !is_caller {
+                return Some(outer);
+            }
             outer.frames.push(found);
+            frame = fields_here.previous;
             fields_here = next;
         }
     }
@@ -369,6 +415,9 @@ impl PythonProcess {
 
 /// The bits of a reference to an object that are tags (`_PyStackRef`). Objects lie at multiples of 8.
 const REFERENCE_TAGS: u64 = 7;
+
+/// The `owner` of frames on the stack of a thread's frames (`FRAME_OWNED_BY_THREAD`).
+const OWNED_BY_THREAD: u8 = 0;
 
 /// Reads the address of a frame's code object.
 fn code_of(reader: &mut Reader<'_>, codes: CodeReader<'_>, frame: u64) -> Option<u64> {
@@ -382,9 +431,10 @@ fn fields(sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<
     // No offset is larger than a page, and no frame lies on the last one.
     frame.checked_add(1 << 13).filter(|_| frame.is_multiple_of(8))?;
     let mut byte = |offset| sample.reader.array::<1>(frame + offset).map(|[byte]| byte);
+    let owner = byte(layout.owner)?;
     let (is_entry, is_native) = match layout.entry {
         EntryMark::IsEntry(offset) => (byte(offset)? != 0, false),
-        EntryMark::Owner(offset, least) => (false, byte(offset)? >= least),
+        EntryMark::Owner(least) => (false, owner >= least),
     };
     Some(FrameFields {
         code: code_of(&mut sample.reader, codes, frame)?,
@@ -392,6 +442,7 @@ fn fields(sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<
         instruction: sample.reader.word(frame + layout.instruction)?,
         is_entry,
         is_native,
+        is_stacked: owner == OWNED_BY_THREAD,
     })
 }
 
@@ -401,6 +452,7 @@ struct Codes {
     by_bytecode: BTreeMap<u64, TimedCode>,
     /// The bytecode of each code object.
     by_object: FxHashMap<u64, u64>,
+    copies: Copies,
     /// The bytes that all take.
     bytes: usize,
     /// Addresses in no bytecode, and the time since which they are remembered.
@@ -426,11 +478,17 @@ impl std::ops::Deref for TimedCode {
 impl Codes {
     /// Returns the bytecode of the known function that has executed the instruction before `next`, if it is still there.
     fn known(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, next: u64) -> Option<u64> {
-        let (&bytecode, code) = self.by_bytecode.range(..next).next_back()?;
-        if !code.has_executed(next) {
-            return None;
-        }
-        self.is_current(sample, codes, bytecode).then_some(bytecode)
+        let bytecode = self.holding(next)?;
+        // With the function, its copies are read anew.
+        let is_current = self.is_current(sample, codes, bytecode);
+        (is_current && self.holding(next) == Some(bytecode)).then_some(bytecode)
+    }
+
+    /// Returns the bytecode that holds the instruction before `next`, in a code object or in a copy.
+    fn holding(&self, next: u64) -> Option<u64> {
+        let next = self.copies.in_object(next);
+        let (bytecode, code) = self.by_bytecode.range(..next).next_back()?;
+        code.has_executed(next).then_some(*bytecode)
     }
 
     /// Returns true if a known code object is still there. Forgets it otherwise.
@@ -441,32 +499,52 @@ impl Codes {
         }
         let is_current = codes.is_unchanged(&mut sample.reader, &known.code);
         known.seen = sample.time;
-        if !is_current {
+        if is_current {
+            self.read_copies(sample, codes, bytecode);
+        } else {
             self.remove(bytecode);
         }
         is_current
     }
 
-    /// Returns the function and line of a frame.
+    /// Reads where the copies of a bytecode are now.
+    fn read_copies(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, bytecode: u64) {
+        if let Some(known) = self.by_bytecode.get(&bytecode).filter(|_| codes.has_copies())
+            && self.copies.len() < MAX_COPIES
+        {
+            let starts = codes.copies(&mut sample.reader, &known.code);
+            self.copies.set(bytecode, known.size, starts);
+        }
+    }
+
+    /// Returns the bytecode of a code object, which is read unless it is known.
+    fn of_object(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, object: u64) -> Option<u64> {
+        let known = self.by_object.get(&object).copied();
+        match known.filter(|bytecode| self.is_current(sample, codes, *bytecode)) {
+            Some(bytecode) => Some(bytecode),
+            None => {
+                let code = codes.read(&mut sample.reader, object)?;
+                Some(self.insert(sample, codes, code))
+            }
+        }
+    }
+
+    /// Returns the function and line of a frame, and the frame's size in bytes.
     fn frame(
         &mut self,
         sample: &mut Sample<'_>,
         codes: CodeReader<'_>,
         fields: &FrameFields,
-    ) -> Option<PythonFrame> {
-        let known = self.by_object.get(&fields.code).copied();
-        let bytecode = match known.filter(|bytecode| self.is_current(sample, codes, *bytecode)) {
-            Some(bytecode) => bytecode,
-            None => self.insert(codes.read(&mut sample.reader, fields.code)?, sample.time),
-        };
+    ) -> Option<(PythonFrame, u64)> {
+        let bytecode = self.of_object(sample, codes, fields.code)?;
         let code = self.by_bytecode.get(&bytecode)?;
-        let line = code.line_at(fields.instruction);
-        Some(PythonFrame { function: Arc::clone(&code.function), line })
+        let line = code.line_at(self.copies.in_object(fields.instruction));
+        Some((PythonFrame { function: Arc::clone(&code.function), line }, code.frame_bytes))
     }
 
     /// Adds a code object, in place of those that its bytecode overlaps. Returns the address of its bytecode.
-    fn insert(&mut self, code: Code, seen: Timestamp) -> u64 {
-        if self.bytes >= MAX_CODE_BYTES {
+    fn insert(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, code: Code) -> u64 {
+        if self.bytes >= MAX_CODE_BYTES || self.copies.len() >= MAX_COPIES {
             *self = Self::default();
         }
         let (bytecode, end) = (code.bytecode, code.bytecode.saturating_add(code.size));
@@ -480,13 +558,15 @@ impl Codes {
         overlapped.into_iter().for_each(|start| self.remove(start));
         self.bytes += code.size_in_memory();
         self.by_object.insert(code.object, bytecode);
-        self.by_bytecode.insert(bytecode, TimedCode { code, seen });
+        self.by_bytecode.insert(bytecode, TimedCode { code, seen: sample.time });
+        self.read_copies(sample, codes, bytecode);
         bytecode
     }
 
     fn remove(&mut self, bytecode: u64) {
         if let Some(known) = self.by_bytecode.remove(&bytecode) {
             self.by_object.remove(&known.object);
+            self.copies.remove(bytecode);
             self.bytes = self.bytes.saturating_sub(known.size_in_memory());
         }
     }

@@ -72,6 +72,9 @@ impl Memory {
         self.word(at + 8, CODE_TYPE);
         self.word(at + 16, 100);
         self.put(at + 72, &first_line.to_le_bytes());
+        // A frame has 32 words, 9 of them in front of its variables and its stack.
+        self.put(at + 68, &3_u32.to_le_bytes());
+        self.put(at + 76, &20_u32.to_le_bytes());
         self.word(at + 112, self.text(at + 0x400, "/app/ä.py"));
         self.word(at + 128, self.text(at + 0x600, name));
         self.word(at + 136, at + 0x800);
@@ -91,8 +94,12 @@ impl Memory {
 }
 
 fn process() -> PythonProcess {
+    process_with(Layout::of_version(0x030b_07f0, &[]).unwrap())
+}
+
+fn process_with(layout: Layout) -> PythonProcess {
     let interpreter = Interpreter {
-        layout: Layout::of_version(0x030b_07f0, &[]).unwrap(),
+        layout,
         code_type: Svma(CODE_TYPE - 0x1000),
         text_type: Svma(TEXT_TYPE - 0x1000),
         eval: Vec::new(),
@@ -162,6 +169,57 @@ fn functions_that_have_gone_on_have_the_callers_that_they_had() {
     assert_eq!(names(other), ["key:52…", "C.work:30 main:11"]);
     let nowhere = process.runs(&memory, (PID, TID), Timestamp(302), &[activation(0x7000_0000, 0x7000_0000)]);
     assert_eq!(names(nowhere), ["…"]);
+}
+
+#[test]
+fn a_frame_in_place_of_the_callers_is_not_the_caller() {
+    let (memory, mut process) = (three_functions(), process());
+    let work = [activation(WORK + 184 + 2, FRAMES + 0x100)];
+    // `work` and `main` have returned, and a function of larger frames runs where `main` ran.
+    let other = memory.code(0x23_0000, "other", 90) - 184;
+    memory.put(other + 76, &21_u32.to_le_bytes());
+    memory.frame(FRAMES, other, 0, true);
+    assert_eq!(names(process.runs(&memory, (PID, TID), Timestamp(1), &work)), ["C.work:30…"]);
+    memory.frame(FRAMES, MAIN, 0, true);
+    let mut known = || names(process.runs(&memory, (PID, TID), Timestamp(2), &work));
+    assert_eq!(known(), ["C.work:30 main:11"]);
+    memory.frame(FRAMES, other, 0, true);
+    assert_eq!(known(), ["C.work:30 main:11"]);
+    // The generator `other` has its frame elsewhere, and calls from any place of the stack.
+    memory.put(FRAMES + 69, &[1]);
+    assert_eq!(known(), ["C.work:30 other:91"]);
+}
+
+/// 3.14 has tags in its references. Without a global lock, threads run copies of the bytecode.
+#[test]
+fn copies_of_bytecode_are_known_by_the_code_objects_of_frames() {
+    const COPIES: u64 = 0x24_0000;
+    let memory = three_functions();
+    let mut layout = Layout::of_version(0x030b_07f0, &[]).unwrap();
+    layout.code.thread_bytecode = Some(176);
+    for (object, entries) in [(MAIN, COPIES), (WORK, COPIES + 0x100)] {
+        memory.word(object + 176, entries);
+        memory.word(entries, 3);
+        memory.word(entries + 8, object + 184);
+        memory.word(entries + 24, entries + 0x1000);
+    }
+    memory.frame(FRAMES, MAIN, 0, true);
+    memory.frame(FRAMES + 0x100, WORK, FRAMES, false);
+    memory.word(FRAMES + 32, MAIN | 1);
+    memory.word(FRAMES + 0x100 + 32, WORK | 1);
+    memory.word(FRAMES + 56, COPIES + 0x1000 + 36);
+    let (mut process, in_copy) = (process_with(layout), COPIES + 0x1100 + 2);
+    let runs = |process: &mut PythonProcess, pointer, time| {
+        let run = [activation(pointer, FRAMES + 0x100)];
+        names(process.runs(&memory, (PID, TID), Timestamp(time), &run))
+    };
+    assert_eq!(runs(&mut process, in_copy, 1), ["C.work:30 main:12"]);
+    assert_eq!(runs(&mut process, WORK + 184 + 36, 2), ["C.work:32 main:12"], "the first thread");
+    // The thread has ended.
+    memory.word(COPIES + 0x100 + 24, 0);
+    assert_eq!(runs(&mut process, in_copy, 2 + TRUSTED_NANOSECONDS), ["…"]);
+    memory.word(COPIES + 0x100, u64::MAX);
+    assert_eq!(runs(&mut process, WORK + 184 + 36, 3 * TRUSTED_NANOSECONDS), ["C.work:32 main:12"]);
 }
 
 #[test]
