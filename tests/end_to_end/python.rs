@@ -50,6 +50,16 @@ fn functions_of_3_13_are_those_that_ran() {
     check_all(&["python3.13"]);
 }
 
+#[test]
+fn functions_of_3_14_are_those_that_ran() {
+    check_all(&["python3.14"]);
+}
+
+#[test]
+fn functions_of_3_15_are_those_that_ran() {
+    check_all(&["python3.15"]);
+}
+
 /// Returns the C program that exports the symbols of an interpreter.
 fn no_python() -> Option<PathBuf> {
     programs::c_built("no_python", "exporting", &["-O1", "-rdynamic"])
