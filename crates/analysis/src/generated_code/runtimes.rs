@@ -66,6 +66,8 @@ const OBJECT_NAME_PREFIXES: [(&str, Runtime); 27] = [
 
 /// The first version of Python that tells `perf` the names of its functions: 3.12.
 const FIRST_PYTHON_WITH_NAMES: u32 = 12;
+/// The first version of Python whose functions the recorder finds without its help: 3.11.
+const FIRST_PYTHON_READ: u32 = 11;
 
 impl Runtime {
     /// Returns the runtime that an object of this name, without its folder, is a part of.
@@ -82,10 +84,18 @@ impl Runtime {
 
     /// Returns false if an object of this name is of a version that tells nobody the names of its functions.
     pub fn can_tell_names(self, object: &str) -> bool {
-        let version = object.split_once("python3.").filter(|_| self == Self::Python);
-        let minor =
-            version.map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
-        minor.and_then(|minor| minor.parse().ok()).is_none_or(|minor: u32| minor >= FIRST_PYTHON_WITH_NAMES)
+        self.python_minor(object).is_none_or(|minor| minor >= FIRST_PYTHON_WITH_NAMES)
+    }
+
+    /// Returns false if an object of this name is of a version whose functions the recorder does not find in memory.
+    pub fn is_read_as_it_runs(self, object: &str) -> bool {
+        self.python_minor(object).is_some_and(|minor| minor >= FIRST_PYTHON_READ)
+    }
+
+    /// Returns the minor version of Python 3 that an object of this name is of.
+    fn python_minor(self, object: &str) -> Option<u32> {
+        let (_, version) = object.split_once("python3.").filter(|_| self == Self::Python)?;
+        version.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
     }
 
     /// Returns true if `prof record --runtimes` makes it tell names.
@@ -250,5 +260,7 @@ mod tests {
         let can = |object| Runtime::Python.can_tell_names(object);
         assert!(!can("python3.9") && !can("libpython3.11.so.1.0"));
         assert!(can("python3.12") && can("libpython3.13.so.1.0") && can("python3"));
+        let is_read = |object| Runtime::Python.is_read_as_it_runs(object);
+        assert!(is_read("libpython3.11.so.1.0") && !is_read("python3.10") && !is_read("python3"));
     }
 }

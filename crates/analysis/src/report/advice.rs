@@ -18,6 +18,8 @@ pub struct Advisor {
     asked_servers: bool,
     /// True if the recording has complete stacks, as good as they get.
     unwound: bool,
+    /// True if the recorder looked for the functions of interpreters in the memory of processes.
+    read_functions: bool,
     /// True if the recording is of a command that ran without `--runtimes`.
     could_ask_runtimes: bool,
 }
@@ -50,13 +52,19 @@ const C_LIBRARY: [&str; 9] = [
 
 impl Advisor {
     /// Reads the settings of this machine if the recording was made here (`this_host`).
-    pub fn new(this_host: bool, asked_servers: bool, unwound: bool, could_ask_runtimes: bool) -> Self {
+    pub fn new(
+        this_host: bool,
+        asked_servers: bool,
+        unwound: bool,
+        read_functions: bool,
+        could_ask_runtimes: bool,
+    ) -> Self {
         let here = this_host.then(|| ThisMachine {
             distribution: distribution(),
             kptr_restrict: sysctl::kptr_restrict().unwrap_or(0),
             paranoid: sysctl::perf_event_paranoid().unwrap_or(2),
         });
-        Self { here, asked_servers, unwound, could_ask_runtimes }
+        Self { here, asked_servers, unwound, read_functions, could_ask_runtimes }
     }
 
     /// Returns what to type against one cause, or `None` if nothing helps. `runtime` is the runtime that generated the code, for
@@ -119,8 +127,17 @@ impl Advisor {
         match (runtime.can_tell_names(object), asks) {
             (true, true) => ASK_RUNTIMES.to_owned(),
             (true, false) => runtime.perf_map_setting().to_owned(),
-            (false, true) => format!("Python 3.12 or newer with {ASK_RUNTIMES}"),
-            (false, false) => "Python 3.12 or newer, as `python3 -X perf`".to_owned(),
+            (false, _) if !runtime.is_read_as_it_runs(object) => {
+                "Python 3.11 or newer, whose functions have names as they run".to_owned()
+            }
+            // They were looked for, and none was found.
+            (false, _) if self.read_functions => {
+                "a longer run, whose memory `prof` may read: its functions are found there".to_owned()
+            }
+            (false, _) => {
+                "recording with `prof record --call-graph auto`, which finds its functions as they run"
+                    .to_owned()
+            }
         }
     }
 
@@ -255,7 +272,13 @@ pub(super) mod tests {
 
     pub(crate) fn debian() -> Advisor {
         let here = ThisMachine { distribution: Distribution::Debian, kptr_restrict: 1, paranoid: 1 };
-        Advisor { here: Some(here), asked_servers: false, unwound: false, could_ask_runtimes: false }
+        Advisor {
+            here: Some(here),
+            asked_servers: false,
+            unwound: false,
+            read_functions: false,
+            could_ask_runtimes: false,
+        }
     }
 
     fn advice_for(space: Space, reason: Reason) -> Option<String> {
@@ -346,11 +369,10 @@ pub(super) mod tests {
         assert_eq!(again.frame_pointers(Runtime::Node), None, "it keeps them always");
         assert!(said(&again, Runtime::Ruby, "ruby").contains("--yjit-perf"), "no variable asks it");
         let old = "libpython3.11.so.1.0";
-        assert_eq!(
-            said(&again, Runtime::Python, old),
-            "Python 3.12 or newer with `prof record --runtimes -- COMMAND`"
-        );
-        assert!(said(&debian(), Runtime::Python, old).starts_with("Python 3.12 or newer, as"));
+        assert!(said(&again, Runtime::Python, old).contains("--call-graph auto"));
+        let found_none = Advisor { read_functions: true, ..debian() };
+        assert!(said(&found_none, Runtime::Python, old).starts_with("a longer run"));
+        assert!(said(&found_none, Runtime::Python, "python3.10").starts_with("Python 3.11 or newer"));
         let code = Space::Jit { pid: Pid(1), generation: 0, mapping: Name::from("//anon") };
         assert_eq!(advice_for(code, Reason::NoJitMap), None, "of no runtime that is known: Go, valgrind");
     }

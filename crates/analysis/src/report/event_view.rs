@@ -106,8 +106,10 @@ impl Analysis {
         resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
     ) -> (Hints, Vec<String>) {
         let unwound = is_unwound(&event.event, &self.recording);
+        let read_functions = self.recording.features().section(sections::id::STACK_TOTALS).is_some();
         let could_ask_runtimes = caption::could_ask_runtimes(self.recording.features());
-        let advisor = Advisor::new(self.this_host, self.asked_servers, unwound, could_ask_runtimes);
+        let advisor =
+            Advisor::new(self.this_host, self.asked_servers, unwound, read_functions, could_ask_runtimes);
         let runtimes = Runtimes::new(&self.spaces, &self.seen_in);
         let advice = |nameless: &Nameless| {
             advisor.advice(nameless, &self.spaces, runtimes.runtime_of(self.spaces.get(nameless.space)))
