@@ -330,7 +330,8 @@ impl PythonProcess {
         let places = if sample.is_exploring { order.len() } else { PLACES_LOOKED_AT };
         let verified = order.iter().take(places).find_map(|candidate| is_frame(candidate.word));
         let verified = verified.or_else(|| linked.and_then(is_frame));
-        let guess = order.first().filter(|_| self.frame_votes.are_enough());
+        // A wrong one has no callers that are remembered.
+        let guess = order.first().filter(|_| self.frame_votes.are_likely());
         let guess = guess.map(|candidate| candidate.word).or(linked);
         self.order = order;
         (verified, guess)

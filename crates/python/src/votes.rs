@@ -23,6 +23,8 @@ const MAX_COUNT: u16 = 1 << 14;
 
 /// The number of votes from which on places are trusted or not.
 const ENOUGH: u32 = 64;
+/// The number of votes from which on the best place is taken for the right one, where another fact must agree.
+const LIKELY: u32 = 8;
 /// A place with less than this share (1/N) of the votes of the best one is not trusted.
 const LEAST_SHARE: u16 = 32;
 /// A place that is right less than this share (1/N) as often as the best one, when it holds something, is not trusted.
@@ -51,6 +53,11 @@ impl Votes {
     /// Returns true if there are so many votes that some places are trusted, and others not.
     pub(crate) fn are_enough(&self) -> bool {
         self.total >= ENOUGH
+    }
+
+    /// Returns true if there are so many votes that the best place is probably the right one.
+    pub(crate) fn are_likely(&self) -> bool {
+        self.total >= LIKELY
     }
 
     fn counts(&self, location: Location) -> Counts {
