@@ -71,8 +71,10 @@ fn samples(script: &str, language: &Language) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     for line in script.lines() {
         if line.starts_with(|first: char| !first.is_whitespace()) {
-            let mut words = line.split_whitespace().skip(1);
-            let (thread, time) = (words.next().unwrap(), words.next().unwrap().trim_end_matches(':'));
+            // Names of threads have spaces: Python 3.14 gives them those that Python itself has for them.
+            let before_time = line.split_once(": ").map_or(line, |(before, _)| before).trim_end_matches(':');
+            let mut words = before_time.split_whitespace().rev();
+            let (time, thread) = (words.next().unwrap(), words.next().unwrap());
             let (seconds, fraction) = time.split_once('.').unwrap();
             let nanoseconds: u64 = format!("{fraction:0<9}").parse().unwrap();
             let time = seconds.parse::<u64>().unwrap() * 1_000_000_000 + nanoseconds;
