@@ -41,9 +41,9 @@ pub(crate) struct NamedAddress {
 }
 
 /// Bound of what is kept of objects between passes, in bytes: new addresses of the same programs come all the time. It holds the unpacked
-/// debug sections of the C library (7 MB) beside the symbols of programs; those of large ones are not kept. With it, `prof watch` had 63 to 74 MB
-/// resident at most beside builds.
-const KEPT_INDEX_BYTES: usize = 24 << 20;
+/// debug sections of the C library (7 MB) beside the symbols of programs; those of large ones are not kept. With 24
+/// MB, `prof watch` had no less to do beside builds, and more resident (decision 18).
+const KEPT_INDEX_BYTES: usize = 16 << 20;
 /// A pass that takes at least this long has freed much memory, which is returned to the system right after it.
 const LONG_PASS: Duration = Duration::from_millis(20);
 /// After this time, memory is returned to the system even if all passes were short.

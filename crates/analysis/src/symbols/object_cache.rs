@@ -132,9 +132,9 @@ impl CachedIndex {
     }
 }
 
-/// The part of all kept bytes that an object may have with its unpacked sections: 8 of 24 MB. Those of Debian's C library take 7 MB, and
+/// The part of all kept bytes that an object may have with its unpacked sections: 8 of 16 MB. Those of Debian's C library take 7 MB, and
 /// each interval of a busy machine has new addresses in it: to unpack them each time was 30 % of the CPU time of `prof watch`.
-const MAX_UNPACKED_DIVISOR: usize = 3;
+const MAX_UNPACKED_DIVISOR: usize = 2;
 
 /// The indexes of objects, up to a number of bytes: those that were not asked for the longest go first.
 pub(super) struct Indexes {
