@@ -1,333 +1,52 @@
-//! Runs a recording from opening the events to the summary: starts threads, waits for messages, and finishes rounds.
+//! Runs a recording: waits for messages of the threads that read rings and watch the target, begins and finishes rounds, and does what is due
+//! in between. `prepared` opens the events and starts these threads, `finish` makes the summary.
 
 mod finish;
 mod outside;
 mod pace;
+mod prepared;
 mod privileged_execs;
-mod rounds;
-mod switches;
-mod upkeep;
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use decoder::{AttrFlags, RecordLayout, StackCopyLocator};
 use host::procfs;
-use host::sys::clock::{self, CpuTime};
-use host::sys::schedule::{PriorityGuard, RealtimeGuard};
-use host::sys::spawn::{Child, ExitStatus, WaitingChild};
-use host::sys::system;
-use model::{Loss, Pid};
+use host::sys::memory;
+use host::sys::spawn::{Child, ExitStatus};
+use model::Loss;
 use perfdata::sections::WatchedTime;
 
-use crate::consumer::{Chunk, Consumer, DrainStats, Observed, RecordObserver, Recording, RingKind, Tasks};
-use crate::control::messages::{self, Inbox, Message, Outbox};
-use crate::control::{
-    Answers, CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
-};
-use crate::counting::CountsBeside;
+use crate::consumer::{Chunk, Consumer, DrainStats, Recording, RingKind, SwitchUpdate, Tasks};
+use crate::control::messages::{Inbox, Message};
+use crate::control::{Answers, DumpRequests};
 use crate::error::Error;
-use crate::mapped_files::{MappedFiles, MappingObserver};
-use crate::members::MemberFilter;
+use crate::mapped_files::MappingObserver;
 use crate::notice::Notice;
-use crate::open::{
-    DuplicateFilter, EventIdMap, Opened, TaskClocks, TaskReports, describe_events, lost_samples, never_ran,
-    open, processes, require_perf_events, whole_cpu_rate,
-};
+use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskReports, follow_cpus, processes};
 use crate::options::{Options, Target};
-use crate::processes::{JvmMapRequester, ProcessResources, Synthesis};
-use crate::ring::{DrainOptions, Readers};
-use crate::summary::{Summary, Tally, Throttling};
+use crate::processes::Synthesis;
+use crate::ring::Readers;
+use crate::summary::{Tally, Throttling};
 use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, POLL_INTERVAL, SwitchSampler};
 use outside::Next;
 use pace::{MIN_INTERVAL, Pace};
+use prepared::Prepared;
 use privileged_execs::PrivilegedExecs;
-use upkeep::Upkeep;
+
+pub use prepared::record;
 
 /// Longest interval between rounds, in which all rings are drained.
 const MAX_ROUND_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest interval between rounds with [`Options::low_memory`]: several rounds per redraw of a view.
 const LOW_MEMORY_ROUND_INTERVAL: Duration = Duration::from_millis(250);
+/// Time per round for unwinding samples in their rings; after it, samples are copied out of the rings with their stacks.
+const MAX_UNWIND_TIME: Duration = Duration::from_millis(3);
 /// Longest interval between checkpoints.
 const MAX_CHECKPOINT_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum number of bytes that wait between the readers and the session.
-const MAX_WAITING_BYTES: u64 = 64 << 20;
-/// The same with [`Options::low_memory`].
-const LOW_MEMORY_WAITING_BYTES: u64 = 16 << 20;
-
-/// Records the target of `options` until it ends, its duration is over, or `control` stops it. Blocks the calling thread, which makes
-/// all calls to `consumer`, `observers` and `notices`.
-///
-/// # Errors
-/// [`Error`] if nothing can be recorded, or the consumer fails. A command that was started before is waited for.
-pub fn record(
-    options: &Options,
-    control: &Control,
-    consumer: &mut dyn Consumer,
-    observers: Vec<&mut dyn RecordObserver>,
-    notices: &mut dyn FnMut(Notice),
-) -> Result<Summary, Error> {
-    require_perf_events()?;
-    if !system::shows_our_pids() {
-        notices(Notice::ForeignProc);
-    }
-    // The fork comes first, while there is only one thread.
-    let waiting = options.workload.as_ref().map(|workload| workload::fork(workload, control)).transpose()?;
-    let pid = waiting.as_ref().map(WaitingChild::pid);
-    let beside = CountsBeside::open(options, pid);
-    // With thousands of busy threads this thread would get little CPU time: to open the events of each of them, and later to consume
-    // records before the memory for them, and then the rings, are full.
-    let _priority = PriorityGuard::acquire();
-    let mut slow_calls =
-        (!options.slow_calls.is_empty()).then(|| SlowCallDetector::new(options.slow_calls.clone()));
-    let mut jvm_maps = options.jvm_maps.map(JvmMapRequester::new);
-    let own = [
-        slow_calls.as_mut().map(|observer| observer as &mut dyn RecordObserver),
-        jvm_maps.as_mut().map(|observer| observer as &mut dyn RecordObserver),
-    ];
-    let observers =
-        own.into_iter().flatten().chain(observers.into_iter().map(|observer| observer as _)).collect();
-    let consumer = &mut Observed::new(consumer, observers);
-    match prepare(options, pid, consumer, notices) {
-        Ok(mut prepared) => {
-            let Some(pids) = prepared.opened.members.take() else {
-                let summary = prepared.run(options, control, consumer, notices, waiting)?;
-                let counts = beside.read();
-                return Ok(Summary { whole_cpu_rate: whole_cpu_rate(options), counts, ..summary });
-            };
-            // Samples of the forked child before its exec are not the command's.
-            let child = pid.filter(|_| options.target == Target::Command);
-            let kept_ids = prepared.opened.everywhere_ids();
-            let settings = (options.inherit, options.in_parts);
-            let members = MemberFilter::new(consumer, &pids, child, kept_ids, settings);
-            let mut members = members.with_recording(&prepared.recording);
-            prepared.opened.excluded = Some(members.excluded());
-            let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
-            summary.counts = beside.read();
-            summary.samples = summary.samples.saturating_sub(members.removed);
-            summary.loss.samples = members.share_of(summary.loss.samples);
-            for (place, coverage) in summary.coverage.events.iter_mut().enumerate() {
-                (coverage.samples, coverage.sampled) = members.tally.of(place);
-            }
-            Ok(summary)
-        }
-        Err(error) => {
-            if let Some(waiting) = waiting {
-                waiting.cancel();
-            }
-            Err(error)
-        }
-    }
-}
-
-/// A recording whose events are open, and whose readers and command do not run yet.
-struct Prepared {
-    opened: Opened,
-    recording: Recording,
-    layout: RecordLayout,
-    watched: Option<WatchedTime>,
-    /// True if the target is a command, from its start on, with all that it starts.
-    is_of_whole_command: bool,
-    /// The CPU time of commands that this process has recorded before.
-    cpu_time_before: CpuTime,
-}
-
-fn prepare(
-    options: &Options,
-    child: Option<Pid>,
-    consumer: &mut dyn Consumer,
-    notices: &mut dyn FnMut(Notice),
-) -> Result<Prepared, Error> {
-    let opened = open(options, child, notices)?;
-    let mut recording = describe_events(&opened)?;
-    let sideband = &opened.sideband.attr;
-    let has_clock = sideband.flags.contains(AttrFlags::USE_CLOCKID);
-    recording.files = MappedFiles::start(has_clock.then_some(sideband.clockid))?;
-    recording.resources = ProcessResources::new(options.services);
-    if options.users {
-        recording.resources.note_users();
-    }
-    let layout = recording
-        .layout(recording.events.len() - 1)
-        .ok_or(Error::NoPerfEvents("the layout of this kernel's records is not known"))?;
-    consumer.begin(&recording).map_err(|errno| Error::Consumer { errno, kept: false })?;
-    // The kernel adds up the time of all of the command's threads and children, on all CPUs.
-    let is_of_whole_command = options.target == Target::Command
-        && options.delay.is_none()
-        && options.cpus.is_none()
-        && options.inherits()
-        && !options.threads_only;
-    let cpu_time_before = clock::cpu_time_of_children();
-    Ok(Prepared { opened, recording, layout, watched: None, is_of_whole_command, cpu_time_before })
-}
-
-impl Prepared {
-    fn run(
-        mut self,
-        options: &Options,
-        control: &Control,
-        consumer: &mut dyn Consumer,
-        notices: &mut dyn FnMut(Notice),
-        waiting: Option<WaitingChild>,
-    ) -> Result<Summary, Error> {
-        let cpus = if options.per_thread { self.opened.cpus.len() } else { self.opened.rings.count() };
-        let (outbox, messages) = messages::queue();
-        let readers = match self.start_readers(cpus, options, &outbox) {
-            Ok(readers) => readers,
-            Err(error) => {
-                if let Some(waiting) = waiting {
-                    waiting.cancel();
-                }
-                return Err(error);
-            }
-        };
-        self.watched = crate::waits::start_watching(options);
-        let begin = Instant::now();
-        let child = match self.start(options, waiting) {
-            Ok(child) => child,
-            Err(error) => {
-                stop_readers(readers, &messages);
-                return Err(error);
-            }
-        };
-        let processes = workload::watched(options, child.as_ref());
-        let watching = processes.len();
-        let commands = CommandThread::start(control.take_commands(), outbox.clone());
-        let pids = match (&options.target, &child) {
-            (Target::Command, Some(child)) => vec![child.pid()],
-            _ if options.dump_conditions.is_empty() || options.target.is_cpu_wide() => Vec::new(),
-            _ => crate::open::processes(options).unwrap_or_default(),
-        };
-        let conditions = ConditionThread::start(options, pids, outbox.clone());
-        let watcher = Watcher::start(control, processes, outbox);
-        let (commands, answers) = match commands.map(Option::unzip) {
-            Ok((thread, answers)) => (Ok(thread), answers),
-            Err(error) => (Err(error), None),
-        };
-        let own = child.as_ref().map(Child::pid);
-        let outside = OutsideReader::new(options, &self.opened, &self.recording, own);
-        let has_task_events = self.opened.whole_cpus.is_none();
-        let cpus_of_task = if options.per_thread { 1 } else { self.opened.cpus.len().max(1) };
-        let opened_tasks = self.opened.sideband.instances.len() / cpus_of_task;
-        let tasks = Tasks { all: opened_tasks as u64, ended: 0, cpus: cpus_of_task as u64 };
-        let mut session = Session {
-            consumer,
-            notices,
-            readers,
-            messages,
-            mappings: self.observer(),
-            event_ids: EventIdMap::default(),
-            duplicates: None,
-            removed: 0,
-            switches: SwitchSampler::new(options, &self.opened),
-            are_switches_due: false,
-            has_small_copies: false,
-            outside,
-            counted: DrainStats::default(),
-            lost_sideband: 0,
-            tally: Tally::new(&self.recording.events),
-            task_reports: self.opened.task_clocks.as_ref().map(TaskClocks::reports),
-            privileged_execs: has_task_events
-                .then(|| PrivilegedExecs::new(self.layout.clone(), self.recording.files.clone())),
-            throttling: Throttling::default(),
-            tasks: has_task_events.then_some(tasks),
-            requests: DumpRequests::default(),
-            answers,
-            round: None,
-            left: watching,
-            child,
-            exit: None,
-            failure: None,
-            kept: false,
-        };
-        // Kept until `finish` has answered the last commands.
-        let mut _command_thread = None;
-        let started = watcher.and_then(|watcher| commands.map(|commands| (watcher, commands)));
-        let result = started.and_then(|(watcher, commands)| {
-            let _conditions = conditions?;
-            _command_thread = commands;
-            session.describe_existing(&self, options)?;
-            if options.delay.is_some() {
-                if session.run_until(&mut self.opened, options, begin, Pause::Delay) {
-                    return Ok(());
-                }
-                self.enable(options.staggered)?;
-                self.watched = session.begin_watching(crate::waits::start_watching(options));
-            }
-            session.run_until(&mut self.opened, options, Instant::now(), Pause::None);
-            drop(watcher);
-            Ok(())
-        });
-        self.disable();
-        self.watched = self.watched.map(|watched| crate::waits::stop_watching(watched, options));
-        let duration = begin.elapsed();
-        session.last_round();
-        let lost = lost_samples(&self.opened);
-        for (event, why) in never_ran(&self.opened) {
-            (session.notices)(Notice::NeverRan { event, why });
-        }
-        session.finish(self, duration, lost, cpus, result)
-    }
-
-    fn observer(&self) -> MappingObserver {
-        MappingObserver::new(self.recording.files.clone(), self.layout.clone())
-    }
-
-    /// Starts a reader for each CPU, also if each ring belongs to a thread.
-    fn start_readers(&mut self, cpus: usize, options: &Options, outbox: &Outbox) -> Result<Readers, Error> {
-        let per_reader = self.opened.take_rings(cpus);
-        let stack_copies = StackCopyLocator::new(self.opened.events.iter().map(|event| &event.attr));
-        let waiting_bytes = if options.low_memory { LOW_MEMORY_WAITING_BYTES } else { MAX_WAITING_BYTES };
-        let mappings = Some(self.observer());
-        let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.clone(), mappings };
-        Readers::start(per_reader, drain, waiting_bytes, outbox)
-    }
-
-    /// Starts sampling, and lets the child become the command.
-    fn start(&mut self, options: &Options, waiting: Option<WaitingChild>) -> Result<Option<Child>, Error> {
-        // The exec of a command that is the target enables its events, so that its first instruction is sampled. Events of whole CPUs
-        // cannot be enabled by an exec: they are enabled here, while the child waits.
-        let by_exec = options.target == Target::Command && self.opened.whole_cpus.is_none();
-        self.opened.state.enabled |= by_exec && options.delay.is_none();
-        if !by_exec
-            && options.delay.is_none()
-            && let Err(error) = self.enable(options.staggered)
-        {
-            waiting.into_iter().for_each(WaitingChild::cancel);
-            return Err(error);
-        }
-        waiting.map(|waiting| workload::start(waiting, options)).transpose()
-    }
-
-    /// Enables all events. This has to be quick: the first events sample while the last ones are not enabled yet, and the rings are
-    /// not drained meanwhile. `staggered` is the time of a few samples.
-    fn enable(&mut self, staggered: Option<Duration>) -> Result<(), Error> {
-        let _realtime = RealtimeGuard::acquire();
-        self.opened.enable(staggered)
-    }
-
-    /// Disables all events. This has to be quick: the last events sample while the first ones are disabled already, and the rings are
-    /// not drained meanwhile.
-    fn disable(&self) {
-        let _realtime = RealtimeGuard::acquire();
-        self.opened.disable();
-    }
-}
-
-fn stop_readers(mut readers: Readers, messages: &Inbox) {
-    let (mut left, round) = readers.begin_last_round();
-    while left > 0 {
-        match messages.next(None) {
-            Ok(Message::Answer(answer)) if answer == round => left -= 1,
-            Ok(Message::Chunk(chunk)) => readers.recycle(Some(chunk.bytes)),
-            Ok(_) => {}
-            Err(_) => break,
-        }
-    }
-    readers.join();
-}
+/// Interval between releases of unused memory.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The phase of sampling that [`Session::run_until`] waits for the end of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -336,6 +55,27 @@ enum Pause {
     Delay,
     /// Sampling runs.
     None,
+}
+
+/// Releases unused memory regularly, if the recording is one that stays open.
+struct Upkeep {
+    stays_open: bool,
+    released: Instant,
+}
+
+impl Upkeep {
+    fn new(options: &Options) -> Self {
+        Self { stays_open: options.low_memory || options.in_parts, released: Instant::now() }
+    }
+
+    /// Releases unused memory to the system, if the last release is long enough ago.
+    fn release_memory(&mut self, readers: &Readers) {
+        if self.stays_open && self.released.elapsed() >= RELEASE_INTERVAL {
+            self.released = Instant::now();
+            readers.release_unused();
+            memory::release_freed();
+        }
+    }
 }
 
 /// A running recording: the state of the thread that consumes records.
@@ -495,6 +235,119 @@ impl Session<'_> {
             }
         }
         true
+    }
+
+    /// Begins a round: drains rings that hold little, and asks the readers for the others.
+    fn begin_round(&mut self) {
+        let (consumer, may_shorten) = (&mut self.consumer, self.duplicates.is_none());
+        let until = Instant::now() + MAX_UNWIND_TIME;
+        let mut shrink = |sample: &[u8], into: &mut Chunk| {
+            may_shorten && Instant::now() < until && consumer.shorten_sample(sample, until, into)
+        };
+        let (readers, round) = self.readers.begin_round(&mut shrink);
+        self.round = Some((round, readers));
+    }
+
+    /// Drains all rings for the last time and waits for the readers.
+    fn last_round(&mut self) {
+        let (readers, round) = self.readers.begin_last_round();
+        self.round = Some((round, readers));
+        while self.round.is_some() {
+            match self.messages.next(None) {
+                Ok(message) => self.handle(message),
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Reports to the consumer that switches are watched from now on. Returns `watched`.
+    fn begin_watching(&mut self, watched: Option<WatchedTime>) -> Option<WatchedTime> {
+        let updates: Vec<SwitchUpdate> = watched.map(SwitchUpdate::Watched).into_iter().collect();
+        self.consumer.update_switches(&updates);
+        watched
+    }
+
+    /// Does the work that is due at `now`: pauses or resumes the recording of switches, reads blocked threads, and reports updates to
+    /// the consumer.
+    fn watch_switches(&mut self, now: Instant, opened: &mut Opened) {
+        self.sample_switches(now, opened);
+        self.read_outside(now);
+        self.forward_switch_updates();
+    }
+
+    /// Pauses the recording of switches if there are too many, or resumes it.
+    fn sample_switches(&mut self, now: Instant, opened: &mut Opened) {
+        let Some(switches) = &mut self.switches else { return };
+        let was_whole = switches.is_whole();
+        let is_to_be_fetched = switches.step(now, opened);
+        self.event_ids.reopened(opened.take_later_ids());
+        if was_whole && !switches.is_whole() {
+            (self.notices)(Notice::SwitchesSampled);
+        }
+        self.are_switches_due |= is_to_be_fetched;
+        // A round that runs may have drained the rings too early.
+        if self.are_switches_due && self.round.is_none() {
+            self.are_switches_due = false;
+            self.begin_round();
+        }
+    }
+
+    /// Reports updates about switches to the consumer.
+    fn forward_switch_updates(&mut self) {
+        let mut updates = self.switches.as_mut().map(SwitchSampler::take_updates).unwrap_or_default();
+        updates.extend(self.outside.iter_mut().flat_map(OutsideReader::take_updates));
+        if !updates.is_empty() {
+            self.consumer.update_switches(&updates);
+        }
+    }
+
+    /// Reads the stacks of blocked threads and sends them to the consumer as samples.
+    fn read_outside(&mut self, now: Instant) {
+        let Some(outside) = &mut self.outside else { return };
+        let bytes = outside.poll(now);
+        if outside.is_refused() {
+            (self.notices)(Notice::StacksRefused { ptrace_scope: host::sysctl::ptrace_scope() });
+        }
+        if !bytes.is_empty() {
+            self.consume(Chunk::new(RingKind::Samples, bytes));
+        }
+    }
+
+    /// Changes the sizes of stack copies if the consumer wants others. Returns true if one has changed. Sends a notice the first time
+    /// that stacks of waits have smaller copies than was asked for.
+    fn resize_copies(&mut self, opened: &mut Opened) -> bool {
+        let wanted = self.consumer.wanted_copy_sizes();
+        let is_changed = wanted.is_some_and(|sizes| opened.set_copy_sizes(sizes));
+        if let Some((asked, given)) = opened.small_copies_of_waits().filter(|_| is_changed)
+            && !std::mem::replace(&mut self.has_small_copies, true)
+        {
+            (self.notices)(Notice::WaitCopiesShrunk { asked, given });
+        }
+        is_changed
+    }
+
+    /// Starts to record CPUs that came online.
+    fn follow_cpus(&mut self, opened: &mut Opened, options: &Options) {
+        let change = follow_cpus(opened, options, self.notices);
+        self.event_ids.extend(change.ids);
+        for pair in change.rings {
+            let rings = [Some(pair.sideband), pair.samples].into_iter().flatten().collect();
+            if let Err(error) = self.readers.add(rings) {
+                self.failure.get_or_insert(io::Error::other(error));
+            }
+        }
+    }
+
+    /// Opens the events again on processes that have lost them, as far as that is permitted.
+    fn follow_privileged_execs(&mut self, opened: &mut Opened, options: &Options) {
+        let Some(mut execs) = self.privileged_execs.take_if(|execs| execs.are_due()) else { return };
+        for exec in execs.take_due() {
+            if let Some(reopened) = execs.reopen(exec, opened, options) {
+                self.event_ids.extend(reopened.ids);
+                self.consume(Chunk::new(RingKind::Sideband, reopened.records));
+            }
+        }
+        self.privileged_execs = Some(execs);
     }
 
     fn handle(&mut self, message: Message) {

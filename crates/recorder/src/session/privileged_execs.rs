@@ -14,8 +14,6 @@ use model::{Name, Pid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
-use super::Session;
-use crate::consumer::{Chunk, RingKind};
 use crate::mapped_files::MappedFiles;
 use crate::open::{Opened, reopen};
 use crate::options::Options;
@@ -40,6 +38,14 @@ pub(super) struct PrivilegedExecs {
     due: Vec<PrivilegedExec>,
     /// All others that have lost their events.
     found: Vec<PrivilegedExec>,
+}
+
+/// Events that were opened again on a process and those that it has started.
+pub(super) struct ReopenedEvents {
+    /// The ids of the new events, each with the one that stands for it in the recording.
+    pub(super) ids: Vec<(u64, u64)>,
+    /// Records of what exists in the processes.
+    pub(super) records: Vec<u8>,
 }
 
 enum Step {
@@ -113,6 +119,39 @@ impl PrivilegedExecs {
         }
     }
 
+    /// Returns true if there are processes that have lost their events and that nobody has taken yet.
+    pub(super) fn are_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Takes the processes that have lost their events since the last call.
+    pub(super) fn take_due(&mut self) -> Vec<PrivilegedExec> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Opens the events again on a process that has lost them, as far as that is permitted, and lists it.
+    pub(super) fn reopen(
+        &mut self,
+        mut exec: PrivilegedExec,
+        opened: &mut Opened,
+        options: &Options,
+    ) -> Option<ReopenedEvents> {
+        let pids = self.without_events(exec.pid);
+        let ids = reopen(opened, &pids, options);
+        let reopened = (!ids.is_empty()).then(|| {
+            let now = options.clock.id().and_then(|clock| clock::now(clock).ok());
+            let now = now.map_or(exec.time, Timestamp);
+            exec.gap = Some(Duration::from_nanos(now.0.saturating_sub(exec.time.0)));
+            let mut synthesis = Synthesis::at(&self.layout, now, &self.files);
+            pids.iter().for_each(|&pid| synthesis.process(pid));
+            ReopenedEvents { ids, records: synthesis.finish() }
+        });
+        if self.found.len() < MAX_LISTED {
+            self.found.push(exec);
+        }
+        reopened
+    }
+
     /// Returns a process that has lost its events, and those that it has started since and that have inherited none. Empty where it
     /// has ended.
     fn without_events(&self, pid: Pid) -> Vec<Pid> {
@@ -136,31 +175,6 @@ impl PrivilegedExecs {
             }
         }
         found
-    }
-}
-
-impl Session<'_> {
-    /// Opens the events again on processes that have lost them, as far as that is permitted.
-    pub(super) fn follow_privileged_execs(&mut self, opened: &mut Opened, options: &Options) {
-        let Some(mut execs) = self.privileged_execs.take_if(|execs| !execs.due.is_empty()) else { return };
-        for mut exec in std::mem::take(&mut execs.due) {
-            let pids = execs.without_events(exec.pid);
-            let ids = reopen(opened, &pids, options);
-            if !ids.is_empty() {
-                self.event_ids.extend(ids);
-                let now = options.clock.id().and_then(|clock| clock::now(clock).ok());
-                let now = now.map_or(exec.time, Timestamp);
-                exec.gap = Some(Duration::from_nanos(now.0.saturating_sub(exec.time.0)));
-                let mut synthesis = Synthesis::at(&execs.layout, now, &execs.files);
-                pids.iter().for_each(|&pid| synthesis.process(pid));
-                let bytes = synthesis.finish();
-                self.consume(Chunk::new(RingKind::Sideband, bytes));
-            }
-            if execs.found.len() < MAX_LISTED {
-                execs.found.push(exec);
-            }
-        }
-        self.privileged_execs = Some(execs);
     }
 }
 
