@@ -1,31 +1,21 @@
-//! Walks a stack, frame by frame.
+//! Unwinds stacks: each by a [`walk`], whose outer part may be that of the thread's earlier stack.
 
-mod generated_code;
-mod lost_frame_pointer;
-mod signal_frame;
-mod table_rules;
-mod without_tables;
+mod rules;
+mod walk;
 
-use alloc::sync::Arc;
-use core::cell::Cell;
-use core::ops::Range;
+use model::{Avma, FrameAddress, Tid};
 
-use gimli::UnwindContext;
-use model::{Avma, FileOffset, FrameAddress, Tid, TruncationReason};
-
-use self::table_rules::rule_from_tables;
-use crate::address_space::{AddressSpace, Mapping};
+use self::rules::{Position, Rules, return_address_in};
+use self::walk::Walk;
+use crate::address_space::AddressSpace;
 use crate::architecture::Architecture;
-use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy};
 use crate::objects::Objects;
 use crate::registers::Registers;
-use crate::reuse::{CodeVersion, StackMemory, StackTrace, StepReads, Steps, TraceReuse};
-use crate::row::{CfaRule, Location};
-use crate::rule::{CompactRule, Rule};
-use crate::rule_cache::{CodeLocation, RuleCache};
-use crate::stack::{Frame, StackEnd, UnwoundStack, WatchedFrame};
-use crate::tables::UnwindTables;
+use crate::reuse::{CodeVersion, StackMemory, StackTrace, Steps, TraceReuse};
+use crate::row::Location;
+use crate::rule::Rule;
+use crate::stack::{StackEnd, UnwoundStack};
 
 /// The innermost frame, from which a stack is unwound.
 #[derive(Clone, Debug)]
@@ -42,22 +32,14 @@ pub struct Innermost<'a> {
 /// threads. Each thread that unwinds needs its own.
 #[derive(Debug)]
 pub struct Unwinder {
-    rules: RuleCache,
+    rules: Rules,
     /// The last stacks of threads, in slots by thread id modulo their number.
     traces: [StackTrace; TRACE_SLOTS],
     steps: Steps,
-    context: UnwindContext<usize>,
     frame_limit: u16,
     earlier_stacks: bool,
     code_without_tables: bool,
 }
-
-/// The maximum number of steps to another stack (signal stacks, coroutines) in one walk. It ends walks over cyclic stacks, which have to
-/// step down once per cycle.
-const MAX_STACK_SWITCHES: u32 = 16;
-
-/// The maximum number of frames whose registers are recorded: 300 bytes each.
-const MAX_WATCHED_FRAMES: usize = 64;
 
 /// The number of threads whose last stacks are kept.
 const TRACE_SLOTS: usize = 32;
@@ -72,13 +54,12 @@ impl Unwinder {
     /// The default limit of frames: as many addresses as fit into one sample record.
     pub const FRAME_LIMIT: u16 = 8_000;
 
-    /// Creates an unwinder that ends stacks at `frame_limit` frames, for [`TruncationReason::AddressLimit`].
+    /// Creates an unwinder that ends stacks at `frame_limit` frames, for [`AddressLimit`](model::TruncationReason::AddressLimit).
     pub fn new(frame_limit: u16) -> Self {
         Self {
-            rules: RuleCache::default(),
+            rules: Rules::default(),
             traces: Default::default(),
             steps: Steps::default(),
-            context: UnwindContext::new(),
             frame_limit: frame_limit.max(1),
             earlier_stacks: true,
             code_without_tables: true,
@@ -123,35 +104,10 @@ impl Unwinder {
         let registers = innermost.registers.clone();
         // Before the walk: where code is loaded during it, the next stack differs in its version and is walked whole.
         let code = CodeVersion::of(space, objects);
-        let watched = objects.watched();
-        let has_watched = !watched.is_empty();
-        let mut walk = Walk {
-            unwinder: self,
-            space,
-            objects,
-            memory,
-            registers,
-            switches: 0,
-            recent: Cell::new(None),
-            unmapped: None,
-            frame_pointer_beyond_copy: None,
-            searched: false,
-            taken_over: 0,
-            led_by_frame_pointer: false,
-            doubt: None,
-            on_other_stack: false,
-            came_by_frame_pointer: false,
-            watched,
-        };
-        stack.end = match (walk.run(stack, TraceReuse::new(&trace, code)), walk.doubt) {
-            // Without the file of an object, its unwind data are not missing but unread.
-            (StackEnd::Complete | StackEnd::Truncated(TruncationReason::NoUnwindData), Some(reason)) => {
-                truncated(reason)
-            }
-            (end, _) => end,
-        };
-        (stack.unmapped, stack.frame_pointer_beyond_copy) = (walk.unmapped, walk.frame_pointer_beyond_copy);
-        let (taken_over, mut steps) = (walk.taken_over, walk.memory.steps);
+        let (limit, without_tables) = (self.frame_limit, self.code_without_tables);
+        let mut walk = Walk::new(&mut self.rules, space, objects, memory, registers, limit, without_tables);
+        let has_watched = walk.has_watched();
+        let (mut steps, taken_over) = walk.run(stack, TraceReuse::new(&trace, code));
         if stack.end == StackEnd::Complete && self.earlier_stacks && !has_watched {
             let architecture = innermost.registers.architecture();
             trace.record(architecture, code, taken_over, &stack.frames, &mut steps);
@@ -170,7 +126,7 @@ impl Unwinder {
         return_address: Avma,
     ) -> Option<bool> {
         let position = return_address_in(space.find(Avma(return_address.0.checked_sub(1)?)), return_address)?;
-        Some(matches!(self.rule(objects, position), Rule::Outermost))
+        Some(matches!(self.rules.find(objects, position), Rule::Outermost))
     }
 
     /// Returns the caller of the function at the instruction `pc`, if the unwind tables say that the return address is still in the link
@@ -187,7 +143,7 @@ impl Unwinder {
         let link_register = architecture.link_register()?;
         let address = FrameAddress::InstructionPointer(pc);
         let is_in_register =
-            match self.rule(objects, Position { address, lookup: pc, mapping: space.find(pc) }) {
+            match self.rules.find(objects, Position { address, lookup: pc, mapping: space.find(pc) }) {
                 Rule::Compact(rule) => rule.returns_by_link_register(),
                 Rule::Row(row) => {
                     let location = row.location(row.return_address);
@@ -201,374 +157,4 @@ impl Unwinder {
         let position = return_address_in(space.find(Avma(link.0.checked_sub(1)?)), link);
         position.filter(|_| is_in_register).map(|_| link)
     }
-
-    /// Returns the rule for a position, from the cache or the tables.
-    fn rule<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
-        let Some(location) = position.location() else { return self.rule_of_generated(objects, position) };
-        self.rule_at(objects, location)
-    }
-
-    fn rule_at<O: Objects>(&mut self, objects: &mut O, location: CodeLocation) -> Rule {
-        let context = &mut self.context;
-        let find = || Some(rule_from_tables(&*objects.tables(location.object)?, location, context));
-        self.rules.get_or_find(location, find).unwrap_or(Rule::Unreadable)
-    }
-}
-
-/// The address of a frame, and its mapping.
-#[derive(Clone, Copy)]
-struct Position<'s> {
-    address: FrameAddress<Avma>,
-    /// The byte to look up.
-    lookup: Avma,
-    mapping: Option<&'s Mapping>,
-}
-
-impl Position<'_> {
-    /// Returns the location in the mapped file; `None` in generated code.
-    fn location(self) -> Option<CodeLocation> {
-        let mapping = self.mapping?;
-        let (object, offset) = (mapping.object?, mapping.file_offset_of(self.lookup.0)?);
-        Some(CodeLocation { object, offset, is_call: matches!(self.address, FrameAddress::ReturnAddress(_)) })
-    }
-}
-
-/// The way in which a caller was found. It decides how the caller is checked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// By a row. `stays_on_stack` is false if the caller may be on another stack.
-    Row { stays_on_stack: bool },
-    /// By a row or frame that the kernel made: the address above is an instruction pointer.
-    SignalFrame,
-    /// By the frame pointer, or the return address of a function without tables.
-    Guess,
-    /// By the frame pointer in Go code, which links the stacks of one thread.
-    GoFramePointer,
-}
-
-struct Walk<'w, 's, O, M> {
-    unwinder: &'w mut Unwinder,
-    space: &'s AddressSpace,
-    objects: &'w mut O,
-    memory: StackMemory<'w, M>,
-    registers: Registers,
-    switches: u32,
-    /// The mapping found last: most callers are in the same one.
-    recent: Cell<Option<&'s Mapping>>,
-    /// See [`UnwoundStack::unmapped`].
-    unmapped: Option<Avma>,
-    /// See [`UnwoundStack::frame_pointer_beyond_copy`].
-    frame_pointer_beyond_copy: Option<u64>,
-    /// True if the caller about to be found comes from a search of the stack.
-    searched: bool,
-    /// The number of outermost frames that were taken over from an earlier stack, with the one that both stacks have in common.
-    taken_over: usize,
-    /// True if the current or last step goes by the frame pointer.
-    led_by_frame_pointer: bool,
-    /// True if the step before that one went by the frame pointer.
-    came_by_frame_pointer: bool,
-    /// The reason why some step may have jumped over frames, so that the stack is not complete though its first frame is found.
-    doubt: Option<TruncationReason>,
-    /// True if a signal interrupted the thread on another stack than the one that was copied.
-    on_other_stack: bool,
-    /// See [`Objects::watched`].
-    watched: Arc<[Range<Avma>]>,
-}
-
-impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
-    fn run(&mut self, stack: &mut UnwoundStack, mut earlier: TraceReuse<'_>) -> StackEnd {
-        let (Some(pc), Some(sp)) = (self.registers.program_counter(), self.registers.stack_pointer()) else {
-            return StackEnd::Truncated(TruncationReason::RuleFailed);
-        };
-        let mut position = self.instruction_pointer(pc);
-        stack.frames.push(Frame { address: position.address, stack_pointer: sp });
-        self.memory.steps.push(&self.registers);
-        stack.frames_from_copy = 1;
-        self.record_watched(position, stack);
-        if position.mapping.is_none_or(|mapping| !mapping.executable) {
-            self.unmapped = Some(Avma(pc));
-        }
-        // The number of frames before the first one that a search has found.
-        let mut sure = None;
-        loop {
-            let frame_limit = self.unwinder.frame_limit;
-            if stack.frames.len() >= usize::from(frame_limit) {
-                return truncated(TruncationReason::AddressLimit(frame_limit));
-            }
-            position = match self.caller(position) {
-                Ok(caller) => caller,
-                Err(StackEnd::Truncated(TruncationReason::RuleFailed | TruncationReason::MappingUnknown))
-                    if let Some(sure) = sure =>
-                {
-                    // The search has found the remains of an earlier call, as they lead nowhere.
-                    stack.frames.truncate(sure);
-                    stack.frames_from_copy = stack.frames_from_copy.min(sure);
-                    self.unmapped = None;
-                    return truncated(TruncationReason::NoUnwindData);
-                }
-                Err(end) => return end,
-            };
-            if core::mem::take(&mut self.searched) && sure.is_none() {
-                sure = Some(stack.frames.len());
-            }
-            let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
-            let frame = Frame { address: position.address, stack_pointer };
-            stack.frames.push(frame);
-            self.memory.steps.push(&self.registers);
-            self.record_watched(position, stack);
-            if self.memory.words_beyond_copy == 0 {
-                let most = usize::from(frame_limit).saturating_sub(stack.frames.len());
-                if self.watched.is_empty()
-                    && let Some(outer) =
-                        earlier.outer_frames(&frame, most, &self.memory.copy, &self.memory.steps)
-                {
-                    self.taken_over = outer.len();
-                    stack.frames.extend(outer.iter().rev().skip(1));
-                    stack.frames_from_copy = stack.frames.len();
-                    return StackEnd::Complete;
-                }
-                stack.frames_from_copy = stack.frames.len();
-            }
-        }
-    }
-
-    /// Records the registers of the newest frame, if its code is watched.
-    fn record_watched(&self, position: Position<'s>, stack: &mut UnwoundStack) {
-        if stack.watched.len() < MAX_WATCHED_FRAMES
-            && self.watched.iter().any(|code| code.contains(&position.lookup))
-        {
-            let registers = self.registers.clone();
-            stack.watched.push(WatchedFrame { index: stack.frames.len() - 1, registers });
-        }
-    }
-
-    /// Steps to the caller and checks it.
-    fn caller(&mut self, position: Position<'s>) -> Result<Position<'s>, StackEnd> {
-        let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
-        self.memory.left_copy = false;
-        self.came_by_frame_pointer = core::mem::take(&mut self.led_by_frame_pointer);
-        let step = self.step(position);
-        if self.memory.left_copy {
-            self.memory.steps.exclude_step();
-        }
-        let step = step?;
-        self.check_growth(position, step, stack_pointer)?;
-        let pc = self.registers.program_counter().unwrap_or_default();
-        let pc = self.registers.architecture().strip_pointer_bits(pc, self.space.highest_address());
-        if step == Step::SignalFrame {
-            let interrupted_at = self.registers.stack_pointer().unwrap_or_default();
-            self.on_other_stack |= !self.memory.copy.contains(interrupted_at);
-            let interrupted = self.instruction_pointer(pc);
-            if interrupted.mapping.is_some_and(|mapping| mapping.executable) {
-                return Ok(interrupted);
-            }
-            // A call to nowhere raised the signal.
-            self.step_over_call_to_nowhere()?;
-            let pc = self.registers.program_counter().unwrap_or_default();
-            return self.return_address(pc).ok_or(truncated(TruncationReason::MappingUnknown));
-        }
-        let failed = match step {
-            Step::Guess => TruncationReason::NoUnwindData,
-            _ => TruncationReason::MappingUnknown,
-        };
-        if pc == 0 && self.registers.frame_pointer() == Some(0) && step != Step::GoFramePointer {
-            // Runtimes put zeroes above the first frame of a stack. Go does not, and clears memory that stacks have left.
-            return Err(StackEnd::Complete);
-        }
-        let Some(caller) = self.return_address(pc) else {
-            if let Some(trampoline) = self.trampoline_of_return_probe(pc) {
-                return Ok(trampoline);
-            }
-            if step != Step::Guess {
-                self.unmapped = Some(Avma(pc));
-            }
-            return Err(truncated(failed));
-        };
-        let is_late = self.memory.words_beyond_copy > 0;
-        if is_late && self.on_other_stack && self.is_of_other_call(position, caller) {
-            return Err(truncated(TruncationReason::RuleFailed));
-        }
-        if (is_late || step == Step::Guess)
-            && self.follows_call(caller) == Some(false)
-            && !matches!(self.rule(caller), Rule::Outermost)
-        {
-            return Err(truncated(match step {
-                Step::Guess => TruncationReason::NoUnwindData,
-                _ => TruncationReason::RuleFailed,
-            }));
-        }
-        Ok(caller)
-    }
-
-    /// Turns the registers into the caller's.
-    fn step(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
-        match self.rule(position) {
-            Rule::Compact(rule) => {
-                self.recover_frame_pointer(position, &rule);
-                self.apply(&rule)
-            }
-            Rule::Row(row) => {
-                match evaluate(&row, &self.registers, &mut self.memory).map_err(|fault| self.fault(fault))? {
-                    None => {
-                        if let CfaRule::RegisterOffset { .. } = row.cfa {
-                            self.record_outermost();
-                        }
-                        Err(StackEnd::Complete)
-                    }
-                    Some(registers) => {
-                        self.registers = registers;
-                        Ok(if row.signal_frame {
-                            Step::SignalFrame
-                        } else {
-                            Step::Row { stays_on_stack: false }
-                        })
-                    }
-                }
-            }
-            Rule::Go(rule) => match (position.address, rule) {
-                (FrameAddress::InstructionPointer(_), Some(rule)) => self.apply(&rule),
-                (FrameAddress::InstructionPointer(_), None) => self.step_into_go(position),
-                (FrameAddress::ReturnAddress(_), rule) => {
-                    self.step_in_go(rule)?;
-                    Ok(Step::GoFramePointer)
-                }
-            },
-            Rule::Epilogue(rule) => {
-                // Code behind a call that does not return may look like an epilogue, but is none.
-                self.apply(&rule).map(|_| Step::Guess)
-            }
-            Rule::SignalTrampoline => self.step_over_signal_frame(),
-            Rule::FramePointer => self.step_without_tables(position, false, None),
-            Rule::Unreadable => {
-                self.doubt = Some(TruncationReason::ObjectUnreadable);
-                self.step_without_tables(position, false, Some(Arc::default()))
-            }
-            Rule::NearCode(near) => self.step_without_tables(position, false, Some(near)),
-            Rule::Outermost => {
-                self.record_outermost();
-                Err(StackEnd::Complete)
-            }
-            Rule::Malformed => Err(truncated(TruncationReason::RuleFailed)),
-        }
-    }
-
-    fn apply(&mut self, rule: &CompactRule) -> Result<Step, StackEnd> {
-        let reads = rule.apply(&mut self.registers, &mut self.memory).map_err(|fault| self.fault(fault))?;
-        self.memory.steps.record_reads(reads);
-        Ok(Step::Row { stays_on_stack: rule.stays_on_stack(self.registers.architecture()) })
-    }
-
-    /// Records that the step reads nothing: that there is no caller depends on the location alone.
-    fn record_outermost(&mut self) {
-        let base = self.registers.architecture().stack_pointer();
-        self.memory.steps.record_reads(StepReads { base, restored: 0 });
-    }
-
-    /// Checks that the caller's frame lies above its callee's. Otherwise the step must have changed stacks, which a walk may do
-    /// [`MAX_STACK_SWITCHES`] times.
-    fn check_growth(
-        &mut self,
-        position: Position<'s>,
-        step: Step,
-        stack_pointer: u64,
-    ) -> Result<(), StackEnd> {
-        let above = self.registers.stack_pointer().unwrap_or_default();
-        let leaf = self.registers.architecture().link_register().is_some()
-            && matches!(position.address, FrameAddress::InstructionPointer(_));
-        if above > stack_pointer || (leaf && above == stack_pointer) {
-            return Ok(());
-        }
-        let may_switch = !matches!(step, Step::Row { stays_on_stack: true } | Step::Guess);
-        if !may_switch || self.switches >= MAX_STACK_SWITCHES {
-            return Err(truncated(TruncationReason::RuleFailed));
-        }
-        self.switches += 1;
-        Ok(())
-    }
-
-    fn fault(&self, fault: Fault) -> StackEnd {
-        match fault {
-            Fault::Unreadable(_) if self.on_other_stack => truncated(TruncationReason::OtherStack),
-            Fault::Unreadable(address) if self.memory.copy.ends_below(address) => {
-                truncated(TruncationReason::CopyTooSmall)
-            }
-            _ => truncated(TruncationReason::RuleFailed),
-        }
-    }
-
-    fn read(&mut self, address: u64) -> Result<u64, StackEnd> {
-        match self.memory.read_word(address) {
-            Some(word) => Ok(word),
-            None => Err(self.fault(Fault::Unreadable(address))),
-        }
-    }
-
-    fn rule(&mut self, position: Position<'s>) -> Rule {
-        self.unwinder.rule(self.objects, position)
-    }
-
-    /// Returns true if a call instruction ends right before the return address; `None` where the code is not at hand.
-    fn follows_call(&mut self, caller: Position<'s>) -> Option<bool> {
-        let architecture = self.registers.architecture();
-        if let Some((tables, offset)) = self.tables_and_offset(caller) {
-            return Some(architecture.ends_in_call(&tables.code_before(offset)));
-        }
-        let word = self.memory.beyond.read_word(caller.address.address().0.checked_sub(8)?)?;
-        Some(architecture.ends_in_call(&word.to_le_bytes()))
-    }
-
-    /// Returns true if the caller of an interrupted instruction has called another function of the same object: the memory was read when
-    /// the thread had gone on.
-    fn is_of_other_call(&mut self, interrupted: Position<'s>, caller: Position<'s>) -> bool {
-        let FrameAddress::InstructionPointer(_) = interrupted.address else { return false };
-        let Some(target) = self.call_target(caller) else { return false };
-        let called = self.instruction_pointer(target);
-        let mut function = |position: Position<'s>| {
-            let location = position.location()?;
-            Some((location.object, self.objects.tables(location.object)?.function_at(location.offset)?))
-        };
-        let called = function(called);
-        called.is_some() && called != function(interrupted)
-    }
-
-    /// Returns the tables of the object that holds a return address, and the address's offset in the file.
-    fn tables_and_offset(
-        &mut self,
-        caller: Position<'s>,
-    ) -> Option<(Arc<UnwindTables<O::Bytes>>, FileOffset)> {
-        let mapping = caller.mapping?;
-        // The byte before is in the mapping; the return address itself may lie at its end.
-        let offset = mapping.file_offset_of(caller.lookup.0)?.checked_add(1)?;
-        Some((self.objects.tables(mapping.object?)?, offset))
-    }
-
-    fn instruction_pointer(&self, pc: u64) -> Position<'s> {
-        let lookup = Avma(pc);
-        Position { address: FrameAddress::InstructionPointer(lookup), lookup, mapping: self.mapping(lookup) }
-    }
-
-    /// Returns the position of a return address, if code can run right before it.
-    fn return_address(&self, pc: u64) -> Option<Position<'s>> {
-        return_address_in(self.mapping(Avma(pc.checked_sub(1)?)), Avma(pc))
-    }
-
-    fn mapping(&self, address: Avma) -> Option<&'s Mapping> {
-        if let Some(recent) = self.recent.get().filter(|recent| recent.range.contains(&address)) {
-            return Some(recent);
-        }
-        let found = self.space.find(address)?;
-        self.recent.set(Some(found));
-        Some(found)
-    }
-}
-
-/// Returns the position of a return address, given the mapping of the byte before it, if code can run there.
-fn return_address_in(mapping: Option<&Mapping>, address: Avma) -> Option<Position<'_>> {
-    let mapping = mapping.filter(|mapping| mapping.executable)?;
-    let lookup = Avma(address.0.checked_sub(1)?);
-    Some(Position { address: FrameAddress::ReturnAddress(address), lookup, mapping: Some(mapping) })
-}
-
-fn truncated(reason: TruncationReason) -> StackEnd {
-    StackEnd::Truncated(reason)
 }

@@ -1,18 +1,94 @@
-//! Makes the rule for a location from the unwind tables and the code there.
+//! Finds the rule for a position: in the cache, or in the unwind tables and the code there.
 
 use alloc::sync::Arc;
 use core::ops::Range;
 
 use elf::ReadAt;
 use gimli::UnwindContext;
-use model::{FileOffset, Svma};
+use model::{Avma, FileOffset, FrameAddress, Svma};
 
+use crate::address_space::Mapping;
+use crate::objects::Objects;
 use crate::rule::{CompactRule, Rule};
-use crate::rule_cache::{CodeLocation, FoundRule};
+use crate::rule_cache::{CodeLocation, FoundRule, RuleCache};
 use crate::tables::{Extent, Lookup, UnwindTables};
 
+/// The rules for all code locations that were met, for all processes.
+#[derive(Debug)]
+pub(super) struct Rules {
+    cache: RuleCache,
+    context: UnwindContext<usize>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { cache: RuleCache::default(), context: UnwindContext::new() }
+    }
+}
+
+impl Rules {
+    /// Returns the number of code locations and ranges whose rules are cached.
+    pub(super) fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Replaces the rule for a location.
+    pub(super) fn replace(&mut self, location: CodeLocation, rule: Rule) {
+        self.cache.replace(location, rule);
+    }
+
+    /// Returns the rule for a position, from the cache or the tables.
+    pub(super) fn find<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
+        let Some(location) = position.location() else { return self.of_generated(objects, position) };
+        self.at(objects, location)
+    }
+
+    fn at<O: Objects>(&mut self, objects: &mut O, location: CodeLocation) -> Rule {
+        let context = &mut self.context;
+        let find = || Some(rule_from_tables(&*objects.tables(location.object)?, location, context));
+        self.cache.get_or_find(location, find).unwrap_or(Rule::Unreadable)
+    }
+
+    /// Returns the rule for a position outside all objects. Malformed tables count as none, as the code may keep frame pointers.
+    fn of_generated<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
+        let is_code = position.mapping.is_some_and(|mapping| mapping.executable);
+        let found = if is_code { objects.generated(position.lookup) } else { None };
+        let Some((object, offset)) = found else { return Rule::FramePointer };
+        let is_call = matches!(position.address, FrameAddress::ReturnAddress(_));
+        match self.at(objects, CodeLocation { object, offset, is_call }) {
+            Rule::Malformed => Rule::FramePointer,
+            rule => rule,
+        }
+    }
+}
+
+/// The address of a frame, and its mapping.
+#[derive(Clone, Copy)]
+pub(super) struct Position<'s> {
+    pub(super) address: FrameAddress<Avma>,
+    /// The byte to look up.
+    pub(super) lookup: Avma,
+    pub(super) mapping: Option<&'s Mapping>,
+}
+
+impl Position<'_> {
+    /// Returns the location in the mapped file; `None` in generated code.
+    pub(super) fn location(self) -> Option<CodeLocation> {
+        let mapping = self.mapping?;
+        let (object, offset) = (mapping.object?, mapping.file_offset_of(self.lookup.0)?);
+        Some(CodeLocation { object, offset, is_call: matches!(self.address, FrameAddress::ReturnAddress(_)) })
+    }
+}
+
+/// Returns the position of a return address, given the mapping of the byte before it, if code can run there.
+pub(super) fn return_address_in(mapping: Option<&Mapping>, address: Avma) -> Option<Position<'_>> {
+    let mapping = mapping.filter(|mapping| mapping.executable)?;
+    let lookup = Avma(address.0.checked_sub(1)?);
+    Some(Position { address: FrameAddress::ReturnAddress(address), lookup, mapping: Some(mapping) })
+}
+
 /// Makes the rule for a location from the tables, in the form that is cached.
-pub(super) fn rule_from_tables<D: ReadAt>(
+fn rule_from_tables<D: ReadAt>(
     tables: &UnwindTables<D>,
     location: CodeLocation,
     context: &mut UnwindContext<usize>,

@@ -5,15 +5,16 @@ use alloc::sync::Arc;
 use elf::ReadAt;
 use model::{FileOffset, FrameAddress, TruncationReason};
 
-use super::table_rules::resume_offset;
-use super::{Objects, Position, Step, Walk, truncated};
+use super::{Step, Walk, truncated};
 use crate::memory::ReadMemory;
+use crate::objects::Objects;
 use crate::registers::FRAME_POINTER;
 use crate::reuse::StepReads;
 use crate::rule::{CompactRule, NearCode, Rule};
 use crate::rule_cache::CodeLocation;
 use crate::stack::StackEnd;
 use crate::tables::UnwindTables;
+use crate::unwind::rules::{Position, resume_offset};
 
 /// The maximum number of words that a stub of a procedure linkage table has pushed on top of the return address.
 const MAX_WORDS_PUSHED_BY_STUB: u64 = 2;
@@ -52,7 +53,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         saves_frame_pointer: bool,
         near: Option<Arc<NearCode>>,
     ) -> Result<Step, StackEnd> {
-        if !self.unwinder.code_without_tables {
+        if !self.code_without_tables {
             return Err(truncated(TruncationReason::NoUnwindData));
         }
         let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
@@ -168,7 +169,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         let tables_of = |place: CodeLocation| Some((place, self.objects.tables(place.object)?));
         let Some((place, tables)) = position.location().and_then(tables_of) else { return Arc::default() };
         let near = Arc::new(near_code(&*tables, place));
-        self.unwinder.rules.replace(place, Rule::NearCode(Arc::clone(&near)));
+        self.rules.replace(place, Rule::NearCode(Arc::clone(&near)));
         near
     }
 
