@@ -78,7 +78,7 @@ impl Inbox {
 /// An event outside the rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OutsideEvent {
-    /// [`Control::stop`] was called.
+    /// [`Control::stop`](super::Control::stop) was called.
     Stop,
     /// A signal arrived that ends the recording, or is meant for its command ([`super::ends_with_command`]).
     Signal(Received),
