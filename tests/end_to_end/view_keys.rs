@@ -278,6 +278,7 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
         waits: Vec::new(),
         wakers: None,
         is_own_code: &|_| true,
+        package_of: &|_, _| None,
         code: &[],
         source: None,
         has_lines: false,

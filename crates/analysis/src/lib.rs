@@ -55,7 +55,8 @@ pub use generated_code::{jit_dumps, runtimes};
 pub use load::{Analysis, EventProfile};
 pub use notices::Notices;
 pub use report::{
-    EventView, advice, event_view, hints, is_known_to_take_a_value, missing_share, rate_advice, user_modules,
+    EventView, advice, event_view, hints, is_known_to_take_a_value, missing_share, packages, rate_advice,
+    user_modules,
 };
 pub use request::{Measure, Request, Servers};
 pub use samples::{events, explained_filter};

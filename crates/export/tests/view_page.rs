@@ -60,6 +60,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         waits: Vec::new(),
         wakers: None,
         is_own_code: &|_| true,
+        package_of: &|_, _| None,
         source: None,
         has_lines: false,
         recording: names.concat(),

@@ -63,6 +63,11 @@ impl<'a> Annotator<'a> {
         Lookup { spaces: &analysis.spaces, pids: Box::new(|space| analysis.pids(space)) }
     }
 
+    /// Resolves places with their lines.
+    pub(crate) fn resolve(&self, places: impl IntoIterator<Item = StackEntry>) -> Symbols {
+        self.reader.resolve(places, &self.lookup())
+    }
+
     /// Returns true if the recording carries the code of a piece of a function.
     pub fn has_embedded_code(&self, function: &SampledFunction) -> bool {
         let space = self.analysis.spaces.get(function.space);

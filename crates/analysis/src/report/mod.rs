@@ -8,6 +8,7 @@ pub mod event_view;
 pub mod hints;
 mod interrupts;
 pub(crate) mod missing;
+pub mod packages;
 pub mod rate_advice;
 pub mod user_modules;
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use analysis::annotate::{Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, sampled_functions};
 use analysis::input::Input;
+use analysis::packages::packages;
 use analysis::user_modules::UserModules;
 use analysis::{Analysis, EventView, Measure, Notices, Request, TimeWeight, archive};
 use anyhow::{Context, bail};
@@ -201,6 +202,7 @@ fn write(
         (false, None) => CodeChoice::Carried,
     };
     let code = if has_code { code(&analysis, &shown, &annotator, choice) } else { Vec::new() };
+    let packages = packages(&analysis, &own, &annotator);
     let mut owners = annotator.source_owners();
     owners.extend(&analysis.symbols.source_owners);
     let read = sources.map(|sources| |path: &str| sources.text(path, &owners));
@@ -214,6 +216,7 @@ fn write(
         wakers: analysis.waits.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
         switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),
+        package_of: &|module, function| packages.get(&(module.to_owned(), function.to_owned())).cloned(),
         source: read.as_ref().map(|read| read as &SourceReader<'_>),
         has_lines: arguments.with_source,
         recording: arguments.recorded(),

@@ -106,6 +106,7 @@ pub fn write(
         wakers: None,
         switch_gaps: Vec::new(),
         is_own_code: &|module| own.iter().any(|own| own.contains(module)),
+        package_of: &|_, _| None,
         source: None,
         has_lines: false,
         recording: names[AFTER].clone(),

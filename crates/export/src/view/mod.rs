@@ -51,6 +51,8 @@ pub struct Page<'p> {
     pub switch_gaps: Vec<(u64, u64)>,
     /// Returns true for modules with code of the user, and not of the system.
     pub is_own_code: &'p dyn Fn(&str) -> bool,
+    /// Returns the package that a function in a module of the user's is of, by the names of module and function.
+    pub package_of: &'p dyn Fn(&str, &str) -> Option<String>,
     /// Reads source files; `None` for a page without source.
     pub source: Option<&'p SourceReader<'p>>,
     /// True for all sampled source lines, and not just those of `code`. The views must show lines.
@@ -224,6 +226,7 @@ impl<'p> Page<'p> {
             wakers: self.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
             switch_gaps: self.switch_gaps.clone(),
             is_own_code: self.is_own_code,
+            package_of: self.package_of,
             source: self.source,
             has_lines: self.has_lines,
             recording: text(&self.recording),
@@ -311,6 +314,7 @@ fn meta(
             })
         })
         .collect();
+    let (packages, of_functions) = packages(page, tree);
     let cuts = |cuts: &Option<String>| cuts.as_ref().map_or(json!(0), |cuts| json!(cuts));
     let clock = clock.unwrap_or(Clock { origin: 0, unit: 1, length: 0 });
     let units = |time: u64| ((time / 1000).saturating_sub(clock.origin) / clock.unit).min(clock.length);
@@ -342,9 +346,11 @@ fn meta(
         "names": tree.names,
         "modules": tree.modules,
         "mine": tree.modules.iter().map(|module| u8::from((page.is_own_code)(module))).collect::<Vec<_>>(),
+        "packages": packages,
         "functions": {
             "name": differences(tree.functions.iter().map(|(name, _, _)| *name)),
             "module": tree.functions.iter().map(|(_, module, _)| module).collect::<Vec<_>>(),
+            "package": of_functions,
             "cuts": tree.functions.iter().map(|(_, _, shortened)| cuts(shortened)).collect::<Vec<_>>(),
         },
         "frames": {
@@ -354,6 +360,25 @@ fn meta(
         },
         "gaps": gaps.collect::<Vec<_>>(),
     })
+}
+
+/// Returns the packages of functions, and for each function the number of its own, from 1; none where no function is of a package.
+fn packages(page: &Page<'_>, tree: &SortedTree) -> (Vec<String>, Vec<usize>) {
+    let mut packages: Vec<String> = Vec::new();
+    let number = |&(name, module, _): &(u32, i32, Option<String>)| {
+        let module = usize::try_from(module).ok().and_then(|module| tree.modules.get(module));
+        let named = module.zip(tree.names.get(name as usize));
+        let Some(package) = named.and_then(|(module, name)| (page.package_of)(module, name)) else {
+            return 0;
+        };
+        let known = packages.iter().position(|known| *known == package);
+        known.unwrap_or_else(|| {
+            packages.push(package);
+            packages.len() - 1
+        }) + 1
+    };
+    let numbers: Vec<usize> = tree.functions.iter().map(number).collect();
+    if packages.is_empty() { (packages, Vec::new()) } else { (packages, numbers) }
 }
 
 /// Returns the differences between consecutive numbers, which pack well for numbers that mostly rise.

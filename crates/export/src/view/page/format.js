@@ -31,7 +31,8 @@
  * @property {string[]} names
  * @property {string[]} modules
  * @property {number[]} mine Whether a module is the user's own code.
- * @property {{name: number[], module: number[], cuts: (string|number)[]}} functions Names are packed as differences.
+ * @property {string[]} packages What functions in the user's own modules are of that are not the user's.
+ * @property {{name: number[], module: number[], cuts: (string|number)[], package: number[]}} functions With numbers of `packages` from 1, 0 for none; all are none where there is no list. Names are packed as differences.
  * @property {{function: number[], kind: number[], colour: number[]}} frames Functions are packed as differences.
  * @property {[number, number][]} [unrecorded] From, to (units) where switches, and so waits, were not recorded; with `waits`.
  * @property {[number, number, number, number][]} gaps From, to (units), records lost in between (0 where the kernel throttled the event), and the side.

@@ -212,7 +212,7 @@ export function leftOut(frames, step) {
 
 /** Functions of others in everybody's programs, by their names: of languages' own libraries, and of packages in the folders of package managers. @type {[RegExp, string][]} */
 const OTHERS = [
-  [/^(<?(core|std|alloc|hashbrown|__gnu_cxx)::|__rust|rust_|runtime\.|_Z(N|K)?S)/, "the language's own library"],
+  [/^([<&*[(]*(mut |const |dyn )?(core|std|alloc|hashbrown|__gnu_cxx)::|__rust|rust_|runtime\.|_Z(N|K)?S)/, "the language's own library"],
   [/^py::.*:(<frozen |\/usr\/(local\/)?lib\/python3\/(?!dist-packages\/)|.*\/lib\/python[0-9.]+\/(?!site-packages\/|dist-packages\/))|^(JS|LazyCompile|Function|Script):.* node:/, "the language's own library"],
   [/\/(site|dist)-packages\/|\/node_modules\//, "packages"],
 ];
@@ -220,7 +220,7 @@ const OTHERS = [
 export function standard(meta, frames, named) {
   if (named >= frames.functions) return "";
   const name = meta.names[meta.functions.name[named]];
-  return OTHERS.find(([expression]) => expression.test(name))?.[1] ?? "";
+  return meta.packages[meta.functions.package[named] - 1] ?? OTHERS.find(([expression]) => expression.test(name))?.[1] ?? "";
 }
 
 /** Makes a tree of callers and frames, each pair once. */
