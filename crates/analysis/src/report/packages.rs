@@ -143,7 +143,7 @@ mod tests {
     fn packages_lie_in_the_folders_of_cargo_and_of_rust() {
         for (file, expected) in [
             (
-                "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/serde_json-1.0.2/src/ser.rs",
+                "/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/serde_json-1.0.2/src/ser.rs",
                 Some("crate serde_json"),
             ),
             ("/opt/cargo/git/checkouts/regex-7b1f3a/0ea/src/lib.rs", Some("crate regex")),
