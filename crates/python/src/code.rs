@@ -21,6 +21,14 @@ pub struct PythonFunction {
     pub last_line: u32,
 }
 
+impl PythonFunction {
+    /// Returns true for the code through which the interpreter calls `__init__` of a class (`_Py_InitCleanup`, since 3.12): no traceback
+    /// of Python shows it.
+    pub(crate) fn is_interpreters_own(&self) -> bool {
+        self.file == "__init__" && self.name == "__init__"
+    }
+}
+
 /// The maximum number of bytes of bytecode. The largest functions that generators of parsers write have a megabyte.
 const MAX_BYTECODE_BYTES: u64 = 4 << 20;
 /// The maximum number of bytes of a location table; lines behind are not known.

@@ -37,6 +37,13 @@ pub struct Run {
     pub is_complete: bool,
 }
 
+impl Run {
+    /// Removes code of the interpreter that is in no program.
+    fn remove_interpreters_own(&mut self) {
+        self.frames.retain(|frame| !frame.function.is_interpreters_own());
+    }
+}
+
 /// A run without its innermost function.
 #[derive(Debug)]
 struct Outer {
@@ -252,6 +259,7 @@ impl PythonProcess {
         let mut run = Run { frames: vec![innermost], is_complete: false };
         let Some(outer) = outer else { return (run, None) };
         run.frames.extend(outer.frames.iter().cloned());
+        run.remove_interpreters_own();
         run.is_complete = outer.is_complete;
         (run, outer.next)
     }
@@ -376,7 +384,9 @@ impl PythonProcess {
         let (innermost, _) = self.codes.frame(sample, codes, &fields)?;
         let outer = self.outer(sample, codes, frame)?;
         let frames = [innermost].into_iter().chain(outer.frames).collect();
-        Some((Run { frames, is_complete: outer.is_complete }, outer.next))
+        let mut run = Run { frames, is_complete: outer.is_complete };
+        run.remove_interpreters_own();
+        Some((run, outer.next))
     }
 
     /// Follows the frames outside of `frame` to the end of its run.

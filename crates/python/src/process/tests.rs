@@ -172,6 +172,19 @@ fn functions_that_have_gone_on_have_the_callers_that_they_had() {
 }
 
 #[test]
+fn the_interpreters_own_code_is_no_function() {
+    let memory = three_functions();
+    // `main` makes an object, whose `__init__` is `work`.
+    let own = 0x23_0000;
+    memory.code(own, "__init__", 0);
+    memory.word(own + 112, memory.text(own + 0x700, "__init__"));
+    memory.frame(FRAMES + 0x100, own, FRAMES, false);
+    memory.frame(FRAMES + 0x200, WORK, FRAMES + 0x100, false);
+    let work = [activation(WORK + 184 + 2, FRAMES + 0x200)];
+    assert_eq!(names(process().runs(&memory, (PID, TID), Timestamp(1), &work)), ["C.work:30 main:11"]);
+}
+
+#[test]
 fn a_frame_in_place_of_the_callers_is_not_the_caller() {
     let (memory, mut process) = (three_functions(), process());
     let work = [activation(WORK + 184 + 2, FRAMES + 0x100)];
