@@ -23,6 +23,9 @@ pub struct Interpreter {
 }
 
 const EVAL: &[u8] = b"_PyEval_EvalFrameDefault";
+/// What the names of the functions begin with that run one kind of instruction each, and jump to the next one. In interpreters that are
+/// built so (`--with-tail-call-interp`, since 3.14), `_PyEval_EvalFrameDefault` only calls the first of them.
+const TAIL_CALL: &[u8] = b"_TAIL_CALL_";
 
 impl Interpreter {
     /// Reads what an object says; `None` where it has no interpreter, or one of another version. All that have one can be told by the
@@ -42,16 +45,16 @@ impl Interpreter {
         let layout = Layout::of_version(version, &runtime)?;
         let split = found.eval.iter().filter_map(|range| split_part(object, range.start));
         found.eval.extend(split.collect::<Vec<_>>());
-        found.eval.sort_unstable_by_key(|range| range.start);
-        found.eval.dedup();
-        found.glue.sort_unstable_by_key(|range| range.start);
-        found.glue.dedup();
+        if !found.tail_calls.is_empty() {
+            found.glue.append(&mut found.eval);
+            found.eval = found.tail_calls;
+        }
         Some(Self {
             layout,
             code_type: found.code_type?,
             text_type: found.text_type?,
-            eval: Some(found.eval).filter(|eval| !eval.is_empty())?,
-            glue: found.glue,
+            eval: Some(joined(found.eval)).filter(|eval| !eval.is_empty())?,
+            glue: joined(found.glue),
         })
     }
 
@@ -65,6 +68,22 @@ impl Interpreter {
         let index = self.glue.partition_point(|range| range.end <= address);
         self.glue.get(index).is_some_and(|range| range.contains(&address))
     }
+}
+
+/// Compilers begin functions at multiples of this number of bytes.
+const ALIGNMENT_BYTES: u64 = 16;
+
+/// Sorts ranges, and joins those with nothing but filling between them.
+fn joined(mut ranges: Vec<Range<Svma>>) -> Vec<Range<Svma>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, before| {
+        let is_next = next.start.0 < before.end.0.saturating_add(ALIGNMENT_BYTES);
+        if is_next {
+            before.end = before.end.max(next.end);
+        }
+        is_next
+    });
+    ranges
 }
 
 /// Functions through which the interpreter calls itself. What a program asks of the interpreter, such as `builtin_sorted`, is not among
@@ -116,8 +135,9 @@ struct Found {
     version: Option<Svma>,
     code_type: Option<Svma>,
     text_type: Option<Svma>,
-    pub(crate) eval: Vec<Range<Svma>>,
-    pub(crate) glue: Vec<Range<Svma>>,
+    eval: Vec<Range<Svma>>,
+    tail_calls: Vec<Range<Svma>>,
+    glue: Vec<Range<Svma>>,
 }
 
 impl Found {
@@ -132,10 +152,37 @@ impl Found {
                 let function = name.split(|byte| *byte == b'.').next().unwrap_or_default();
                 if size > 0 && function == EVAL {
                     self.eval.push(range());
+                } else if size > 0 && function.starts_with(TAIL_CALL) {
+                    self.tail_calls.push(range());
                 } else if size > 0 && GLUE.contains(&function) {
                     self.glue.push(range());
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(ranges: &[(u64, u64)]) -> Vec<Range<Svma>> {
+        ranges.iter().map(|(start, end)| Svma(*start)..Svma(*end)).collect()
+    }
+
+    #[test]
+    fn functions_that_follow_each_other_are_one_range() {
+        let found = joined(ranges(&[(0x200, 0x230), (0x100, 0x1fb), (0x100, 0x1fb), (0x240, 0x260)]));
+        assert_eq!(found, ranges(&[(0x100, 0x230), (0x240, 0x260)]));
+    }
+
+    #[test]
+    fn instructions_in_functions_of_their_own_are_told_from_the_call_of_the_first() {
+        let mut found = Found::default();
+        for (name, address) in [("_PyEval_EvalFrameDefault", 0x500), ("_TAIL_CALL_CALL.cold", 0x100)] {
+            found.add(name.as_bytes(), Svma(address), 16);
+        }
+        assert_eq!(found.tail_calls, ranges(&[(0x100, 0x110)]));
+        assert_eq!(found.eval, ranges(&[(0x500, 0x510)]));
     }
 }
