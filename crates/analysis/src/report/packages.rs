@@ -42,15 +42,19 @@ pub fn packages(analysis: &Analysis, own: &UserModules, annotator: &Annotator<'_
     let frames_at = |entry: &StackEntry| frames(analysis.symbols.resolutions.get(entry));
     // `std` is a namespace of C++, too.
     let is_rust = |frame: &Frame| matches!(crate_of(&frame.function), Some("core" | "alloc"));
+    let module = |(id, space)| Some((id, profile::module_of(space)?.to_string()));
+    let mut modules: HashMap<SpaceId, String, FxBuildHasher> =
+        analysis.spaces.iter().filter_map(module).filter(|(_, module)| own.contains(module)).collect();
     let mut of_rust: HashSet<SpaceId, FxBuildHasher> = HashSet::default();
     for entry in profiles().flat_map(|profile| profile.stacks.places()) {
-        if !of_rust.contains(&entry.space) && frames_at(entry).iter().any(is_rust) {
+        if modules.contains_key(&entry.space)
+            && !of_rust.contains(&entry.space)
+            && frames_at(entry).iter().any(is_rust)
+        {
             of_rust.insert(entry.space);
         }
     }
-    let module = |space: SpaceId| Some((space, profile::module_of(analysis.spaces.get(space))?.to_string()));
-    let modules: HashMap<SpaceId, String, FxBuildHasher> =
-        of_rust.into_iter().filter_map(module).filter(|(_, module)| own.contains(module)).collect();
+    modules.retain(|space, _| of_rust.contains(space));
     if modules.is_empty() {
         return Packages::default();
     }
