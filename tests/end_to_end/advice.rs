@@ -124,7 +124,7 @@ fn stacks_that_the_recorder_had_no_time_for_are_walked_by_the_kernel() {
         let mut command: Vec<&OsStr> = UNREAD.iter().map(OsStr::new).collect();
         command.extend([deep.as_os_str(), "14".as_ref(), "600".as_ref()]);
         // More than may wait to be unwound, in one ring.
-        let flags = ["-F", "4999", "-m", "256M"].map(str::to_owned);
+        let flags = ["-F", "4999", "-m", "128M"].map(str::to_owned);
         record(folder.path(), &[&flags[..], stacks].concat(), &command)
     };
     let reason = "recorder behind";
