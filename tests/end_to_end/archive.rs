@@ -44,6 +44,8 @@ fn an_archive_has_all_names_when_the_program_is_gone() {
     let again = folder.path().join("again");
     run(prof(["archive"]).arg(&archive).arg("-o").arg(&again)).ok();
     assert_eq!(fs::read(&again).unwrap(), fs::read(&archive).unwrap());
+    let streamed = run(prof(["archive", "-o", "-"]).arg(&archive).current_dir(folder.path())).ok();
+    assert_eq!(streamed.stdout, fs::read(&archive).unwrap());
     if perf::is_here() {
         let script = |file: &Path| {
             let mut script = perf::perf(folder.path());

@@ -74,7 +74,12 @@ fn commands_that_fail_or_are_missing_are_told_by_the_exit_code() {
     assert_eq!(missing.code, 127, "{}", missing.stderr);
     let unfinished = record(folder.path(), &["--runs", "1", "--against", "a 'b", "--", "true"]);
     assert!(unfinished.code == 1 && unfinished.stderr.contains("quote"), "{}", unfinished.stderr);
-    for usage in [["--runs", "0"].as_slice(), &["--against", "true"], &["--runs", "1", "-a"]] {
+    for usage in [
+        ["--runs", "0"].as_slice(),
+        &["--against", "true"],
+        &["--runs", "1", "-a"],
+        &["--runs", "1", "-o", "-"],
+    ] {
         let wrong = record(folder.path(), &[usage, &["--", "true"]].concat());
         assert_eq!(wrong.code, 2, "{usage:?}: {}", wrong.stderr);
     }

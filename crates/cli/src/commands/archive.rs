@@ -1,7 +1,7 @@
 //! `prof archive`: packs a recording with the names it needs, for another machine.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, IsTerminal, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ Examples:
 pub struct ArchiveArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// Output file [default: FILE.archive]
+    /// Output file, or - for standard output [default: FILE.archive]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// List the contents of an archive
@@ -99,7 +99,13 @@ pub fn write(
             file.display()
         );
     }
-    let output = Output::private(output, console)?;
+    let output = match output == Path::new("-") {
+        true if io::stdout().is_terminal() => {
+            bail!("an archive is binary and cannot go to a terminal; try: prof archive -o FILE")
+        }
+        true => Output::stdout()?,
+        false => Output::private(output, console)?,
+    };
     sandbox::produce(console, output, names.debuginfod.fetches(console)?, |output| {
         let recording = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let input = Input::open(file)?.recording_only()?.with_held(held);

@@ -62,6 +62,9 @@ pub fn record(
             "--runs records a command, and no running processes; try it without -p, -t, -a, -u, -G",
         );
     }
+    if arguments.output == Path::new("-") {
+        exit_with_usage_error("--runs records into a folder, not a stream; try: -o prof.runs");
+    }
     let before = arguments.runs.against.as_deref().map(words).transpose()?;
     options.counted = recorder::event::select(COUNTED, &recorder::this_machine())?
         .into_iter()
