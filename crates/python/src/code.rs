@@ -34,7 +34,7 @@ const MAX_BYTECODE_BYTES: u64 = 4 << 20;
 /// The maximum number of bytes of a location table; lines behind are not known.
 const MAX_LINE_TABLE_BYTES: u64 = 128 << 10;
 /// The maximum number of copies of one bytecode that are known: as many threads as run it.
-const MAX_COPIES: u64 = 1024;
+const MAX_COPIES_OF_BYTECODE: u64 = 1024;
 /// A function with more lines than these is cut, so that its mapping in a recording has a bound.
 const MAX_LINES: u32 = 1 << 20;
 
@@ -144,7 +144,7 @@ impl CodeReader<'_> {
         let Some(array) = field.and_then(|field| reader.word(code.object.checked_add(field)?)) else {
             return Vec::new();
         };
-        let count = reader.word(array).unwrap_or(0).min(MAX_COPIES);
+        let count = reader.word(array).unwrap_or(0).min(MAX_COPIES_OF_BYTECODE);
         let entries = (1..=count).map_while(|number| reader.word(array.checked_add(8 * number)?));
         entries.filter(|copy| *copy != 0 && *copy != code.bytecode).collect()
     }

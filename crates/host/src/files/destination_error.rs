@@ -47,16 +47,16 @@ pub enum DestinationError {
     /// A file is needed, and the path is a device or pipe.
     #[error("it is no file; name another one")]
     Stream,
-    /// A socket.
+    /// The path is a socket.
     #[error("it is a socket; name another file")]
     Socket,
-    /// A directory.
+    /// The path is a directory.
     #[error("it is a directory; name a file in it")]
     Directory,
     /// `/dev/fd/N`, where descriptor N is not open for writing.
     #[error("descriptor {number} is not open for writing")]
     NotOpen {
-        /// N.
+        /// The number N of the descriptor.
         number: i32,
     },
 }

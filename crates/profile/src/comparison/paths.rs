@@ -72,7 +72,8 @@ pub(super) fn explaining(
             }
         }
     }
-    let least = [BEFORE, AFTER].map(|side| MIN_MARKED_SHARE * sums.weights[side] / sums.runs[side]);
+    let weight_of = |side: usize| sums.weights[side] / sums.runs[side];
+    let least = MIN_MARKED_SHARE * weight_of(BEFORE).max(weight_of(AFTER));
     let by_size = |paths: &mut Vec<PathChange>| {
         paths.sort_by(|one, other| other.difference.abs().total_cmp(&one.difference.abs()));
     };
@@ -100,8 +101,7 @@ pub(super) fn explaining(
         } else {
             to_unchanged.extend(paths.filter(|path| {
                 let difference = path.difference.abs();
-                difference >= least[BEFORE].max(least[AFTER])
-                    && difference >= MIN_HALF_WIDTHS * path.half_width
+                difference >= least && difference >= MIN_HALF_WIDTHS * path.half_width
             }));
         }
     }

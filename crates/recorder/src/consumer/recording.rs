@@ -117,9 +117,9 @@ impl Add for LostCount {
 /// The CPU time of a thread, and of those that it started and that still run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskTime {
-    /// The process.
+    /// The process that the thread belongs to.
     pub pid: Pid,
-    /// The thread.
+    /// The thread whose time this is.
     pub tid: Tid,
     /// The kernel's id of the event that counted the time.
     pub id: u64,

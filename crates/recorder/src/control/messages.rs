@@ -97,7 +97,7 @@ pub(crate) enum OutsideEvent {
 pub(crate) enum Command {
     /// Starts or resumes sampling.
     Enable,
-    /// Pauses sampling.
+    /// Pauses sampling, until [`Self::Enable`] resumes it.
     Disable,
     /// Writes the kept records to a file.
     Dump,

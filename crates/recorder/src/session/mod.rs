@@ -53,7 +53,7 @@ const RELEASE_INTERVAL: Duration = Duration::from_secs(10);
 enum Pause {
     /// Sampling has not begun, because [`Options::delay`] is not over.
     Delay,
-    /// Sampling runs.
+    /// Nothing keeps events from being sampled.
     None,
 }
 

@@ -54,7 +54,7 @@ pub struct Summary {
 /// A process that executed a program with more rights than its caller had.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PrivilegedExec {
-    /// The process.
+    /// The process that executed it.
     pub pid: Pid,
     /// The name of the program.
     pub name: Name,

@@ -47,7 +47,7 @@ enum Step {
 pub(super) struct Walk<'w, 's, O, M> {
     rules: &'w mut Rules,
     frame_limit: u16,
-    /// See [`Unwinder::with_code_without_tables`](crate::Unwinder::with_code_without_tables).
+    /// False to end stacks at code without unwind tables ([`Unwinder::with_code_without_tables`](crate::Unwinder::with_code_without_tables)).
     code_without_tables: bool,
     space: &'s AddressSpace,
     objects: &'w mut O,
@@ -56,9 +56,9 @@ pub(super) struct Walk<'w, 's, O, M> {
     switches: u32,
     /// The mapping found last: most callers are in the same one.
     recent: Cell<Option<&'s Mapping>>,
-    /// See [`UnwoundStack::unmapped`].
+    /// The address of the walk that lies in no known executable mapping ([`UnwoundStack::unmapped`]).
     unmapped: Option<Avma>,
-    /// See [`UnwoundStack::frame_pointer_beyond_copy`].
+    /// The frame pointer of the outermost frame, if it points outside of the copy ([`UnwoundStack::frame_pointer_beyond_copy`]).
     frame_pointer_beyond_copy: Option<u64>,
     /// True if the caller about to be found comes from a search of the stack.
     searched: bool,
@@ -72,7 +72,7 @@ pub(super) struct Walk<'w, 's, O, M> {
     doubt: Option<TruncationReason>,
     /// True if a signal interrupted the thread on another stack than the one that was copied.
     on_other_stack: bool,
-    /// See [`Objects::watched`].
+    /// The code whose frames are wanted with their registers ([`Objects::watched`]).
     watched: Arc<[Range<Avma>]>,
 }
 
