@@ -35,6 +35,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     step("cargo xtask package", || package::run(&[]))?;
     step("cargo xtask page-types", || page_types::run(&[]))?;
     step("cargo xtask book", || book::run(&[]))?;
+    step("cargo test --no-run", || workspace::tested(&root).map(drop))?;
     // What `script` does, `flame` does as well: its half of the time buys little.
     step("cargo xtask growth, of flame", || growth::run_commands(&[], &growth::COMMANDS[..1]))?;
     step(&format!("cargo xtask fuzz, each target for {FUZZ_SECONDS} s"), || fuzz::each(FUZZ_SECONDS))?;

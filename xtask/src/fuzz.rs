@@ -11,24 +11,14 @@ use anyhow::{Context, bail};
 
 use crate::workspace;
 
-/// A profile of cargo, and the folder of its programs.
-#[derive(Clone, Copy)]
-pub(crate) struct BuildProfile(&'static str, &'static str);
-
-/// The build that serves the tests: there is nothing more to build.
-pub(crate) const TESTED: BuildProfile = BuildProfile("dev", "debug");
-
-/// With optimization and all checks, for long runs.
-const FAST: BuildProfile = BuildProfile("fuzz", "fuzz");
-
 /// Builds the fuzzer with optimization and all checks, and runs it.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let root = workspace::root();
-    let fuzzer = build(&root, "prof-fuzz", FAST)?;
+    let fuzzer = build(&root, "prof-fuzz")?;
     let mut command = Command::new(fuzzer);
     command.args(args).current_dir(&root);
     if args.first().is_some_and(|target| target == "commands") {
-        command.arg("--prof").arg(build(&root, "prof-cli", FAST)?.with_file_name("prof"));
+        command.arg("--prof").arg(build(&root, "prof-cli")?.with_file_name("prof"));
         if !args.iter().any(|arg| arg == "--corpus") {
             command.arg("--corpus").arg(root.join("../shared/corpus"));
         }
@@ -39,7 +29,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
 /// Fuzzes every target for `seconds`, as many at a time as there are cores.
 pub(crate) fn each(seconds: u32) -> anyhow::Result<()> {
     let root = workspace::root();
-    let fuzzer = build(&root, "prof-fuzz", TESTED)?;
+    let fuzzer = workspace::tested(&root)?.join("prof-fuzz");
     let targets = workspace::output(Command::new(&fuzzer).arg("--list"))?;
     let targets: Vec<&str> = targets.lines().collect();
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -66,10 +56,9 @@ pub(crate) fn each(seconds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the program of a package, and returns its path.
-pub(crate) fn build(root: &Path, package: &str, profile: BuildProfile) -> anyhow::Result<PathBuf> {
-    let BuildProfile(name, folder) = profile;
-    let arguments = ["build", "--quiet", "--profile", name, "--package", package];
+/// Builds a package with optimization and all checks, and returns the path of the program that has its name.
+fn build(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
+    let arguments = ["build", "--quiet", "--profile", "fuzz", "--package", package];
     workspace::run(Command::new("cargo").args(arguments).current_dir(root))?;
-    Ok(root.join("target").join(folder).join(package))
+    Ok(root.join("target/fuzz").join(package))
 }

@@ -34,6 +34,13 @@ pub(crate) fn metadata(root: &Path) -> anyhow::Result<serde_json::Value> {
     serde_json::from_str(&out).context("cargo metadata printed no JSON")
 }
 
+/// Builds what `cargo test --workspace` runs, and returns the folder of the programs. Who builds their packages alone compiles most crates
+/// a second time, for other features.
+pub(crate) fn tested(root: &Path) -> anyhow::Result<PathBuf> {
+    run(Command::new("cargo").args(["test", "--quiet", "--workspace", "--no-run"]).current_dir(root))?;
+    Ok(root.join("target/debug"))
+}
+
 /// Runs a command and returns its output. The error of a failed command contains its standard error.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let out = command.output().with_context(|| format!("cannot start {command:?}"))?;

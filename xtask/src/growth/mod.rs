@@ -14,7 +14,7 @@ use std::thread;
 
 use anyhow::{Context, bail};
 
-use crate::{fuzz, workspace};
+use crate::workspace;
 use shapes::{SHAPES, Shape};
 
 /// Maximum ratio of instructions for four times the input: four, plus a logarithm and tables that have just grown.
@@ -47,8 +47,8 @@ pub(crate) fn run_commands(args: &[String], commands: &[&[&str]]) -> anyhow::Res
     }
     let (prof, words) = match args {
         [flag, prof, words @ ..] if flag == "--prof" => (PathBuf::from(prof), words),
-        // Ratios are those of any build: this one serves the tests, too.
-        words => (fuzz::build(&workspace::root(), "prof-cli", fuzz::TESTED)?.with_file_name("prof"), words),
+        // Ratios are those of any build.
+        words => (workspace::tested(&workspace::root())?.join("prof"), words),
     };
     let folder = tempfile::tempdir().context("cannot make a folder for recordings")?;
     let is_wanted = |shape: &&Shape| words.iter().all(|word| shape.name.contains(word.as_str()));

@@ -12,6 +12,7 @@ use super::architecture::Architecture;
 use super::catalogue::{Catalogue, Known};
 use super::emulator::Emulator;
 use super::kernel::Kernel;
+use super::machine::Machine;
 use super::selection::Selection;
 use crate::workspace;
 
@@ -36,8 +37,8 @@ pub(super) struct Packages {
     /// A C compiler for the architecture.
     pub(super) gcc: PathBuf,
     pub(super) busybox: PathBuf,
-    /// A folder with perf and Python, and what they need.
-    pub(super) tools: PathBuf,
+    /// A folder with perf and Python, and what they need; `None` if no full guest is booted.
+    pub(super) tools: Option<PathBuf>,
 }
 
 impl Fetched {
@@ -87,7 +88,10 @@ impl Fetched {
             // The host reads what guests recorded, with the program for x86-64.
             let is_needed = kernels.iter().any(|(kernel, _)| kernel.architecture == *architecture);
             if is_needed || *architecture == Architecture::X86_64 {
-                let fetched = Packages::fetch(cache, *architecture, apt, host, &catalogue.stable)?;
+                let mut fetched = Packages::fetch(cache, *architecture, apt, host, &catalogue.stable)?;
+                if selection.has_machine(Machine::Full) {
+                    fetched.tools = Some(apt.unpack_all("tools", &catalogue.stable, &TOOLS, &[])?);
+                }
                 packages.insert(*architecture, fetched);
             }
         }
@@ -109,7 +113,7 @@ impl Packages {
             Architecture::X86_64 => PathBuf::from("gcc"),
             Architecture::Aarch64 => cross_compiler(cache, host)?,
         };
-        Ok(Self { gcc, busybox: busybox(own, suite)?, tools: own.unpack_all("tools", suite, &TOOLS, &[])? })
+        Ok(Self { gcc, busybox: busybox(own, suite)?, tools: None })
     }
 }
 

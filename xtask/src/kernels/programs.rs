@@ -92,7 +92,7 @@ impl Programs {
             }
         }
         self.built.insert(architecture, built);
-        self.tools.insert(architecture, tools);
+        self.tools.extend(tools.map(|folder| (architecture, folder)));
         Ok(())
     }
 
