@@ -194,7 +194,9 @@ fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
     let upright = towers(|_| {});
     let inverted = towers(|options| options.inverted = true);
     for browser in browsers() {
-        for (svg, size) in SIZES.map(|size| (&upright, size)).into_iter().chain([(&inverted, SIZES[0])]) {
+        let cases = SIZES.map(|size| (&upright, size)).into_iter().chain([(&inverted, SIZES[0])]);
+        // Windows of all sizes in one browser: what the other lays out differently, it does in a small one.
+        for (svg, size) in cases.filter(|(_, size)| browser == "chromium" || *size == SIZES[2]) {
             let seen = visit(browser, svg, size, "", BOXES);
             let case = format!("{browser} {size:?}: {seen}");
             let (width, height) = (f64::from(size.0), f64::from(size.1));

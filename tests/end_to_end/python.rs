@@ -11,7 +11,7 @@ use super::runtime_shares::installed;
 /// Python.
 const PYTHON: Language = Language {
     fixture: "calls.py",
-    seconds: "2",
+    seconds: "1",
     rate: "997",
     function_of: |object| Some(object.split_once(".py:")?.1.rsplit('.').next()?.to_owned()),
     unknown: "[python]",

@@ -137,7 +137,7 @@ const SELECT: &str = r"
     return answers;";
 
 #[test]
-fn the_numbers_of_120_selections_are_those_of_reports() {
+fn the_numbers_of_random_selections_are_those_of_reports() {
     if !may_record() {
         return;
     }
@@ -159,12 +159,8 @@ fn the_numbers_of_120_selections_are_those_of_reports() {
     let (file, _) = record(folder.path(), &["-e", "page-faults"], &words);
     let html = page(&file);
     let mut reported: BTreeMap<Vec<String>, Figures> = BTreeMap::new();
-    // A browser is patient for a minute, so the selections are asked for in parts.
-    for (browser, seed) in browsers().into_iter().flat_map(|browser| {
-        let parts = if browser == "chromium" { 0..2 } else { 2..3 };
-        parts.map(move |part| (browser, part))
-    }) {
-        let select = SELECT.replace("SEED", &seed.to_string()).replace("COUNT", "40");
+    for (browser, seed) in browsers().into_iter().zip(0..) {
+        let select = SELECT.replace("SEED", &seed.to_string()).replace("COUNT", "25");
         let answers = visit(browser, &html, "", &select);
         let answers = answers.as_array().unwrap_or_else(|| panic!("{browser}: {answers}"));
         let mut rows = 0;
@@ -203,7 +199,7 @@ fn the_numbers_of_120_selections_are_those_of_reports() {
             );
             rows += found.functions.len();
         }
-        assert!(rows > 200, "{browser}: too little was compared: {rows}");
+        assert!(rows > 100, "{browser}: too little was compared: {rows}");
     }
 }
 
@@ -362,7 +358,11 @@ fn a_moment_is_pinned_and_samples_are_gone_through_one_by_one_on_the_axis_of_the
         return { states, zoom: tip.includes('of the zoom into'), offered, search: store.state.search, matched: page.totals.matched > 0, hidden, found: page.lanes.lanes.length };";
     let html = page(&file);
     for browser in browsers() {
-        let said = visit(browser, &html, "", MOMENTS);
+        let both = format!(
+            "const moments = await (async () => {{ {MOMENTS} }})(); return [moments, await (async () => {{ {STEPS} }})()];"
+        );
+        let both = visit(browser, &html, "", &both);
+        let said = &both[0];
         let off: Vec<f64> = serde_json::from_value(said["off"].clone()).unwrap_or_else(|_| panic!("{said}"));
         assert!(off.iter().all(|pixels| pixels.abs() < 1.0), "{browser}: {said}");
         for what in ["steps", "sorted", "frames", "panel", "all"] {
@@ -370,10 +370,10 @@ fn a_moment_is_pinned_and_samples_are_gone_through_one_by_one_on_the_axis_of_the
         }
         assert!((said["zoomed"].as_f64().unwrap() - 0.5).abs() < 0.1, "{browser}: {said}");
         let expected = json!({
-            "states": [["tree", [0], 0], ["tree", null, 0], ["tree", [0], 0], ["tree", null, 0], ["flame", null, 0]],
+            "states": [["tree", [0], 0], ["tree", null, 0], ["tree", [0], 0], ["tree", null, 0], ["order", null, 0]],
             "zoom": true, "offered": "as /bu.n|x/", "search": "/bu.n|x/", "matched": true, "hidden": false, "found": 0,
         });
-        assert_eq!(visit(browser, &html, "", STEPS), expected, "{browser}");
+        assert_eq!(both[1], expected, "{browser}");
     }
 }
 
@@ -689,7 +689,9 @@ fn the_instructions_of_a_function_have_the_samples_that_annotate_shows() {
     let without = run(prof(["view", "-q", "--no-source"]).arg(&file)).ok();
     let hottest = run(prof(["view", "-q"]).arg(&file)).ok();
     for browser in browsers() {
-        for html in [from_files.text(), from_archive.text(), hottest.text()] {
+        let pages = [from_files.text(), from_archive.text(), hottest.text()];
+        // Where a page has its code from is no matter of the browser.
+        for html in &pages[..if browser == "chromium" { 3 } else { 1 }] {
             let answer = visit(browser, html, "", CODE);
             let rows: Vec<(String, u64)> = serde_json::from_value(answer["all"].clone()).unwrap();
             let mut found: BTreeMap<String, u64> = BTreeMap::new();

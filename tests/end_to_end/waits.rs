@@ -331,7 +331,8 @@ fn stacks_of_waits_are_right_however_a_program_is_built() {
     ];
     for (build, flags, least) in builds {
         let Some(program) = programs::c_built("waits", build, flags) else { return };
-        for (role, thread, state, function) in table {
+        // The optimized build is the hard one; the others show that their stacks are walked at all.
+        for &(role, thread, state, function) in &table[..if build == "O2" { 6 } else { 2 }] {
             let folder = folder();
             let Some((file, output)) = record_waits_as_nobody(folder.path(), &program, role) else { return };
             let [wall, running, runnable] = truth(&output, thread);
