@@ -110,6 +110,9 @@ fn a_larger_ring_loses_fewer_samples() {
     };
     let small = of(&["-m".to_owned(), "8K".to_owned()]);
     assert!(figure(&small.stderr, "lost") > 0, "{}", small.stderr);
+    let notes = run(prof(["explain", "--notes", "-i"]).arg(folder.path().join("prof.data"))).ok();
+    let why = notes.text().lines().find(|line| line.contains("of the CPU time has no samples"));
+    assert!(why.is_none_or(|why| why.ends_with("samples were lost")), "{why:?}");
     let larger = of(&typed(&small.stderr, "a larger ring ("));
     let (before, after) = (figure(&small.stderr, "lost"), figure(&larger.stderr, "lost"));
     assert!(after < before, "{}\n{}", small.stderr, larger.stderr);

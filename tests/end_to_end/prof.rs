@@ -76,8 +76,9 @@ pub(crate) fn finish(mut child: Child) -> Run {
             break status;
         }
         if start.elapsed() > PATIENCE {
+            let threads = threads_of(child.id());
             let _ = child.kill();
-            panic!("hangs");
+            panic!("hangs:\n{threads}");
         }
         thread::sleep(Duration::from_millis(5));
     };
@@ -85,6 +86,16 @@ pub(crate) fn finish(mut child: Child) -> Run {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     let stderr = String::from_utf8_lossy(&stderr.join().unwrap()).into_owned();
     Run { code, stdout: stdout.join().unwrap(), stderr }
+}
+
+/// What the threads of a process and of its children do, as `ps` says it.
+fn threads_of(pid: u32) -> String {
+    let listed = Command::new("ps").args(["-eLo", "pid,ppid,tid,stat,wchan:24,comm"]).output();
+    let listed =
+        listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default();
+    let pid = pid.to_string();
+    let is_one = |line: &&str| line.split_whitespace().take(2).any(|number| number == pid);
+    listed.lines().filter(is_one).collect::<Vec<_>>().join("\n")
 }
 
 /// A folder of the test's own.

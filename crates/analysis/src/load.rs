@@ -338,7 +338,7 @@ fn count_samples(
         return Err(Error::NothingAdmitted { why });
     }
     let Aggregated { profiles, mut seen_in, gaps } = aggregate.finish(replayed.recording.events());
-    let chosen = choose(profiles, &replayed.recording, request);
+    let chosen = choose(profiles, &replayed, request);
     let (mut waits, mut thread_time, mut of_threads) = (WaitSpans::default(), None, None);
     if let Some((times, seen_waiting, spans)) = times {
         waits = spans;
@@ -430,13 +430,14 @@ pub(crate) fn is_unwound(event: &Event, recording: &Description) -> bool {
 /// Keeps the profiles that have samples and are wanted.
 fn choose(
     profiles: Vec<Profile>,
-    recording: &Description,
+    replayed: &Replayed,
     request: &Request<'_>,
 ) -> Result<Vec<EventProfile>, Error> {
+    let Replayed { recording, loss, .. } = replayed;
     let profiles = recording.events().iter().cloned().zip(profiles).enumerate();
     let is_whole = SampleFilter { event: None, ..request.filter.clone() } == SampleFilter::default();
     let profiles = profiles.map(|(index, (event, profile))| {
-        let missing = missing::of_event(recording, index, &event, &profile, is_whole);
+        let missing = missing::of_event(recording, index, &event, &profile, is_whole, loss.samples);
         EventProfile {
             index,
             event,

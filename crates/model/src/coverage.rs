@@ -27,11 +27,13 @@ pub enum Shortfall {
     MoreRights,
     /// Samples were lost, and how many could not be read.
     UnreadLosses,
+    /// Samples were lost.
+    Losses,
 }
 
 impl Shortfall {
     /// All, by the numbers that stand for them in files.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Unknown,
         Self::ShortLives,
         Self::ShortRuns,
@@ -39,6 +41,7 @@ impl Shortfall {
         Self::LateTicks,
         Self::MoreRights,
         Self::UnreadLosses,
+        Self::Losses,
     ];
 
     /// Returns the number that stands for the reason in a file.
@@ -61,6 +64,7 @@ impl Shortfall {
             Self::LateTicks => "ticks of the clock came so late that several were one".to_owned(),
             Self::MoreRights => "what programs with more rights did is among it".to_owned(),
             Self::UnreadLosses => "lost samples are among them, and how many could not be read".to_owned(),
+            Self::Losses => "samples were lost".to_owned(),
         }
     }
 }

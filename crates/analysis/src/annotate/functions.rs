@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use export::annotate::AnnotatedFunction;
 use model::{AddressKind, Resolution, SpaceId, StackEntry, Symbolized};
+use profile::View;
 use profile::code::CodeRange;
-use profile::{PlaceId, View};
-use rustc_hash::FxHashMap;
 
 use crate::Analysis;
 
@@ -51,16 +50,15 @@ impl SampledFunction {
 /// innermost frames it hides is where they were called.
 pub fn sampled_functions(analysis: &Analysis, view: &View<'_>) -> Vec<SampledFunction> {
     let (profile, weight) = (view.profile(), view.weight());
-    let mut weights: FxHashMap<PlaceId, u64> = FxHashMap::default();
+    let places = profile.stacks.places();
+    let mut weights: Vec<Option<u64>> = vec![None; places.len()];
     for (thread, stack, count) in profile.counts() {
-        if let Some(place) = view.innermost_place(thread, stack) {
-            let all = weights.entry(place).or_default();
-            *all = all.saturating_add(count.weight(weight));
+        let place = view.innermost_place(thread, stack);
+        if let Some(all) = place.and_then(|place| weights.get_mut(place.index())) {
+            *all = Some(all.unwrap_or(0).saturating_add(count.weight(weight)));
         }
     }
-    let places = profile.stacks.places();
-    let samples =
-        weights.into_iter().filter_map(|(place, weight)| Some((*places.get(place.index())?, weight)));
+    let samples = places.iter().zip(weights).filter_map(|(place, weight)| Some((*place, weight?)));
     functions_of_samples(samples, |entry| analysis.resolve(entry))
 }
 

@@ -31,6 +31,8 @@ pub use functions::{
 const MAX_INSTRUCTIONS: usize = 1 << 18;
 /// Instructions that are looked at together, to find where a function ends.
 const BATCH_INSTRUCTIONS: usize = 4096;
+/// The same for its first ones, which are looked up together with those of other functions. Most functions are not as long.
+const FIRST_INSTRUCTIONS: usize = 256;
 
 /// Reads the code of functions of an analysis and tells their samples, lines and inlined callers apart by instruction.
 pub struct Annotator<'a> {
@@ -80,9 +82,13 @@ impl<'a> Annotator<'a> {
         Some(object.source().size())
     }
 
-    /// Annotates one piece of a function.
-    pub fn annotate(&self, function: &SampledFunction) -> CodeRange {
-        self.reader.annotate(function, &self.lookup())
+    /// Annotates pieces of functions. Together they take less time than one by one: each look into a file starts with all of its units
+    /// (twelve functions: 70 ms less of 1,390 for `view` of 1.6 million samples).
+    pub fn annotate_all(&self, functions: &[SampledFunction]) -> Vec<CodeRange> {
+        let lookup = self.lookup();
+        let first = functions.iter().flat_map(|function| self.reader.first_entries(function, &lookup));
+        let known = self.reader.resolve(first, &lookup);
+        functions.iter().map(|function| self.reader.read(function, &known, &lookup).0).collect()
     }
 
     /// Annotates a function with all its pieces.
@@ -94,7 +100,7 @@ impl<'a> Annotator<'a> {
     /// Returns the code of one piece of a function, to travel with the recording; `None` where it is not to be had whole.
     pub fn code_of(&self, function: &SampledFunction) -> Option<ArchivedCode> {
         let lookup = self.lookup();
-        let (range, machine) = self.reader.read(function, &lookup);
+        let (range, machine) = self.reader.read(function, &Symbols::default(), &lookup);
         let address = range.instructions.first().filter(|_| range.missing.is_none())?.address;
         let mut code = ArchivedCode {
             space: lookup.spaces.get(function.space).clone(),
@@ -186,11 +192,16 @@ impl CodeReader {
 
     /// Annotates one piece of a function.
     pub fn annotate(&self, function: &SampledFunction, lookup: &Lookup<'_>) -> CodeRange {
-        self.read(function, lookup).0
+        self.read(function, &Symbols::default(), lookup).0
     }
 
-    /// Annotates one piece of a function, and says for which machine it is.
-    fn read(&self, function: &SampledFunction, lookup: &Lookup<'_>) -> (CodeRange, Option<Machine>) {
+    /// Annotates one piece of a function, and says for which machine it is. `known` may have its first entries.
+    fn read(
+        &self,
+        function: &SampledFunction,
+        known: &Symbols,
+        lookup: &Lookup<'_>,
+    ) -> (CodeRange, Option<Machine>) {
         let space = lookup.spaces.get(function.space);
         let module = profile::module_of(space).unwrap_or_else(|| Name::from("[unknown]"));
         let mut range = CodeRange {
@@ -213,13 +224,28 @@ impl CodeReader {
             match self.code(function, lookup) {
                 Ok((object, address)) => {
                     machine = Some(object.machine());
-                    self.fill(&mut range, function, &object, address, lookup);
+                    self.fill(&mut range, function, (&object, address), known, lookup);
                 }
                 Err(why) => range.missing = Some(why),
             }
         }
         range.find_elsewhere();
         (range, machine)
+    }
+
+    /// Returns the entries of a function's first instructions; none if they travel with the recording, or are not to be had.
+    fn first_entries(&self, function: &SampledFunction, lookup: &Lookup<'_>) -> Vec<StackEntry> {
+        let space = lookup.spaces.get(function.space);
+        if self.embedded.contains_key(&(space.clone(), function.start)) {
+            return Vec::new();
+        }
+        let first = || {
+            let (object, address) = self.code(function, lookup).ok()?;
+            let disassembler = Disassembler::new(object.machine(), self.syntax)?;
+            let batch = disassembler.decode(object.bytes_at(address)?, address, 0, FIRST_INSTRUCTIONS);
+            Some(entries(function, &object, &batch))
+        };
+        first().unwrap_or_default()
     }
 
     fn fill_embedded(&self, range: &mut CodeRange, function: &SampledFunction, code: &ArchivedCode) {
@@ -272,8 +298,8 @@ impl CodeReader {
         &self,
         range: &mut CodeRange,
         function: &SampledFunction,
-        object: &HostObject,
-        address: Svma,
+        (object, address): (&HostObject, Svma),
+        known: &Symbols,
         lookup: &Lookup<'_>,
     ) {
         let Some(disassembler) = Disassembler::new(object.machine(), self.syntax) else {
@@ -284,21 +310,26 @@ impl CodeReader {
             range.missing = Some("the file has no bytes there".to_owned());
             return;
         };
-        let mut position = 0;
+        let (mut position, mut size) = (0, FIRST_INSTRUCTIONS);
         'batches: while range.instructions.len() < MAX_INSTRUCTIONS {
-            let batch = disassembler.decode(code, address, position, BATCH_INSTRUCTIONS);
+            let batch = disassembler.decode(
+                code,
+                address,
+                position,
+                std::mem::replace(&mut size, BATCH_INSTRUCTIONS),
+            );
             let Some(last) = batch.last() else { break };
             position = last.position + last.bytes;
-            let entries: Vec<StackEntry> = batch
-                .iter()
-                .map(|decoded| entry(function, function.start + decoded.position as u64))
-                .collect();
-            let targets = batch.iter().filter_map(|decoded| {
-                let target = object.file_offset_of(decoded.target?)?;
-                Some(entry(function, target.0))
-            });
-            let symbols = self.resolve(entries.iter().copied().chain(targets), lookup);
-            for (decoded, entry) in batch.into_iter().zip(entries) {
+            let entries = entries(function, object, &batch);
+            let found;
+            let symbols = if entries.iter().all(|entry| known.resolutions.get(entry).is_some()) {
+                known
+            } else {
+                found = self.resolve(entries, lookup);
+                &found
+            };
+            for decoded in batch {
+                let entry = entry(function, function.start + decoded.position as u64);
                 let found = match symbols.resolutions.get(&entry) {
                     Some(Resolution::Resolved(found)) => found,
                     _ => break 'batches,
@@ -309,7 +340,7 @@ impl CodeReader {
                     break 'batches;
                 }
                 let frames = Arc::clone(&found.frames);
-                range.instructions.push(self.instruction(decoded, frames, function, object, code, &symbols));
+                range.instructions.push(self.instruction(decoded, frames, function, object, code, symbols));
             }
         }
         if range.instructions.len() >= MAX_INSTRUCTIONS {
@@ -350,6 +381,13 @@ impl CodeReader {
 /// Instructions of these machines can be shown.
 pub fn is_known(machine: Machine) -> bool {
     Disassembler::new(machine, Syntax::default()).is_some()
+}
+
+/// Returns the entries of instructions of a function, and of what they jump to or call.
+fn entries(function: &SampledFunction, object: &HostObject, batch: &[Decoded]) -> Vec<StackEntry> {
+    let own = batch.iter().map(|decoded| function.start + decoded.position as u64);
+    let targets = batch.iter().filter_map(|decoded| Some(object.file_offset_of(decoded.target?)?.0));
+    own.chain(targets).map(|offset| entry(function, offset)).collect()
 }
 
 fn entry(function: &SampledFunction, offset: u64) -> StackEntry {

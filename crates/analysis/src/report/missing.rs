@@ -30,18 +30,19 @@ fn milliseconds(nanoseconds: u64) -> String {
 }
 
 /// Returns what is known of missing samples of the event at `index`: by the recorder, of a profile of all its samples (`is_whole`), or by
-/// the CPU time that clocks have reported.
+/// the CPU time that clocks have reported. `lost` samples of all events are known to be lost.
 pub(crate) fn of_event(
     recording: &Description,
     index: usize,
     event: &Event,
     profile: &Profile,
     is_whole: bool,
+    lost: u64,
 ) -> Option<Estimate> {
     let section = recording.features().section(sections::id::MISSING_SAMPLES).filter(|_| is_whole);
     let all = section.map(|section| sections::missing_samples::from_section(section, recording.endian()));
     let recorded = all.into_iter().flatten().find(|missing| usize::try_from(missing.event) == Ok(index));
-    let missing = recorded.or_else(|| reported(profile))?;
+    let missing = recorded.or_else(|| reported(profile, lost))?;
     let (name, is_clock) = (event.name.to_string(), event.attr.is_cpu_clock());
     let what = if is_clock { "the CPU time" } else { &name };
     let is_drawn = !profile.unsampled().is_empty();
@@ -51,12 +52,14 @@ pub(crate) fn of_event(
 }
 
 /// Returns the samples that the reported CPU time lacks, if it is a large share.
-fn reported(profile: &Profile) -> Option<MissingSamples> {
+fn reported(profile: &Profile, lost: u64) -> Option<MissingSamples> {
     let Count { samples, period } = profile.total();
     let missing = profile.unsampled().iter().map(|(_, due)| due.samples).fold(0, u64::saturating_add);
     let due = samples.saturating_add(missing);
     let period = period.checked_div(samples)?;
-    (missing > 0).then_some(MissingSamples { event: 0, due, missing, period, reason: Shortfall::ShortLives })
+    let is_most = lost > 0 && lost.saturating_mul(2) >= missing;
+    let reason = if is_most { Shortfall::Losses } else { Shortfall::ShortLives };
+    (missing > 0).then_some(MissingSamples { event: 0, due, missing, period, reason })
 }
 
 #[cfg(test)]

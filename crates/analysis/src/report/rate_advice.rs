@@ -37,8 +37,12 @@ pub fn for_missing_samples(
             None => "-a".to_owned(),
         }),
         Shortfall::LateTicks => Some(lower_rate(attr, max_rate)),
-        // The line on throttling says what to try.
-        Shortfall::Throttled | Shortfall::Unknown | Shortfall::MoreRights | Shortfall::UnreadLosses => None,
+        // The lines on throttling and on losses say what to try.
+        Shortfall::Throttled
+        | Shortfall::Unknown
+        | Shortfall::MoreRights
+        | Shortfall::UnreadLosses
+        | Shortfall::Losses => None,
     }
 }
 

@@ -289,12 +289,21 @@ fn code(
         CodeChoice::Hottest => is_small(function, annotator),
         CodeChoice::Carried => annotator.has_embedded_code(function),
     });
-    let ranges = functions.take(MAX_FUNCTIONS).map(|function| PageRange {
-        range: annotator.annotate(&function),
-        space: function.space,
-        start: function.start,
-    });
     let most = if choice == CodeChoice::Hottest { MAX_HOTTEST } else { MAX_FUNCTIONS };
-    // The kernel's functions, for example, have no code in a file.
-    ranges.filter(|piece| !piece.range.instructions.is_empty()).take(most).collect()
+    let (mut functions, mut pieces) = (functions.take(MAX_FUNCTIONS), Vec::new());
+    while pieces.len() < most {
+        let next: Vec<SampledFunction> = functions.by_ref().take(most - pieces.len()).collect();
+        if next.is_empty() {
+            break;
+        }
+        let ranges = next.iter().zip(annotator.annotate_all(&next));
+        // The kernel's functions, for example, have no code in a file.
+        let found = ranges.filter(|(_, range)| !range.instructions.is_empty());
+        pieces.extend(found.map(|(function, range)| PageRange {
+            range,
+            space: function.space,
+            start: function.start,
+        }));
+    }
+    pieces
 }

@@ -59,9 +59,14 @@ impl Instructions {
         self.numbers.is_empty()
     }
 
+    /// Returns the number of the instruction that each place is in; empty without instructions.
+    pub(super) fn of_places(&self, places: &[StackEntry]) -> Vec<u32> {
+        if self.is_empty() { Vec::new() } else { places.iter().map(|place| self.number(place)).collect() }
+    }
+
     /// Returns the number of the instruction that a stack entry is in, or 0 if it has none. For a return address it is the
     /// call before it.
-    pub(super) fn number(&self, entry: &StackEntry) -> u32 {
+    fn number(&self, entry: &StackEntry) -> u32 {
         let offset = match entry.kind {
             AddressKind::ReturnAddress => entry.offset.saturating_sub(1),
             AddressKind::InstructionPointer | AddressKind::Data => entry.offset,

@@ -60,6 +60,14 @@ struct Leaf {
     instruction: u32,
 }
 
+/// The numbers of what stacks of an event can end in; empty where the page has none.
+struct Ends {
+    /// Source lines, by frame.
+    lines: Vec<u32>,
+    /// Instructions, by place.
+    instructions: Vec<u32>,
+}
+
 /// The samples of all events.
 #[derive(Default, Debug)]
 pub(crate) struct Samples {
@@ -163,7 +171,10 @@ impl Samples {
         let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(side, thread)).collect();
         let roots: Vec<Option<u32>> =
             pools.iter().map(|name| comparison.is_none().then(|| tree.root(name))).collect();
-        let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
+        let ends = Ends {
+            lines: if self.has_lines { self.lines.of_frames(view) } else { Vec::new() },
+            instructions: self.instructions.of_places(profile.stacks.places()),
+        };
         // Numbers each stack of each root once, in the order of samples.
         let mut numbers_of_stacks: HashMap<(Option<u32>, StackId), u32, FxBuildHasher> = HashMap::default();
         let mut stacks: Vec<(Option<u32>, StackId, ThreadId)> = Vec::new();
@@ -180,7 +191,7 @@ impl Samples {
                 })
             })
             .collect();
-        let leaves = self.leaves(view, tree, &numbers, &lines, &stacks, &numbers_of_stacks);
+        let leaves = self.leaves(view, tree, &numbers, &ends, &stacks, &numbers_of_stacks);
         let mut named = vec![0_u64; profile.threads().len()];
         let mut last = vec![None; profile.threads().len()];
         let mut rows: Vec<Vec<Row>> = sizes.into_iter().map(Vec::with_capacity).collect();
@@ -211,7 +222,7 @@ impl Samples {
         view: &View<'_>,
         tree: &mut StackTree,
         numbers: &[u32],
-        lines: &[u32],
+        ends: &Ends,
         stacks: &[(Option<u32>, StackId, ThreadId)],
         numbers_of_stacks: &HashMap<(Option<u32>, StackId), u32, FxBuildHasher>,
     ) -> Vec<Option<u32>> {
@@ -222,12 +233,12 @@ impl Samples {
             let Some(&(root, _, thread)) = of_root.first() else { continue };
             let ids: Vec<StackId> = of_root.iter().map(|&(_, stack, _)| stack).collect();
             tree.add(view, numbers, root, thread, &ids, |stack, node, frame| {
-                let line = frame.and_then(|frame| lines.get(frame.index()).copied()).unwrap_or(0);
+                let line = frame.and_then(|frame| ends.lines.get(frame.index()).copied()).unwrap_or(0);
                 let mut leaf = Leaf { node, line, instruction: 0 };
-                if !self.instructions.is_empty() {
+                if !ends.instructions.is_empty() {
                     let place = view.innermost_place(thread, stack);
-                    let entry = place.and_then(|place| view.profile().stacks.places().get(place.index()));
-                    leaf.instruction = entry.map_or(0, |entry| self.instructions.number(entry));
+                    let number = place.and_then(|place| ends.instructions.get(place.index()).copied());
+                    leaf.instruction = number.unwrap_or(0);
                 }
                 let next = self.leaves.len() as u32;
                 let number = *self.leaf_numbers.entry(leaf).or_insert_with(|| {

@@ -41,6 +41,7 @@ const MODULES: &[(&str, &str)] = modules![
     "source",
     "assembly",
     "help",
+    "share",
     "keys",
     "crumbs",
     "details",

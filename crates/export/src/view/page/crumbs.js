@@ -87,7 +87,7 @@ export function showCrumbs(page) {
   });
   replaceChildren(crumbs, all, ...chips, ...comparing(state, store, words, text => page.say(text)), element("span", { class: "grow" }), ...toggles);
   if (state.timeBefore && !state.time && !meta.sides) {
-    figures.textContent = "Now select the time after: drag over the lanes.";
+    figures.replaceChildren(element("b", {}, "Now select the time after: drag over the lanes."));
     return;
   }
   if (!totals) return;
@@ -108,7 +108,7 @@ export function showCrumbs(page) {
   const [one, many] = event.time ? ["piece of time", "pieces of time"] : ["sample", "samples"];
   const pieces = [
     isAll ? counted(totals.samples, one, many) : `${grouped(totals.samples)} of ${counted(totals.allSamples, one, many)} (${share(totals.weight, totals.all)})`,
-    ...(event.nanoseconds ? [`${words.amount(totals.weight, state.event)} of ${event.name}`] : event.weighted ? [words.amount(totals.weight, state.event)] : [`of ${event.name}`]),
+    ...(event.nanoseconds ? [`${words.amount(totals.weight, state.event)} of ${event.name}${event.time && meta.threads.length > 1 ? ", of all threads added up" : ""}`] : event.weighted ? [words.amount(totals.weight, state.event)] : [`of ${event.name}`]),
     ...(totals.lost ? [`${counted(totals.lost, "record", "records")} lost meanwhile`] : []),
     ...(totals.cut ? [`${share(totals.cut, totals.samples)} of stacks cut`] : []),
     ...(totals.nameless ? [`${share(totals.nameless, totals.samples)} ended in code without a name`] : []),

@@ -23,7 +23,7 @@ export function showNamed({ state, words, totals, named: place, side, meta, act,
     figures.splice(0, 2, ...table.sides.map(({ self, total }, side) => `${SIDES[side]}: total ${words.amount(total[named], state.event)}, self ${words.amount(self[named], state.event)}`), `total ${words.signed(change, state.event)}`);
   } else if (totals && totals.all !== totals.weight) figures.push(`total ${share(total, totals.all)} of all`);
   if (table && !table.sides && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
-  if (extent) figures.push(`${extent.map(time => words.time(time, (extent[1] - extent[0]) / 1000)).join(" to ")}`);
+  if (extent) figures.unshift(`${extent.map(time => words.time(time, (extent[1] - extent[0]) / 1000)).join(" to ")}`);
   const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
     ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sides ? [] : [["source", "Source", ""], ["assembly", "Assembly", ""], ...(meta.waits ? [["waits", "Waits", ""]] : [])]), ["copy", "Copy name", "y"]]
     .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));

@@ -75,8 +75,8 @@ export const preferences = {
   },
 };
 
-/** @param {string} text @returns {Promise<boolean>} Whether it could be done. */
-export async function copy(text) {
+/** @param {string} text @param {HTMLElement} [place] Where what is copied may stand meanwhile: a dialog keeps the keyboard within it. @returns {Promise<boolean>} Whether it could be done. */
+export async function copy(text, place = document.body) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
@@ -84,7 +84,7 @@ export async function copy(text) {
     const area = element("textarea", { class: "unseen" });
     const before = document.activeElement;
     area.value = text;
-    document.body.append(area);
+    place.append(area);
     area.select();
     let done = false;
     try {

@@ -34,8 +34,10 @@ import { Ended } from "./ended.js";
 
 /** Kinds that lanes tell apart. */
 export const LANE_KINDS = 7;
+/** The first of those that are off the CPU: runnable, blocked, waiting. */
+export const FIRST_OFF = 4;
 /** @param {number} kind */
-const laneKind = kind => kind === KIND.kernel ? 1 : kind === KIND.generated ? 2 : isOff(kind) ? kind - KIND.runnable + 4 : kind >= KIND.nameless ? 3 : 0;
+const laneKind = kind => kind === KIND.kernel ? 1 : kind === KIND.generated ? 2 : isOff(kind) ? kind - KIND.runnable + FIRST_OFF : kind >= KIND.nameless ? 3 : 0;
 
 export class Engine {
   /** @param {import("./format.js").Meta} meta @param {import("./format.js").Columns} columns */

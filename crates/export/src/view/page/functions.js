@@ -13,8 +13,6 @@ const ORDERS = {
 
 /** Width from which on a comparison has all its columns. */
 export const WIDE_SIDES = 1080;
-/** Changes are painted larger than shares: a tenth of all fills a cell. */
-const CHANGE_SCALE = 10;
 /** Width of the columns of one event, and of further ones: the name keeps what is left. */
 const WIDE = 890, EVENT = 130;
 
@@ -37,6 +35,7 @@ export class FunctionTable {
     this.changes = new Map((words.meta.sides?.changes ?? []).map(([id, low, high, verdict]) =>
       [id, [low === null || high === null ? "" : `× ${low.toFixed(2)} to ${high.toFixed(2)}`, verdict]]));
     this.wide = false;
+    this.greatest = 0;
     /** Whether the rows are those of an earlier selection, because nobody saw them change. */
     this.stale = true;
     this.list = new List("Functions", "grid", {
@@ -83,7 +82,7 @@ export class FunctionTable {
     const column = (key, label, title, kind = "amount") => ({ key, label, title, kind, sortable: key in ORDERS || key === "name" });
     return [
       column("before", `Before${inUnit}`, `In the function itself, before: ${unit}`), column("after", `After${inUnit}`, `In the function itself, after: ${unit}`),
-      column("change", "Difference", "After less before, beyond what changed everywhere"),
+      column("change", sides ? "Difference" : "Points", sides ? "After less before, beyond what changed everywhere" : "After less before, in points of per cent"),
       ...(wide ? [column("factor", "Factor", "By what it changed, beyond what changed everywhere"), ...(sides ? [column("interval", "Interval", "In which the factor lies at 95 %, as far as samples tell: of the whole recordings, relative to everything else", "event"),
         column("verdict", "", "What became of it: of the whole recordings")] : []), column("total-before", "Total before", "With what it calls"), column("total-after", "Total after", "With what it calls"),
         column("total-change", "Difference", "Of the totals, after less before")] : []),
@@ -134,6 +133,8 @@ export class FunctionTable {
       const names = new Map([...order].map(id => [id, words.functionName(id)]));
       order.sort((one, other) => (names.get(one) ?? "") < (names.get(other) ?? "") ? -1 : 1);
     } else if (table.sides) {
+      // The greatest change fills its cell.
+      this.greatest = order.reduce((most, id) => Math.max(most, Math.abs(this.figures(id).change), Math.abs(this.figures(id).totalChange)), 0);
       const values = new Map([...order].map(id => [id, ORDERS[sorted](this.figures(id))]));
       order.sort((one, other) => (values.get(other) ?? 0) - (values.get(one) ?? 0) || one - other);
     } else if (sorted !== "self") {
@@ -190,7 +191,7 @@ export class FunctionTable {
     // Times of one recording differ in their lengths: shares can be compared.
     const all = [totals?.other?.weight ?? 0, totals?.weight ?? 0];
     const cell = (/** @type {number} */ weight, /** @type {number} */ side) => sides ? words.cell(weight, event) : share(weight, all[side]);
-    const signed = (/** @type {number} */ change) => `${change < 0 ? "−" : "+"}${cell(Math.abs(change), 1)}`;
+    const signed = (/** @type {number} */ change) => `${change < 0 ? "−" : "+"}${cell(Math.abs(change), 1).replace(" %", "")}`;
     // What is known of the whole recordings says nothing of a part.
     const isWhole = !state.time && !state.timeBefore && !state.threads && !state.steps.length;
     const [interval, verdict] = isWhole ? this.changes.get(id) ?? ["", ""] : ["", ""];
@@ -198,12 +199,11 @@ export class FunctionTable {
       ...(wide ? [words.factor(self[0] * (words.comparison?.factor ?? 1), self[1]), ...(sides ? [interval, verdict] : []), cell(total[0], 0), cell(total[1], 1), signed(totalChange)] : []),
       words.fitted(id, Math.max(this.list.room, 12)), ...(wide ? [words.moduleOf(id)] : [])];
     this.write(id, texts, cells);
-    const most = Math.max(totals?.weight ?? 0, totals?.other?.weight ?? 0);
     for (const at of wide ? [2, sides ? 8 : 6] : [2]) {
       const part = at === 2 ? change : totalChange;
       cells[at].classList.add("change");
       cells[at].classList.toggle("shrank", part < 0);
-      paintShare(cells[at], most ? Math.min(Math.abs(part) / most * CHANGE_SCALE, 1) : 0);
+      paintShare(cells[at], this.greatest ? Math.abs(part) / this.greatest : 0);
     }
   }
 }

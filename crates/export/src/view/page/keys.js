@@ -6,7 +6,7 @@ export function onKey(page, event) {
   const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
   const control = event.ctrlKey || event.metaKey;
   const { store, state } = page;
-  if (page.help?.open) return;
+  if (document.querySelector("dialog[open]")) return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (control && key === "z" && !typing) {
     if (event.shiftKey) store.redo();

@@ -1,4 +1,5 @@
 // Which lanes there are: threads within pools, processes, and groups of processes; CPUs.
+import { defaultEvent } from "./state.js";
 import { pattern } from "./tree.js";
 
 /**
@@ -53,9 +54,13 @@ function inGroups(list, key) {
 export function lanesOfThreads(meta, event, toggled, { sort, search, hidden }) {
   /** @type {Lane[]} */
   const lanes = [];
-  const samples = new Float64Array(meta.threads.length);
-  const source = meta.events[event].of ?? event, left = new Set(hidden), { test } = pattern(search);
-  for (const [of, thread, , count] of meta.segments) if (of === source) samples[thread] += count;
+  const samples = new Float64Array(meta.threads.length), ranks = new Float64Array(meta.threads.length);
+  // Lanes keep their places where CPU, off-CPU and wall time take turns.
+  const source = meta.events[event].of ?? event, ranked = meta.sides ? source : defaultEvent(meta), left = new Set(hidden), { test } = pattern(search);
+  for (const [of, thread, , count] of meta.segments) {
+    if (of === source) samples[thread] += count;
+    if (of === ranked) ranks[thread] += count;
+  }
   /** @type {Map<number, number[]>} */
   const processes = new Map();
   let threads = 0;
@@ -70,10 +75,11 @@ export function lanesOfThreads(meta, event, toggled, { sort, search, hidden }) {
   const few = threads <= FEW_THREADS, all = samples.reduce((sum, count) => sum + count, 0);
   /** @param {number[]} members */
   const sum = members => members.reduce((sum, id) => sum + samples[id], 0);
+  const rank = (/** @type {number[]} */ members) => members.reduce((sum, id) => sum + ranks[id], 0);
   const start = (/** @type {number[]} */ members) => members.reduce((first, id) => Math.min(first, meta.threads[id].start), Infinity);
   /** @param {number[]} one @param {number[]} other */
   const compared = (one, other) => {
-    const busier = sum(other) - sum(one) || one[0] - other[0];
+    const busier = rank(other) - rank(one) || sum(other) - sum(one) || one[0] - other[0];
     if (sort === "name") return name(one).localeCompare(name(other)) || busier;
     return sort === "start" ? start(one) - start(other) || busier : busier;
   };

@@ -3,6 +3,7 @@ import { element, prepare, soon } from "./dom.js";
 import { isOff, KIND } from "./format.js";
 import { counted, grouped, share, short, SIDES } from "./words.js";
 import { missing, themes } from "./colours.js";
+import { FIRST_OFF, LANE_KINDS } from "./engine.js";
 import { Heat } from "./heat.js";
 import { lanesOfCpus, lanesOfThreads } from "./lanelist.js";
 import { lossesOf, when } from "./losses.js";
@@ -500,6 +501,21 @@ export class Lanes {
     this.moment?.pinAt(drag.row, this.time(event.offsetX));
   }
 
+  /** How much of the shown time a lane ran and waited, in lines; none where that was not recorded. @param {number} row */
+  statesOf(row) {
+    const { activity, meta, store: { state } } = this, data = activity?.lanes[row - activity.first];
+    if (!activity || !data || !meta.waits || activity.request.byCpu) return [];
+    const { columns } = activity.request, sums = [0, 0, 0, 0];
+    if (meta.events[state.event].time) {
+      data.kinds.forEach((weight, at) => { sums[Math.max(0, at % LANE_KINDS - FIRST_OFF + 1)] += weight; });
+    } else if (data.waits && this.lanes[row].members.length === 1) {
+      data.waits.forEach((part, at) => { sums[1 + at % 2] += part / columns; });
+    }
+    const all = meta.events[state.event].time ? sums.reduce((all, sum) => all + sum, 0) : 1;
+    const named = ["running", "runnable", "blocked", "waiting for events"].map((name, at) => sums[at] ? `${share(sums[at], all)} ${name}` : "").filter(text => text);
+    return named.length ? [`${named.join(", ")}, of the time shown`] : [];
+  }
+
   /** What is known of a time, in lines. @param {number} row @param {number} time */
   factsAt(row, time) {
     const { activity, words } = this, lane = row >= 0 ? this.lanes[row] : null, lines = [words.time(time, (this.window[1] - this.window[0]) / this.plot)];
@@ -546,8 +562,10 @@ export class Lanes {
     const { offsetX: x, offsetY: y, clientX, clientY } = event, row = this.laneAt(y), lane = row >= 0 ? this.lanes[row] : null;
     if (this.hasHeat && this.mark >= 0) return this.page.tip(this.heatFacts(y), clientX, clientY);
     const lines = lane ? [`${lane.label} ${lane.detail}`] : [];
-    if (lane?.samples) lines.push(counted(lane.samples, "sample", "samples"));
+    const [one, many] = this.meta.events[this.store.state.event].time ? ["piece of time", "pieces of time"] : ["sample", "samples"];
+    if (lane?.samples) lines.push(counted(lane.samples, one, many));
     if (this.mark < 0) {
+      lines.push(...this.statesOf(row));
       if (lane && this.canHide && x > this.labels - HIDE) lines.push("click: hides this lane");
       return this.page.tip(lines, clientX, clientY);
     }

@@ -56,11 +56,11 @@ export class Losses {
     node.hidden = !isShown;
     this.toggle.setAttribute("aria-expanded", String(isShown));
     if (!isShown) return this.toggle.focus();
-    const listed = losses.length > MOST_LOSSES ? [...losses].sort((one, other) => other.records - one.records).slice(0, MOST_LOSSES) : losses;
+    const listed = [...losses].sort((one, other) => other.records - one.records || one.from - other.from).slice(0, MOST_LOSSES);
     const records = losses.reduce((sum, { records }) => sum + records, 0), length = losses.reduce((sum, { from, to }) => sum + to - from, 0);
     node.replaceChildren(
       element("div", { class: "bar" }, element("b", {}, `Losses: ${this.times(losses.length)}`), element("span", { class: "grow" }), button("✕", "Close (Esc)", () => this.show(false), "plain")),
-      element("p", { class: "muted" }, `${counted(records, "record", "records")} in ${words.length(length)}${listed === losses ? "" : `; the ${grouped(MOST_LOSSES)} largest:`}`),
+      element("p", { class: "muted" }, `${counted(records, "record", "records")} in ${words.length(length)}${losses.length > 1 ? `, the ${losses.length > MOST_LOSSES ? `${grouped(MOST_LOSSES)} largest` : "largest first"}` : ""}:`),
       element("ol", {}, ...listed.map(loss => element("li", {},
         element("button", { type: "button", title: "Selects this time", click: () => this.lanes.selectLoss(loss) }, `${meta.sides ? `${SIDES[loss.side]}: ` : ""}${this.describe(loss)}`)))));
     node.querySelector("li button")?.scrollIntoView({ block: "nearest" });

@@ -24,13 +24,13 @@ async function start() {
   const blocks = {};
   for (const block of document.querySelectorAll("script[data-block]")) {
     blocks[block.getAttribute("data-block") ?? ""] = block.textContent ?? "";
-    // What is packed is needed once.
     block.remove();
   }
+  const loaded = { text: document.documentElement.outerHTML, blocks };
   const client = new Client(script?.textContent ?? "");
   const [meta] = await Promise.all([unpackMeta(blocks.meta), client.open(blocks)]);
   themes.choose();
-  const page = new Page(meta, client, showFailure);
+  const page = new Page(meta, client, loaded, showFailure);
   page.update();
   page.select();
   page.askView();

@@ -83,7 +83,7 @@ export class Moment {
   /** What the waker did meanwhile. @param {Wait} wait */
   deeds({ meanwhile }) {
     const { words } = this, { first, all } = most(meanwhile ?? []);
-    const named = first.map(({ state, own, weight }) => `${own < 0 ? "" : words.fitted(own, 46)}${state < 0 ? "" : ` ${stateName(words, state)}`} ${share(weight, all)}`);
+    const named = first.map(({ state, own, weight }) => `${share(weight, all)} ${state < 0 ? "running" : stateName(words, state)}${own < 0 ? "" : ` in ${words.fitted(own, 46)}`}`);
     return first.length ? [`which meanwhile did: ${named.join(", ")}`] : [];
   }
 
@@ -120,7 +120,7 @@ export class Moment {
     const step = (/** @type {number} */ by) => this.step(this.lanes.rowOf(shown.thread, shown.cpu), by, -1);
     const facts = [at, words.threadName(shown.thread), ...(meta.events[shown.event].cpus ? [`CPU ${shown.cpu}`] : [])];
     const { weighted, name: event } = meta.events[shown.event];
-    const about = [...(shown.count > 1 ? [counted(shown.count, "sample", "samples")] : []), weighted ? words.amount(shown.weight, shown.event) : event];
+    const about = [...(shown.count > 1 ? [counted(shown.count, "sample", "samples")] : []), weighted ? `${words.amount(shown.weight, shown.event)} of ${event}` : event];
     const frames = shown.frames.map(frame => {
       const id = words.functionAt(frame), chip = element("i", { class: "chip" });
       chip.style.background = colours.of(frame);

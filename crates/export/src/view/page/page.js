@@ -13,6 +13,7 @@ import { SourceView } from "./source.js";
 import { AssemblyView } from "./assembly.js";
 import { WaitsView } from "./waits.js";
 import { helpDialog } from "./help.js";
+import { shareDialog } from "./share.js";
 import { onKey } from "./keys.js";
 import { showCrumbs } from "./crumbs.js";
 import { showNamed } from "./details.js";
@@ -38,13 +39,14 @@ const MOST_BANDS = 16;
 const stepOf = state => toFragment({ ...state, named: -1, window: null, pin: -1 });
 
 export class Page {
-  /** @param {import("./format.js").Meta} meta @param {import("./client.js").Client} client @param {(error: unknown) => void} fail */
-  constructor(meta, client, fail) {
+  /** @param {import("./format.js").Meta} meta @param {import("./client.js").Client} client @param {import("./share.js").Loaded} loaded @param {(error: unknown) => void} fail */
+  constructor(meta, client, loaded, fail) {
     this.meta = meta;
     this.client = client;
     this.words = new Words(meta);
     this.colours = new Colours(meta);
-    this.store = new Store(fromFragment(location.hash, meta));
+    this.store = new Store(fromFragment(location.hash || document.documentElement.dataset.opens || "", meta));
+    this.share = shareDialog(loaded, this.store);
     /** @type {import("./engine.js").Totals|null} */
     this.totals = null;
     /** The time from the first to the last sample of the function that is pointed out. @type {[number, number]|null} */
@@ -126,6 +128,7 @@ export class Page {
     this.redo = button("↷", "Redo (Ctrl Y)", () => store.redo(), "plain");
     const tools = element("div", { class: "tools" }, ...(this.weights.length ? [element("div", { class: "group", role: "group", "aria-label": "Time" }, ...this.weights)] : []),
       ...(meta.events.filter(event => !event.time).length > 1 && !meta.sides ? [this.eventChoice] : []), this.undo, this.redo,
+      button("Share", "How somebody else sees what you see", () => this.share.show()),
       button("◐", "Light or dark (d)", () => themes.next(), "plain"), button("?", "Help: keys (?)", () => this.help?.showModal(), "plain"));
     const header = element("header", { class: "top" },
       element("div", { class: "what" }, element("h1", { title: meta.title }, meta.title), element("p", { class: "facts" }, meta.facts.join(" · "))),
@@ -140,10 +143,9 @@ export class Page {
       });
     this.zoomIn = button("Zoom in", "Shows the selected time only (z)", () => this.lanes?.zoomToSelection());
     this.zoomOut = button("All time", "Shows all time again", () => store.set({ window: null }));
-    const legend = element("span", { class: "legend" }, ...this.lanes.kinds().map(({ label, colour }) => {
-      const swatch = element("i", { class: colour });
-      return element("span", {}, swatch, label);
-    }));
+    const meaning = (/** @type {string} */ label, /** @type {string} */ colour) => element("span", {}, element("i", { class: colour }), label);
+    this.pointed = meaning("the function pointed out", "pointed");
+    const legend = element("span", { class: "legend" }, this.pointed, ...this.lanes.kinds().map(({ label, colour }) => meaning(label, colour)));
     this.sort = element("select", { "aria-label": "Order of the lanes", title: "Order of the lanes", change: () => store.set({ sort: /** @type {any} */ (this.sort?.value) }) },
       ...[["time", "by samples"], ["name", "by name"], ["start", "by start"]].map(([value, label]) => element("option", { value }, label)));
     this.find = element("input", { type: "search", class: "find", placeholder: "Lanes", "aria-label": "Search for lanes", spellcheck: "false", autocomplete: "off",
@@ -230,7 +232,7 @@ export class Page {
     const footer = element("footer", { class: "details" }, this.named);
 
     const still = document.getElementById("still");
-    document.body.replaceChildren(header, time, selection, main, footer, this.live, this.tip, this.help);
+    document.body.replaceChildren(header, time, selection, main, footer, this.live, this.tip, this.help, this.share.dialog);
     if (still) document.body.append(element("section", { class: "unseen", "aria-label": "Hottest functions" }, ...still.querySelectorAll("table")));
     document.documentElement.classList.add("ready");
     document.addEventListener("keydown", event => onKey(this, event));
@@ -335,7 +337,8 @@ export class Page {
     const where = frame >= 0 ? [words.moduleOf(words.functionAt(frame)), words.kindName(frame)].filter(text => text).join(" · ") : "";
     if (where) lines.push(where);
     if (isOrder) {
-      lines.push(`${words.length(boxes.width[box])} from ${words.time(boxes.x[box], boxes.total / 1000)}`, counted(boxes.self[box], "sample", "samples"));
+      const times = [boxes.x[box], boxes.x[box] + boxes.width[box]].map(time => words.time(time, boxes.total / 1000));
+      lines.push(`${words.length(boxes.width[box])}: ${times.join(" to ")}`, counted(boxes.self[box], "sample", "samples"));
     } else {
       if (words.comparison) {
         this.showTip([...lines, ...this.factsOfChange(picture, box)], x, y);
@@ -655,6 +658,7 @@ export class Page {
     this.tree?.list.refresh();
     this.invertedTree?.list.refresh();
     showNamed(this);
+    if (this.pointed) this.pointed.hidden = state.named < 0;
     document.body.classList.toggle("narrow-side", !this.wide?.matches || state.view === "functions" || state.view === "order");
     this.table?.setWide(this.panel ? this.panel.clientWidth > (this.words.comparison ? WIDE_SIDES : 760) : true);
   }
@@ -716,7 +720,8 @@ export class Page {
     if (state.view === "order") {
       const { all = 0, most = 0 } = answer?.boxes ?? {};
       const merged = most > 1 ? `: a pixel has up to ${grouped(most)}, and shows the stack that most of them share` : "";
-      note.textContent = `${counted(all, "sample", "samples")} on the axis of the lanes${merged}. Gaps: no samples.`;
+      const gaps = this.weights?.length && !this.meta.events[state.event].time ? "no samples; Wall shows what threads did there" : "no samples";
+      note.textContent = `${counted(all, "sample", "samples")} on the axis of the lanes${merged}. Gaps: ${gaps}.`;
     } else note.textContent = picture && hidden ? `${counted(hidden, "frame is", "frames are")} too narrow to draw` : "";
   }
 

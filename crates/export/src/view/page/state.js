@@ -106,6 +106,9 @@ function isStep(step, functions, modules) {
   }
 }
 
+/** What tells the steps apart that are undone. @param {State} state */
+const shownBy = state => toFragment({ ...state, named: -1, pin: -1 });
+
 /** Holds the state, with what it was before and what was taken back. */
 export class Store {
   /** @param {State} state */
@@ -146,17 +149,22 @@ export class Store {
     for (const listener of this.listeners) listener(next, old);
   }
   undo() {
-    const state = this.before.pop();
-    if (!state) return;
-    this.after.push(this.state);
-    this.last = "";
-    this.become(state);
+    this.walk(this.before, this.after);
   }
   redo() {
-    const state = this.after.pop();
-    if (!state) return;
-    this.before.push(this.state);
+    this.walk(this.after, this.before);
+  }
+  /** Goes to the last state that shows something else: what is pointed out and pinned comes along. @param {State[]} from @param {State[]} to */
+  walk(from, to) {
+    const now = shownBy(this.state);
+    let { state } = this;
+    do {
+      const next = from.pop();
+      if (!next) break;
+      to.push(state);
+      state = next;
+    } while (shownBy(state) === now);
     this.last = "";
-    this.become(state);
+    if (state !== this.state) this.become(state);
   }
 }

@@ -49,14 +49,13 @@ export class WaitsView {
 
   /** Who ended waits, how much of them, and what it did meanwhile. @param {import("./ended.js").Ender} ender @param {number} all */
   ender({ waker, weight, waits, meanwhile }, all) {
-    return [...wakerOf(this.meta, this.store, waker), ` ${share(weight, all)} in ${counted(waits, "wait", "waits")}`, ...this.deeds(meanwhile)];
+    return [...wakerOf(this.meta, this.store, waker), ` · ${share(weight, all)}${waits ? ` in ${counted(waits, "wait", "waits")}` : ""}`, ...this.deeds(meanwhile)];
   }
 
   /** @param {import("./ended.js").Deed[]|null} meanwhile */
   deeds(meanwhile) {
     const { first, all } = most(meanwhile ?? []);
-    return first.flatMap(({ state, own, weight }, at) => [at ? ", " : ": ", ...(own < 0 ? [] : [this.name(own)]),
-      `${state < 0 ? "" : ` ${stateName(this.words, state)}`} ${share(weight, all)}`]);
+    return first.flatMap(({ state, own, weight }, at) => [at ? ", " : " · meanwhile ", `${share(weight, all)} ${state < 0 ? "running" : stateName(this.words, state)}`, ...(own < 0 ? [] : [" in ", this.name(own)])]);
   }
 }
 
