@@ -62,6 +62,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let selection = Selection::new(is_all, &filters, &checks);
     let cache = workspace::root().join("target/kernels");
     std::fs::create_dir_all(cache.join("log")).with_context(|| cache.display().to_string())?;
+    let start = Instant::now();
     let fetched = match Fetched::fetch(&cache, &selection) {
         Ok(fetched) => fetched,
         Err(error) => {
@@ -69,7 +70,10 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
             return Ok(());
         }
     };
+    eprintln!("kernels and packages: {:.0} s", start.elapsed().as_secs_f64());
+    let start = Instant::now();
     let laboratory = Laboratory::build(&cache, fetched)?;
+    eprintln!("programs: {:.0} s", start.elapsed().as_secs_f64());
     let start = Instant::now();
     let boots = laboratory.boots(&checks, &selection);
     let mut cells = boot_all(&laboratory, &boots, &cache, 0)?;
