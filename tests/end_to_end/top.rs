@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use super::folded::Folded;
 use super::prof::{RECORDERS, folded, folder, may_record, prof, run, run_alone};
@@ -147,7 +148,12 @@ fn every_way_out_gives_the_terminal_back() {
     // Stopped without a chance to give it back, the shell sets the terminal up itself; continued, it is ours again.
     terminal.line("set -m");
     watch(&terminal, "", &load, "");
-    assert!(Command::new("kill").args(["-STOP", &pid("prof")]).status().unwrap().success());
+    let stopped = pid("prof");
+    assert!(Command::new("kill").args(["-STOP", &stopped]).status().unwrap().success());
+    let state = || std::fs::read_to_string(format!("/proc/{stopped}/stat")).unwrap_or_default();
+    while !state().contains(") T ") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     // The keys are as we left them: there is nobody to make a line end of Enter.
     terminal.text("stty sane");
     terminal.keys(&["C-j"]);
@@ -202,7 +208,7 @@ fn a_command_is_terminated_with_the_view() {
     };
     while lives() {
         assert!(start.elapsed().as_secs() < 60, "the command goes on");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -363,7 +369,7 @@ fn keys_that_move_and_what_the_mouse_does() {
             click(row + 1, 5);
             click(row + 1, 5);
         }
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         false
     });
     terminal.press(&["1"], "function▼");

@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -68,19 +69,19 @@ pub(crate) fn run(
     let recording = start(options, settings, control.clone(), command_receiver, sender.clone())?;
     let result = match wait_for_start(&messages, console) {
         Ok(notices) => {
-            listen(signals, sender.clone())?;
+            listen_to_signals(signals, sender.clone())?;
             let answers = sender.clone();
             let tell = move |answer| {
                 // Sending fails when the screen has been left.
                 let _ = answers.send(Message::Code(answer));
             };
             let code = code_view::start(tell).context("cannot start a thread")?;
-            let mut saving = Saving { told: sender, running: Vec::new() };
+            let mut saving = Saving { told: sender.clone(), running: Vec::new() };
             let channels = Channels { commands: commands.clone(), code };
             let mut app = App::new(scope, Span::Window);
             let wanted = notices.iter().filter(|notice| is_wanted(notice, console.verbosity()));
             app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
-            let shown = show(&messages, &channels, &mut app, &mut saving, has_command);
+            let shown = show((sender, &messages), &channels, &mut app, &mut saving, has_command);
             saving.finish(console);
             // The screen shows only the first remark.
             app.snapshot.status.remarks.iter().for_each(|remark| console.warn(Harm::Names, remark));
@@ -153,22 +154,49 @@ fn is_wanted(notice: &Notice, verbosity: u8) -> bool {
     }
 }
 
-/// Starts a thread that reads the terminal and one that reads signals. Both run until the process ends.
-fn listen(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
-    let keys = sender.clone();
-    let read_terminal = move || {
-        let _urgent = PriorityGuard::acquire();
-        loop {
-            let message = match event::read() {
-                Ok(event) => Message::Input(event),
-                Err(error) => Message::InputEnded(error),
-            };
-            let last = matches!(message, Message::InputEnded(_));
-            if keys.send(message).is_err() || last {
-                return;
+/// The thread that reads the terminal. It has ended when this value is gone: what is typed from then on is for the shell.
+struct Keyboard {
+    is_left: Arc<AtomicBool>,
+    reader: Option<thread::JoinHandle<()>>,
+}
+
+/// How long the thread that reads the terminal waits before it looks whether it should end, and so how long leaving may take.
+const KEY_INTERVAL: Duration = Duration::from_millis(50);
+
+impl Keyboard {
+    fn start(messages: Sender<Message>) -> io::Result<Self> {
+        let is_left = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_left);
+        let next = || if event::poll(KEY_INTERVAL)? { event::read().map(Some) } else { Ok(None) };
+        let read = move || {
+            let _urgent = PriorityGuard::acquire();
+            while !ends.load(Ordering::Acquire) {
+                let message = match next() {
+                    Ok(None) => continue,
+                    Ok(Some(event)) => Message::Input(event),
+                    Err(error) => Message::InputEnded(error),
+                };
+                let last = matches!(message, Message::InputEnded(_));
+                if messages.send(message).is_err() || last {
+                    return;
+                }
             }
-        }
-    };
+        };
+        let reader = thread::Builder::new().name("terminal".to_owned()).spawn(read)?;
+        Ok(Self { is_left, reader: Some(reader) })
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        self.is_left.store(true, Ordering::Release);
+        // A panic there was printed there.
+        let _ = self.reader.take().map(thread::JoinHandle::join);
+    }
+}
+
+/// Starts a thread that reads signals until the process ends.
+fn listen_to_signals(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
     let read_signals = move || {
         let mut poll = PollSet::default();
         poll.add(std::os::fd::AsFd::as_fd(&signals));
@@ -183,10 +211,6 @@ fn listen(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
             }
         }
     };
-    thread::Builder::new()
-        .name("terminal".to_owned())
-        .spawn(read_terminal)
-        .context("cannot start a thread")?;
     thread::Builder::new().name("signals".to_owned()).spawn(read_signals).context("cannot start a thread")?;
     Ok(())
 }
@@ -250,7 +274,7 @@ enum Next {
 }
 
 fn show(
-    messages: &Receiver<Message>,
+    (sender, messages): (Sender<Message>, &Receiver<Message>),
     channels: &Channels,
     app: &mut App,
     saving: &mut Saving,
@@ -260,6 +284,8 @@ fn show(
     let _urgent = PriorityGuard::acquire();
     let theme = Theme::from_environment(|name| std::env::var(name).ok());
     let mut screen = Screen::enter().context("cannot use the terminal")?;
+    // Declared behind the screen, and so gone before it.
+    let _keyboard = Keyboard::start(sender).context("cannot start a thread")?;
     let mut dirty = true;
     // A high priority counts within our session alone (sched(7), autogroups); a realtime policy also counts beside other sessions.
     let mut realtime = None;
