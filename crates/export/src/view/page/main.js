@@ -16,7 +16,7 @@ function showFailure(error) {
 }
 
 async function start() {
-  const script = document.currentScript ?? document.querySelector("script[type=module]");
+  const script = document.querySelector("script[type=module]");
   const missing = [["DecompressionStream", "unpacking of data (DecompressionStream)"], ["ResizeObserver", "ResizeObserver"], ["Blob", "Blob"]]
     .filter(([name]) => !(name in globalThis)).map(([, what]) => what);
   if (missing.length) throw new Error(`this browser lacks ${missing.join(", ")}; a newer one shows the whole recording, the table below stays true`);
@@ -26,7 +26,8 @@ async function start() {
     blocks[block.getAttribute("data-block") ?? ""] = block.textContent ?? "";
     block.remove();
   }
-  const loaded = { text: document.documentElement.outerHTML, blocks };
+  const text = document.documentElement.outerHTML, at = text.lastIndexOf(script?.outerHTML ?? "");
+  const loaded = { before: text.slice(0, at), blocks, after: text.slice(at) };
   const client = new Client(script?.textContent ?? "");
   const [meta] = await Promise.all([unpackMeta(blocks.meta), client.open(blocks)]);
   themes.choose();

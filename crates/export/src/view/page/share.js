@@ -2,13 +2,13 @@
 import { button, copy, element } from "./dom.js";
 import { toFragment } from "./state.js";
 
-/** The page as it was loaded: its text without the packed data, and these by name. @typedef {{text: string, blocks: Record<string, string>}} Loaded */
+/** The page as it was loaded: its text before the packed data and after them, and these by name. @typedef {{before: string, blocks: Record<string, string>, after: string}} Loaded */
 
 /** The text of a page that opens in a state. @param {Loaded} loaded @param {import("./state.js").State} state */
-function pageOf({ text, blocks }, state) {
-  const packed = Object.entries(blocks).map(([name, block]) => `<script type="text/plain" data-block="${name}">${block}<\/script>\n`).join("");
-  const opens = toFragment(state).replaceAll("&", "&amp;"), at = text.indexOf("<script type=\"module\">"), body = text.indexOf(">") + 1;
-  return `<!doctype html>\n<html lang="en" data-opens="${opens}">${text.slice(body, at)}${packed}${text.slice(at)}`;
+function pageOf({ before, blocks, after }, state) {
+  const packed = Object.entries(blocks).map(([name, block]) => `${element("script", { type: "text/plain", "data-block": name }, block).outerHTML}\n`).join("");
+  const opens = toFragment(state).replaceAll("&", "&amp;");
+  return `<!doctype html>\n<html lang="en" data-opens="${opens}">${before.slice(before.indexOf(">") + 1)}${packed}${after}`;
 }
 
 /** The name of this file. */
