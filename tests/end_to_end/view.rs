@@ -484,7 +484,7 @@ fn two_times_of_a_page_are_compared_as_diff_compares_slices() {
         let said = visit(browser, &html, "", COMPARED);
         let text = |key: &str| said[key].as_str().unwrap_or_else(|| panic!("{browser} {key}: {said}"));
         assert!(
-            text("asked").contains("time after") && text("heads").contains("Before,After"),
+            text("asked").contains("time after") && text("heads").contains("Self before,Self after,Points"),
             "{browser}: {said}"
         );
         assert!(

@@ -1,5 +1,6 @@
 //! The sentences that come first: what changed, and how sure that is.
 
+use profile::comparison::statistics::Estimate;
 use profile::comparison::{Evidence, Exceeding, PathChange, Presence, Row, TotalKind, Verdict};
 
 use super::Difference;
@@ -72,7 +73,11 @@ impl Difference<'_> {
 
     fn everything(&self) -> String {
         let total = self.assessment.totals.iter().find(|total| total.kind == TotalKind::EverythingElse);
-        match total.and_then(|total| total.estimate).filter(|_| self.assessment.factor != 1.0) {
+        let is_said = |estimate: &Estimate| {
+            self.assessment.factor != 1.0
+                && (self.assessment.evidence != Evidence::Runs || estimate.is_marked())
+        };
+        match total.and_then(|total| total.estimate).filter(is_said) {
             Some(estimate) => {
                 let [factor, low, high] = estimate.factors();
                 format!(

@@ -76,7 +76,7 @@ impl Facts {
             differs("the CPUs", &self.cpus, &after.cpus),
             differs("the kernels", &self.kernels, &after.kernels),
             differs("the rates", &self.rates, &after.rates)
-                .map(|note| format!("{note}; weights are sums of periods, so they compare")),
+                .map(|note| format!("{note}; weights are sums of periods and compare, but a sample takes time: totals have no mark")),
         ]
         .into_iter()
         .flatten()

@@ -12,7 +12,7 @@ use analysis::comparable::{Basis, Common};
 use anyhow::bail;
 use clap::Args;
 use export::difference::{self, Difference, Format, SideName, Threshold, Unit};
-use profile::comparison::{AFTER, BEFORE, Comparison, Evidence, Side};
+use profile::comparison::{AFTER, BEFORE, Comparison, Evidence, Experiment, Side};
 use profile::{FrameId, Label, Pattern, Show};
 
 use crate::arguments::numbers::percent;
@@ -238,8 +238,10 @@ impl Compared {
         width: Option<usize>,
         output: &mut Output,
     ) -> anyhow::Result<bool> {
-        let assessment = self.comparison.assess(&sides.experiment);
         let [before, after] = &self.facts;
+        let has_other_rates = before.rates != after.rates;
+        let experiment = Experiment { has_other_rates, ..sides.experiment.clone() };
+        let assessment = self.comparison.assess(&experiment);
         let lies_elsewhere = before.lies_elsewhere(after);
         let threshold = arguments.allowed(lies_elsewhere).map(|(percent, allowance)| {
             let most = allowance.unwrap_or(percent).max(percent);

@@ -205,6 +205,7 @@ impl Sides {
             design: Some(design),
             wall: sides.each_ref().map(|runs| walls(runs)),
             counts: common_counts(&counts[0], &counts[1]),
+            ..Experiment::default()
         };
         Ok(Self { inputs: [input(0), input(1)], experiment, notes })
     }

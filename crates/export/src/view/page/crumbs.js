@@ -96,7 +96,7 @@ export function showCrumbs(page) {
     const own = { weight: totals.weight, samples: totals.samples }, [before, after] = state.event || !meta.sides ? [totals.other, own] : [own, totals.other];
     const amount = (/** @type {{weight: number, samples: number}} */ { weight, samples }) => event.weighted && event.noun !== "samples" ? `${words.amount(weight, state.event)} in ${counted(samples, "sample", "samples")}` : words.amount(weight, state.event);
     if (!meta.sides) {
-      figures.textContent = `before: ${amount(before)} · after: ${amount(after)} · figures are shares of each time, widths those after; of this recording only`;
+      figures.textContent = `before: ${amount(before)} · after: ${amount(after)} · figures are shares of each time; frames are as wide as after, what is gone has none`;
       return;
     }
     const factor = words.comparison?.factor ?? 1;

@@ -81,7 +81,7 @@ export class FunctionTable {
     /** @param {string} key @param {string} label @param {string} title @param {string} [kind] @returns {import("./list.js").Column} */
     const column = (key, label, title, kind = "amount") => ({ key, label, title, kind, sortable: key in ORDERS || key === "name" });
     return [
-      column("before", `Before${inUnit}`, `In the function itself, before: ${unit}`), column("after", `After${inUnit}`, `In the function itself, after: ${unit}`),
+      column("before", sides ? `Before${inUnit}` : "Self before", `In the function itself, before: ${unit}`), column("after", sides ? `After${inUnit}` : "Self after", `In the function itself, after: ${unit}`),
       column("change", sides ? "Difference" : "Points", sides ? "After less before, beyond what changed everywhere" : "After less before, in points of per cent"),
       ...(wide ? [column("factor", "Factor", "By what it changed, beyond what changed everywhere"), ...(sides ? [column("interval", "Interval", "In which the factor lies at 95 %, as far as samples tell: of the whole recordings, relative to everything else", "event"),
         column("verdict", "", "What became of it: of the whole recordings")] : []), column("total-before", "Total before", "With what it calls"), column("total-after", "Total after", "With what it calls"),

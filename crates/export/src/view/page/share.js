@@ -21,8 +21,9 @@ export function shareDialog(loaded, store) {
     const url = URL.createObjectURL(new Blob([page()], { type: "text/html" }));
     element("a", { href: url, download: fileName() }).click();
     setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    told.textContent = " Saved.";
   };
-  const body = element("div", {}), close = element("button", { type: "button", class: "plain", "aria-label": "Close", click: () => dialog.close() }, "✕");
+  const told = element("output", { class: "muted" }), body = element("div", {}), close = element("button", { type: "button", class: "plain", "aria-label": "Close", click: () => dialog.close() }, "✕");
   const dialog = element("dialog", { class: "help sharing", "aria-label": "Share" },
     element("div", { class: "title" }, element("h2", {}, "Share what you see"), close), body);
   dialog.addEventListener("click", event => { if (event.target === dialog) dialog.close(); });
@@ -31,7 +32,8 @@ export function shareDialog(loaded, store) {
     page,
     show() {
       const end = `#${toFragment(store.state)}`, isServed = location.protocol.startsWith("http");
-      const text = isServed ? location.href.split("#")[0] + end : end, told = element("output", { class: "muted" });
+      const text = isServed ? location.href.split("#")[0] + end : end;
+      told.textContent = "";
       body.replaceChildren(
         element("p", {}, "A file with the whole recording, which opens as you see it now: ", button("Save the file", "Saves this page with what is selected", saved)),
         element("p", {}, isServed ? "Or the address of this page, with what you see: " : `Or what to put behind the address of ${fileName()}, for those who have it: `,

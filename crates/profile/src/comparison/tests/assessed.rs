@@ -145,6 +145,14 @@ fn nothing_changes_between_runs_of_one_program() {
 }
 
 #[test]
+fn totals_of_other_rates_are_not_marked() {
+    let all = |run: Stacks| run.into_iter().map(|(stack, weight)| (stack, weight * 26 / 25)).collect();
+    let other = Experiment { design: Some(Design::Pairs), has_other_rates: true, ..Experiment::default() };
+    let assessment = pairs(|_, run| all(run)).assess(&other);
+    assert_eq!((assessment.changed, assessment.exceeding(0.0, |_| false)), (0, Vec::new()));
+}
+
+#[test]
 fn a_slower_machine_is_one_row_and_no_function() {
     let all = |run: Stacks| run.into_iter().map(|(stack, weight)| (stack, weight * 13 / 10)).collect();
     let assessment = assessed(&pairs(|_, run| all(run)));
