@@ -35,7 +35,8 @@ export class FunctionTable {
     this.changes = new Map((words.meta.sides?.changes ?? []).map(([id, low, high, verdict]) =>
       [id, [low === null || high === null ? "" : `× ${low.toFixed(2)} to ${high.toFixed(2)}`, verdict]]));
     this.wide = false;
-    this.greatest = 0;
+    /** The greatest changes of functions themselves and with what they call, which fill their cells. */
+    this.greatest = [0, 0];
     /** Whether the rows are those of an earlier selection, because nobody saw them change. */
     this.stale = true;
     this.list = new List("Functions", "grid", {
@@ -133,8 +134,8 @@ export class FunctionTable {
       const names = new Map([...order].map(id => [id, words.functionName(id)]));
       order.sort((one, other) => (names.get(one) ?? "") < (names.get(other) ?? "") ? -1 : 1);
     } else if (table.sides) {
-      // The greatest change fills its cell.
-      this.greatest = order.reduce((most, id) => Math.max(most, Math.abs(this.figures(id).change), Math.abs(this.figures(id).totalChange)), 0);
+      const changes = [...order].map(id => this.figures(id));
+      this.greatest = [changes.map(({ change }) => change), changes.map(({ totalChange }) => totalChange)].map(all => all.reduce((most, change) => Math.max(most, Math.abs(change)), 0));
       const values = new Map([...order].map(id => [id, ORDERS[sorted](this.figures(id))]));
       order.sort((one, other) => (values.get(other) ?? 0) - (values.get(one) ?? 0) || one - other);
     } else if (sorted !== "self") {
@@ -200,10 +201,10 @@ export class FunctionTable {
       words.fitted(id, Math.max(this.list.room, 12)), ...(wide ? [words.moduleOf(id)] : [])];
     this.write(id, texts, cells);
     for (const at of wide ? [2, sides ? 8 : 6] : [2]) {
-      const part = at === 2 ? change : totalChange;
+      const part = at === 2 ? change : totalChange, greatest = this.greatest[at === 2 ? 0 : 1];
       cells[at].classList.add("change");
       cells[at].classList.toggle("shrank", part < 0);
-      paintShare(cells[at], this.greatest ? Math.abs(part) / this.greatest : 0);
+      paintShare(cells[at], greatest ? Math.abs(part) / greatest : 0);
     }
   }
 }
