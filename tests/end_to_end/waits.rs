@@ -665,8 +665,8 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
         let drawn = folded(&file, &["--off-cpu"]).ok();
         let notes = super::prof::run(prof(["explain", "--notes", "-i"]).arg(&file)).ok();
         assert!(notes.text().contains("of the time are;"), "{}", notes.text());
-        let [wall, running, runnable] = truth(run.text(), "ping_pong");
-        let activities = activities(drawn.text(), "ping_pong");
+        let [wall, running, runnable] = truth(run.text(), "caller");
+        let activities = activities(drawn.text(), "caller");
         let of = |what: &str| sum_of(&activities, what);
         let sum: f64 = activities.values().sum();
         assert_close("the sum of ping_pong", sum, wall, 10.0);
@@ -713,7 +713,7 @@ fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
         })
         .collect();
     // Each round has two switches of each of two threads. Beside other load a burst has calms of its own.
-    let of_burst = records.iter().filter(|(comm, _)| ["ping_pong", "main"].contains(comm)).count();
+    let of_burst = records.iter().filter(|(comm, _)| ["ping_pong", "main", "caller"].contains(comm)).count();
     assert!(of_burst < 4 * 400_000 / 20, "{of_burst} records of the burst");
     let last = records[records.len() - 1].1;
     assert!(records.iter().any(|(comm, time)| *comm == "sleep" && last - time < 1.5), "{records:?}");
@@ -735,8 +735,8 @@ fn a_stream_has_all_switches_for_it_cannot_say_at_its_end_which_are_missing() {
     let Some(recorded) = ok_or_skip(recorded) else { return };
     assert!(!recorded.stderr.contains("20,000 switches a second"), "{}", recorded.stderr);
     let drawn = folded(&file, &["--off-cpu"]).ok();
-    let [wall, running, runnable] = truth(&recorded.stderr, "ping_pong");
-    let activities = activities(drawn.text(), "ping_pong");
+    let [wall, running, runnable] = truth(&recorded.stderr, "caller");
+    let activities = activities(drawn.text(), "caller");
     let of = |what: &str| sum_of(&activities, what);
     assert_close("the sum of ping_pong", activities.values().sum(), wall, 10.0);
     // Each of 40,000 switches is up to a microsecond off: there are no counts of the kernel.

@@ -33,7 +33,7 @@ pub(super) fn switches(tools: &Tools, runs: usize, table: &mut Table) -> anyhow:
             for (recorder, times) in [&[][..], &ours, &theirs].into_iter().zip(&mut times) {
                 measure(&tools.scratch, &[recorder, &command].concat())?;
                 let text = std::fs::read_to_string(&said)?;
-                // `ping_pong wall running runnable`, in nanoseconds.
+                // `caller wall running runnable`, in nanoseconds.
                 let wall: f64 = text.split(' ').nth(1).context("ping_pong said nothing")?.parse()?;
                 times.push(wall / (2 * rounds) as f64);
             }
