@@ -45,7 +45,9 @@ export class Page {
     this.client = client;
     this.words = new Words(meta);
     this.colours = new Colours(meta);
-    this.store = new Store(fromFragment(location.hash || document.documentElement.dataset.opens || "", meta));
+    // A file that was saved to be shared says how it opens.
+    this.addressed = () => fromFragment(location.hash || document.documentElement.dataset.opens || "", meta);
+    this.store = new Store(this.addressed());
     this.share = shareDialog(loaded, this.store);
     /** @type {import("./engine.js").Totals|null} */
     this.totals = null;
@@ -241,7 +243,7 @@ export class Page {
       if (target instanceof HTMLButtonElement) target.scrollIntoView({ block: "nearest", inline: "nearest" });
     });
     addEventListener("hashchange", () => {
-      const state = fromFragment(location.hash, meta);
+      const state = this.addressed();
       this.saved = stepOf(state);
       if (toFragment(state) !== toFragment(this.state)) store.goTo(state);
     });

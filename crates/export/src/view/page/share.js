@@ -12,7 +12,14 @@ function pageOf({ before, blocks, after }, state) {
 }
 
 /** The name of this file. */
-const fileName = () => decodeURIComponent(location.pathname.split("/").pop() ?? "") || "view.html";
+function fileName() {
+  const name = location.pathname.split("/").pop() || "view.html";
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
 
 /** @param {Loaded} loaded @param {import("./state.js").Store} store */
 export function shareDialog(loaded, store) {
