@@ -134,9 +134,9 @@ export class FunctionTable {
       const names = new Map([...order].map(id => [id, words.functionName(id)]));
       order.sort((one, other) => (names.get(one) ?? "") < (names.get(other) ?? "") ? -1 : 1);
     } else if (table.sides) {
-      const changes = [...order].map(id => this.figures(id));
-      this.greatest = [changes.map(({ change }) => change), changes.map(({ totalChange }) => totalChange)].map(all => all.reduce((most, change) => Math.max(most, Math.abs(change)), 0));
-      const values = new Map([...order].map(id => [id, ORDERS[sorted](this.figures(id))]));
+      const figures = [...order].map(id => this.figures(id)), greatest = (/** @type {number[]} */ changes) => changes.reduce((most, change) => Math.max(most, Math.abs(change)), 0);
+      this.greatest = [greatest(figures.map(({ change }) => change)), greatest(figures.map(({ totalChange }) => totalChange))];
+      const values = new Map([...order].map((id, at) => [id, ORDERS[sorted](figures[at])]));
       order.sort((one, other) => (values.get(other) ?? 0) - (values.get(one) ?? 0) || one - other);
     } else if (sorted !== "self") {
       // By self they come.
