@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::folded::Folded;
 use super::prof::{RECORDERS, folded, folder, may_record, prof, run, run_alone};
@@ -183,6 +183,31 @@ fn every_way_out_gives_the_terminal_back() {
 /// The shell in the terminal.
 fn shell(terminal: &Terminal) -> String {
     terminal.state("#{pane_pid}")
+}
+
+#[test]
+fn the_view_ends_when_its_terminal_is_gone() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let Some(terminal) = Terminal::open("gone", (80, 24), folder.path()) else { return };
+    let load = Load::start(&program);
+    let _in_company = RECORDERS.read();
+    // In a session of its own it hears of no hang-up.
+    let prof = env!("CARGO_BIN_EXE_prof");
+    let view = format!("echo $$ > pid; exec {prof} top -e cpu-clock -p {} --delay-secs 600", load.pid());
+    terminal.line(&format!("clear; setsid sh -c '{view}'"));
+    terminal.wait("function", |screen| screen.contains("sixty"));
+    drop(terminal);
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    let view = Path::new("/proc").join(pid.trim());
+    let begin = Instant::now();
+    while view.exists() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it reads on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

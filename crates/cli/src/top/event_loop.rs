@@ -1,6 +1,7 @@
 //! The loop of the screen: receives keys, signals and snapshots, changes the state by them, and draws it.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,11 +168,14 @@ impl Keyboard {
     fn start(messages: Sender<Message>) -> io::Result<Self> {
         let is_left = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&is_left);
-        let next = || if event::poll(KEY_INTERVAL)? { event::read().map(Some) } else { Ok(None) };
         let read = move || {
             let _urgent = PriorityGuard::acquire();
+            let mut pause = KEY_INTERVAL;
             while !ends.load(Ordering::Acquire) {
-                let message = match next() {
+                let event = next_event(pause);
+                // Keys that were read together are known already.
+                pause = if matches!(event, Ok(Some(_))) { Duration::ZERO } else { KEY_INTERVAL };
+                let message = match event {
                     Ok(None) => continue,
                     Ok(Some(event)) => Message::Input(event),
                     Err(error) => Message::InputEnded(error),
@@ -190,16 +194,42 @@ impl Keyboard {
 impl Drop for Keyboard {
     fn drop(&mut self) {
         self.is_left.store(true, Ordering::Release);
-        // A panic there was printed there.
-        let _ = self.reader.take().map(thread::JoinHandle::join);
+        if !terminal_ended(Duration::ZERO).is_ok_and(|is_gone| is_gone) {
+            // A panic there was printed there.
+            let _ = self.reader.take().map(thread::JoinHandle::join);
+        }
     }
+}
+
+/// Waits up to `pause` for something to read from the terminal, and returns what it is.
+///
+/// # Errors
+/// The terminal is gone, or cannot be read.
+fn next_event(pause: Duration) -> io::Result<Option<Event>> {
+    // crossterm would read a terminal that is gone for ever.
+    if terminal_ended(pause)? {
+        return Err(io::Error::other("it is gone"));
+    }
+    if event::poll(Duration::ZERO)? { event::read().map(Some) } else { Ok(None) }
+}
+
+/// Waits up to `pause` for something to read from the terminal, and returns true if the terminal is gone.
+///
+/// # Errors
+/// As [`PollSet::wait`].
+fn terminal_ended(pause: Duration) -> io::Result<bool> {
+    let screen = io::stdout();
+    let mut poll = PollSet::default();
+    let terminal = poll.add(screen.as_fd());
+    poll.wait(Some(pause))?;
+    Ok(poll.ready(terminal).hung_up)
 }
 
 /// Starts a thread that reads signals until the process ends.
 fn listen_to_signals(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
     let read_signals = move || {
         let mut poll = PollSet::default();
-        poll.add(std::os::fd::AsFd::as_fd(&signals));
+        poll.add(signals.as_fd());
         loop {
             if poll.wait(None).is_err() {
                 return;
