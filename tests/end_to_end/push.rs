@@ -143,14 +143,13 @@ fn signal(child: &Child, signal: Signal) {
 
 #[test]
 fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
-    let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
+    let Some(program) = programs::rust("shares", "v0").filter(|_| may_record()) else { return };
     let folder = folder();
     let spool = folder.path().join("spool");
     let engine = Engine::start(vec![Reply::Status(503, vec![("Retry-After", "1".to_owned())], Vec::new())]);
     let _in_company = RECORDERS.read();
     let mut busy = std::process::Command::new(program);
-    let mut busy =
-        busy.args(["alone", "60000"]).env("OTEL_SERVICE_NAME", "shop").stdout(Stdio::null()).spawn().unwrap();
+    let mut busy = busy.arg("60000").env("OTEL_SERVICE_NAME", "shop").stdout(Stdio::null()).spawn().unwrap();
     let mut watch = prof(["watch", "--interval", "1", "-F", "97", "--push"]);
     watch.arg(engine.url()).arg("--spool").arg(&spool).args(["-p", &busy.id().to_string()]);
     let watch = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -174,6 +173,12 @@ fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
         service == "shop" && kind == "cpu" && *period == 1_000_000_000 / 97 && *samples > 0
     }));
     assert!(all.len() >= 3, "{all:?}");
+    // Functions have their names as users read them, and as linkers know them.
+    let dictionary = Export::decode(&*received[1].body).unwrap().dictionary.unwrap();
+    let has = |is: fn(&str) -> bool| dictionary.strings.iter().any(|text| is(text));
+    assert!(
+        has(|text| text == "shares::sixty") && has(|text| text.starts_with("_R") && text.ends_with("5sixty"))
+    );
     assert_eq!(std::fs::read_dir(spool).unwrap().count(), 0);
 }
 

@@ -17,6 +17,7 @@ use model::{Loss, Name, SpaceId, StackEntry};
 use recorder::unwind::RefusedTables;
 use recorder::{ProcessResources, Recording};
 use rustc_hash::FxBuildHasher;
+use symbolizer::NameStyle;
 use tracker::SampleReader;
 
 use super::events::LiveEvents;
@@ -66,6 +67,8 @@ pub struct EngineSettings {
     /// True if user stacks are unwound, so that the engine knows which ones are complete. The kernel's frame-pointer walk ends at
     /// code without frame pointers and does not report it.
     pub stacks_unwound: bool,
+    /// The style of functions' names.
+    pub names: NameStyle,
     /// True if all functions of a module without symbols are shown as one row.
     pub modules_only: bool,
     /// The time of threads that is counted instead of samples. The recording must watch switches
@@ -175,6 +178,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         let now = Instant::now();
         let dumps = Arc::new(JitDumps::new(true, None));
         let symbols = SymbolTable::new().with_modules_only(settings.modules_only);
+        let symbol_worker = SymbolWorker::start(&dumps, settings.names)?;
         Ok(Self {
             window: Window::new(settings.window),
             time: None,
@@ -190,7 +194,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             has_polled_dumps: false,
             seen_in: SeenIn::default(),
             symbols,
-            symbol_worker: SymbolWorker::start(&dumps)?,
+            symbol_worker,
             refused_tables: RefusedTables::default(),
             tree: SharedCallTree::new(),
             texts: HashMap::default(),

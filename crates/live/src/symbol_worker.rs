@@ -12,6 +12,7 @@ use host::objects::SearchPaths;
 use host::sys::{clock, memory};
 use model::{Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use rustc_hash::FxBuildHasher;
+use symbolizer::NameStyle;
 
 use super::name_queue::{Haste, NameQueue, NameRequest, Stage};
 
@@ -59,16 +60,16 @@ pub(crate) struct SymbolWorker {
 }
 
 impl SymbolWorker {
-    /// Starts the thread. Generated functions are looked up in `dumps`, too.
+    /// Starts the thread, which names functions in this style. Generated functions are looked up in `dumps`, too.
     ///
     /// # Errors
     /// Where no thread can be started.
-    pub(crate) fn start(dumps: &Arc<JitDumps>) -> std::io::Result<Self> {
+    pub(crate) fn start(dumps: &Arc<JitDumps>, names: NameStyle) -> std::io::Result<Self> {
         let (messages, inbox) = unbounded();
         let (outbox, answers) = unbounded();
         let symbolizing = Symbolizing::new(&SymbolSettings {
             paths: SearchPaths::from_environment(None, Vec::new(), true),
-            options: symbolizer::Options::default(),
+            options: symbolizer::Options { names, ..symbolizer::Options::default() },
             reads_sources: false,
         });
         let symbolizing =

@@ -180,6 +180,7 @@ impl Script {
             reads_resources: false,
             intervals_apart: true,
             stacks_unwound: false,
+            names: symbolizer::NameStyle::Demangled,
             modules_only: false,
             time: None,
         };

@@ -98,6 +98,7 @@ impl Live {
             reads_resources: false,
             intervals_apart: true,
             stacks_unwound: false,
+            names: symbolizer::NameStyle::Demangled,
             modules_only: false,
             time: Some(weight),
         };

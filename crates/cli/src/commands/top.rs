@@ -14,6 +14,7 @@ use host::procfs::{self, Capability};
 use host::sys::{memory, system};
 use model::{Harm, Name};
 use recorder::{Control, JvmMapTiming, Notice, Options, Target, Workload};
+use symbolizer::NameStyle;
 
 use super::{file_helper, recording};
 use crate::arguments::numbers::{seconds, within};
@@ -163,6 +164,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         bounds_inlines: false,
         reads_resources: false,
         stacks_unwound: options.copies_stacks(),
+        names: NameStyle::Demangled,
         modules_only: arguments.nameless.modules_only,
         time,
     };

@@ -20,6 +20,7 @@ pub struct LiveInterval {
     resources: HashMap<i32, Resource>,
     started_unix_ns: u64,
     duration_ns: u64,
+    display_name: fn(&str) -> String,
 }
 
 /// The place of code.
@@ -39,9 +40,15 @@ pub struct LivePlace<'a> {
 
 impl LiveInterval {
     /// Makes an empty interval with profiles of these kinds. It starts at a time in nanoseconds since 1970, and has a length in nanoseconds.
-    pub fn new(kinds: Vec<ProfileKind>, started_unix_ns: u64, duration_ns: u64) -> Self {
+    /// `display_name` makes the name that users read of a function's linkage name.
+    pub fn new(
+        kinds: Vec<ProfileKind>,
+        started_unix_ns: u64,
+        duration_ns: u64,
+        display_name: fn(&str) -> String,
+    ) -> Self {
         let (dictionary, resources) = Default::default();
-        Self { dictionary, kinds, resources, started_unix_ns, duration_ns }
+        Self { dictionary, kinds, resources, started_unix_ns, duration_ns, display_name }
     }
 
     /// Returns the number of all threads of this name in a process.
@@ -54,7 +61,7 @@ impl LiveInterval {
         })
     }
 
-    /// Returns the number of a location. `functions` are the names of its functions with their modules, the innermost first.
+    /// Returns the number of a location. `functions` are the linkage names of its functions with their modules, the innermost first.
     pub fn location<'f>(
         &mut self,
         place: LivePlace<'_>,
@@ -111,7 +118,7 @@ impl LiveInterval {
             resources: &self.resources,
             started_unix_ns: self.started_unix_ns,
             duration_ns: self.duration_ns,
-            display_name: &|name| name.to_owned(),
+            display_name: &self.display_name,
         }
     }
 }

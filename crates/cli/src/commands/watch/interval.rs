@@ -12,6 +12,7 @@ use model::{Name, Pid, Space};
 use perfdata::sections::resources::ProcessResource;
 use profile::{Count, Weight};
 use push::{Message, Protocol};
+use symbolizer::NameStyle;
 
 use crate::commands::push::REQUEST_LIMITS;
 
@@ -91,7 +92,9 @@ impl Intervals {
                 .map(|(name, count)| (name, StatedValue::Number(count)))
                 .collect(),
         };
-        let mut interval = LiveInterval::new(vec![kind], nanoseconds(start), nanoseconds(covered));
+        let demangled =
+            |name: &str| symbolizer::display_name(name.as_bytes(), NameStyle::Demangled).into_owned();
+        let mut interval = LiveInterval::new(vec![kind], nanoseconds(start), nanoseconds(covered), demangled);
         let known = snapshot.recording.as_ref().map(|recording| &recording.resources);
         let mut processes: HashMap<i32, ProcessResource> = HashMap::new();
         for task in &snapshot.tasks {

@@ -24,6 +24,7 @@ use model::Name;
 use push::{DEFAULT_SPOOL_BYTES, PushEvent, PushTotals, Pusher, Store};
 use recorder::event::Rate;
 use recorder::{Options, Target, this_machine};
+use symbolizer::NameStyle;
 
 use super::{file_helper, top};
 use crate::arguments::numbers::{bytes_with_unit, within};
@@ -160,6 +161,7 @@ fn settings(arguments: &WatchArguments, target: String) -> EngineSettings {
         bounds_inlines: true,
         reads_resources: true,
         stacks_unwound: true,
+        names: NameStyle::Linkage,
         modules_only: false,
         time: None,
     }
