@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -9,13 +10,22 @@ use std::time::Instant;
 use super::patience::WaitingTime;
 use super::protocol::{FACTS_BYTES, FileFacts, MAX_READ_BYTES, Request, length_of_answer};
 use crate::helper_process::read_until;
+use crate::sys::poll::PollSet;
 
 /// A connection to a process that serves one file system.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// `None` if it did not answer in time, or has ended.
-    socket: Mutex<Option<File>>,
+    /// `None` if nothing more can come.
+    socket: Mutex<Option<Socket>>,
     waiting: Arc<WaitingTime>,
+}
+
+/// The end of a socket, which does not block.
+#[derive(Debug)]
+struct Socket {
+    file: File,
+    /// True if the answer to the last request has not begun: nobody waits for it any more.
+    is_owed_an_answer: bool,
 }
 
 /// A file that another process has open. Dropping it closes it there, without waiting.
@@ -28,13 +38,13 @@ pub struct SlowFile {
 impl Connection {
     /// Makes a connection of the end of a socket, which must not block. `waiting` is shared by all connections.
     pub(super) fn new(socket: File, waiting: Arc<WaitingTime>) -> Self {
-        Self { socket: Mutex::new(Some(socket)), waiting }
+        Self { socket: Mutex::new(Some(Socket { file: socket, is_owed_an_answer: false })), waiting }
     }
 
     /// Opens a regular file.
     ///
     /// # Errors
-    /// Those of opening it; `TimedOut` if the file system does not answer, and ever after.
+    /// Those of opening it; `TimedOut` if the file system does not answer in time, and until it has.
     pub(super) fn open(self: &Arc<Self>, root: &Path, path: &Path, follow: bool) -> io::Result<SlowFile> {
         let request = Request::Open { root: root.to_owned(), path: path.to_owned(), follow };
         Ok(SlowFile { connection: Arc::clone(self), facts: self.ask_for_facts(&request)? })
@@ -50,40 +60,76 @@ impl Connection {
 
     /// Sends a request, and returns the length of its answer.
     fn ask(&self, request: &Request, into: &mut [u8]) -> io::Result<usize> {
-        let mut socket = self.lock();
-        let open = socket.as_mut().ok_or(io::ErrorKind::TimedOut)?;
+        let mut open = self.lock();
+        let socket = open.as_mut().ok_or(io::ErrorKind::TimedOut)?;
         let begin = Instant::now();
-        let answer = exchange(open, request, into, begin + self.waiting.for_an_answer());
+        let answer = socket.exchange(request, into, begin + self.waiting.for_an_answer());
         self.waiting.add(begin.elapsed());
         answer.unwrap_or_else(|_| {
             // Behind an answer that was not read whole, nothing can be made of the next.
-            *socket = None;
+            *open = None;
             Err(io::ErrorKind::TimedOut.into())
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<File>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Socket>> {
         // A panic in another thread leaves the socket usable, or the next answer is refused.
         self.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The outer error says that nothing more will come.
-fn exchange(
-    socket: &mut File,
-    request: &Request,
-    into: &mut [u8],
-    until: Instant,
-) -> io::Result<io::Result<usize>> {
-    socket.write_all(&request.encode())?;
-    let mut head = [0; 16];
-    read_until(socket, &mut head, until)?;
-    match length_of_answer(&head, into.len())? {
-        Err(error) => Ok(Err(error)),
-        Ok(length) => {
-            read_until(socket, &mut into[..length], until)?;
-            Ok(Ok(length))
+impl Socket {
+    /// Sends a request, and returns the length of its answer. The outer error says that nothing more will come.
+    fn exchange(
+        &mut self,
+        request: &Request,
+        into: &mut [u8],
+        until: Instant,
+    ) -> io::Result<io::Result<usize>> {
+        if self.is_owed_an_answer {
+            if !self.is_readable(Instant::now())? {
+                return Ok(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.drop_answer(until)?;
         }
+        self.file.write_all(&request.encode())?;
+        self.is_owed_an_answer = !self.is_readable(until)?;
+        if self.is_owed_an_answer {
+            return Ok(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.read_answer(into, until)
+    }
+
+    fn read_answer(&mut self, into: &mut [u8], until: Instant) -> io::Result<io::Result<usize>> {
+        let mut head = [0; 16];
+        read_until(&mut self.file, &mut head, until)?;
+        match length_of_answer(&head, into.len())? {
+            Err(error) => Ok(Err(error)),
+            Ok(length) => {
+                read_until(&mut self.file, &mut into[..length], until)?;
+                Ok(Ok(length))
+            }
+        }
+    }
+
+    /// Reads an answer that nobody waits for. A file that it opened is closed.
+    fn drop_answer(&mut self, until: Instant) -> io::Result<()> {
+        let mut bytes = vec![0; MAX_READ_BYTES.max(FACTS_BYTES)];
+        let answer = self.read_answer(&mut bytes, until)?;
+        if let (Ok(FACTS_BYTES), Ok(FileFacts { handle: handle @ 1.., .. })) =
+            (answer, FileFacts::decode(&bytes))
+        {
+            self.file.write_all(&Request::Close { handle }.encode())?;
+        }
+        self.is_owed_an_answer = false;
+        Ok(())
+    }
+
+    /// Waits until there is something to read. Returns false if there is not at that time.
+    fn is_readable(&self, until: Instant) -> io::Result<bool> {
+        let mut set = PollSet::default();
+        set.add(self.file.as_fd());
+        Ok(set.wait(Some(until.saturating_duration_since(Instant::now())))? > 0)
     }
 }
 
@@ -116,7 +162,7 @@ impl Drop for SlowFile {
     fn drop(&mut self) {
         if let Some(socket) = self.connection.lock().as_mut() {
             // If it cannot be sent, the other process ends soon.
-            let _ = socket.write_all(&Request::Close { handle: self.facts.handle }.encode());
+            let _ = socket.file.write_all(&Request::Close { handle: self.facts.handle }.encode());
         }
     }
 }

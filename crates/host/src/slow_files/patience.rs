@@ -9,7 +9,7 @@ const WAITING_SHARE: u32 = 10;
 /// The time that this process waits for file systems.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For one answer. Who does not answer within that time is not asked again.
+    /// For one answer. Who does not answer within that time is not asked again until that answer has come.
     pub answer: Duration,
     /// For all answers together, besides a tenth of the time that this process runs.
     pub total: Duration,

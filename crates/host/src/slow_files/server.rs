@@ -74,10 +74,14 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;
     use std::sync::Arc;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     fn connection(socket: std::fs::File) -> Arc<Connection> {
-        let patience = Patience { answer: Duration::from_secs(60), total: Duration::from_secs(600) };
+        connection_for(socket, Duration::from_secs(60))
+    }
+
+    fn connection_for(socket: std::fs::File, answer: Duration) -> Arc<Connection> {
+        let patience = Patience { answer, total: Duration::from_secs(600) };
         Arc::new(Connection::new(socket, Arc::new(WaitingTime::new(patience))))
     }
 
@@ -107,6 +111,29 @@ mod tests {
         assert_eq!(open("link", true).unwrap().facts().inode, facts.inode);
         assert!(open("link", false).is_err(), "a link is no file");
         assert_eq!(open("none", true).unwrap_err().kind(), io::ErrorKind::NotFound);
+        drop((file, connection));
+        server.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn who_is_late_is_asked_again_once_it_has_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "contents").unwrap();
+        let (ours, theirs) = sockets().unwrap();
+        let connection = connection_for(ours, Duration::from_millis(20));
+        let open = |name: &str| connection.open(folder.path(), Path::new(name), true);
+        assert_eq!(open("file").unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let begin = Instant::now();
+        for _ in 0..100 {
+            assert_eq!(open("file").unwrap_err().kind(), io::ErrorKind::TimedOut);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(1), "only the first is waited for");
+        let server = std::thread::spawn(move || super::serve(&theirs));
+        let file = std::iter::repeat_with(|| open("file")).find_map(Result::ok).unwrap();
+        assert_eq!(file.facts().inode, fs::metadata(&path).unwrap().ino());
+        let mut bytes = [0; 10];
+        assert_eq!(std::iter::repeat_with(|| file.read_at(&mut bytes, 3)).find_map(Result::ok), Some(5));
         drop((file, connection));
         server.join().unwrap().unwrap();
     }
