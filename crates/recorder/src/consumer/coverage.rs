@@ -82,8 +82,10 @@ impl Circumstances {
             // On whole CPUs a period goes on from thread to thread.
             None if is_clock => Shortfall::LateTicks,
             None => Shortfall::Unknown,
-            // Each thread has one unfinished period on each CPU at most.
-            Some(tasks) if is_clock && missing > tasks.all.saturating_mul(tasks.cpus) => Shortfall::LateTicks,
+            // Each thread has one unfinished period on each CPU at most: they explain less than half.
+            Some(tasks) if is_clock && missing / 2 > tasks.all.saturating_mul(tasks.cpus) => {
+                Shortfall::LateTicks
+            }
             Some(tasks) if tasks.ended.saturating_mul(2) >= tasks.all => Shortfall::ShortLives,
             Some(_) => Shortfall::ShortRuns,
         }
@@ -105,6 +107,7 @@ mod tests {
         let here = Circumstances { tasks: tasks(400, 0), ..Circumstances::default() };
         let of_clock = |here: Circumstances, missing| here.reason(missing, 1_000_000, true);
         assert_eq!(of_clock(here, 500), Shortfall::ShortRuns, "they live on");
+        assert_eq!(of_clock(here, 877), Shortfall::ShortRuns, "800 unfinished periods explain most of them");
         assert_eq!(of_clock(Circumstances { tasks: tasks(400, 390), ..here }, 500), Shortfall::ShortLives);
         let two_threads = Circumstances { tasks: tasks(3, 3), ..here };
         assert_eq!(of_clock(two_threads, 500), Shortfall::LateTicks, "more than six unfinished periods");
