@@ -206,6 +206,8 @@ pub struct StackFacts {
     pub copies_are_largest: bool,
     /// True if the command is a Java virtual machine that was not asked for anything.
     pub could_ask_jvm: bool,
+    /// True if who recorded could read any file.
+    pub as_root: bool,
 }
 
 /// Returns the advice against stacks that end early, to whoever records them again; `None` if nothing helps.
@@ -215,6 +217,7 @@ fn for_cut_stacks(reason: TruncationReason, facts: StackFacts) -> Option<String>
             Some(flag) => return Some(format!("try: {flag}")),
             None => "a sample has no room for more",
         },
+        TruncationReason::ObjectUnreadable if facts.as_root => "frames may be missing",
         TruncationReason::ObjectUnreadable => {
             "frames may be missing; try: as root, or start the program again"
         }
@@ -322,6 +325,11 @@ pub(super) mod tests {
         let limit = |limit| for_cut_stacks(TruncationReason::AddressLimit(limit), any).unwrap();
         assert_eq!(limit(127), "try: --max-stack 7000");
         assert_eq!(limit(7_000), "a sample has no room for more");
+        let unreadable = |as_root| {
+            let facts = StackFacts { as_root, ..any };
+            for_cut_stacks(TruncationReason::ObjectUnreadable, facts).unwrap()
+        };
+        assert!(unreadable(false).contains("as root") && !unreadable(true).contains("try"));
         let tables = |facts| for_cut_stacks(TruncationReason::NoUnwindData, facts).unwrap();
         assert!(tables(StackFacts { could_ask_jvm: true, ..any }).contains("--runtimes=jvm"));
         assert!(!tables(any).contains("jvm"));

@@ -170,7 +170,9 @@ impl EventView<'_> {
             _ => None,
         });
         let cut = reasons.into_iter().zip(&samples).filter(|(_, found)| found.anywhere > 0);
-        let (all, facts) = (profile.total().samples, StackFacts::default());
+        // Who may not sample the kernel is not root.
+        let as_root = !self.event.event.attr.flags.contains(decoder::AttrFlags::EXCLUDE_KERNEL);
+        let (all, facts) = (profile.total().samples, StackFacts { as_root, ..StackFacts::default() });
         cut.map(|(reason, found)| cut_stacks_in_words(reason, found.anywhere, all, facts)).collect()
     }
 

@@ -6,6 +6,7 @@ use analysis::Notices;
 use analysis::advice::{StackFacts, cut_stacks_in_words};
 use decoder::MAX_STACK_COPY_BYTES;
 use export::summary::counted;
+use host::sys::system;
 use model::{Harm, TruncationReason};
 use recorder::Options;
 use recorder::unwind::{PerArrival, StackTotals};
@@ -42,7 +43,11 @@ pub fn report_truncation(
     options: &Options,
     console: &Console,
 ) {
-    let facts = StackFacts { copies_are_largest: are_largest(sizes), could_ask_jvm: could_ask_jvm(options) };
+    let facts = StackFacts {
+        copies_are_largest: are_largest(sizes),
+        could_ask_jvm: could_ask_jvm(options),
+        as_root: system::effective_user() == 0,
+    };
     let all = totals.unwound().max(1) as f64;
     let percent = |count: u64| 100.0 * count as f64 / all;
     if totals.completed_beyond_copy > 0 {
