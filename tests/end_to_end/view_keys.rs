@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use export::view::{Page, PageEvent};
+use export::view::{Page, PageEvent, PageStacks};
 use model::{
     AddressKind, CpuId, Frame, Name, ObjectIdentity, Pid, Resolution, Space, SpaceTable, StackEntry,
     Symbolized, Tid, Timestamp,
@@ -288,7 +288,8 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
         sides: None,
     };
     let mut html = Vec::new();
-    export::view::write(&page, &mut html).unwrap();
+    let stacks = PageStacks::of(page.events.iter().map(|event| event.view), None);
+    export::view::write(&page, stacks, &mut html).unwrap();
     html
 }
 

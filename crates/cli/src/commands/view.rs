@@ -4,19 +4,20 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 use analysis::annotate::{Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, sampled_functions};
 use analysis::input::Input;
 use analysis::packages::packages;
 use analysis::user_modules::UserModules;
 use analysis::{Analysis, EventView, Measure, Notices, Request, TimeWeight, archive};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
-use export::view::{Page, PageRange, PageWait, PageWaker};
+use export::view::{Page, PageRange, PageStacks, PageWait, PageWaker};
 use model::{Harm, Waker};
-use profile::{Columns, Detail, Show, Weight};
+use profile::{Columns, Detail, Show, View, Weight};
 
 use super::flame_change;
 use super::view_change::{self, ChangeArguments};
@@ -201,8 +202,14 @@ fn write(
         (false, Some(_)) => CodeChoice::Hottest,
         (false, None) => CodeChoice::Carried,
     };
-    let code = if has_code { code(&analysis, &shown, &annotator, choice) } else { Vec::new() };
-    let packages = packages(&analysis, &own, &annotator);
+    let views: Vec<&View<'_>> = shown.iter().map(|shown| &shown.view).collect();
+    // Files are read meanwhile.
+    let (stacks, (code, packages)) = thread::scope(|threads| {
+        let stacks = threads.spawn(|| PageStacks::of(views.iter().copied(), None));
+        let code = if has_code { code(&analysis, &shown, &annotator, choice) } else { Vec::new() };
+        (stacks.join(), (code, packages(&analysis, &own, &annotator)))
+    });
+    let stacks = stacks.map_err(|_| anyhow!("an internal error ended the thread that counts stacks"))?;
     let mut owners = annotator.source_owners();
     owners.extend(&analysis.symbols.source_owners);
     let read = sources.map(|sources| |path: &str| sources.text(path, &owners));
@@ -223,7 +230,7 @@ fn write(
         sides: None,
         code: &code,
     };
-    export::view::write(&page, output)?;
+    export::view::write(&page, stacks, output)?;
     let asked = sources.filter(|_| arguments.with_source);
     asked.iter().flat_map(|sources| sources.remarks()).for_each(|remark| console.warn(Harm::Names, &remark));
     Ok(())

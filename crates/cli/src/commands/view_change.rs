@@ -8,7 +8,7 @@ use analysis::user_modules::UserModules;
 use analysis::{Analysis, EventView, Request};
 use anyhow::{Context, bail};
 use export::summary::Summary;
-use export::view::{Page, PageSides};
+use export::view::{Page, PageSides, PageStacks};
 use profile::comparison::{AFTER, BEFORE, Comparison, Experiment, Side};
 use profile::{Columns, Detail, Show, Weight};
 
@@ -113,7 +113,8 @@ pub fn write(
         sides: Some(&page_sides),
         code: &[],
     };
-    export::view::write(&page, output)?;
+    let stacks = PageStacks::of(events.iter().map(|shown| &shown.view), Some(&comparison));
+    export::view::write(&page, stacks, output)?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod samples;
 mod script;
 mod sides;
 mod source;
+mod stacks;
 mod tree;
 mod waits;
 
@@ -25,7 +26,8 @@ use assembly::Instructions;
 pub use assembly::PageRange;
 use samples::{Clock, Columns, Samples};
 pub use sides::PageSides;
-use tree::{Kind, SortedTree, StackTree};
+pub use stacks::PageStacks;
+use tree::{Kind, SortedTree};
 use waits::Waits;
 
 /// The recording that a page shows: title, events, gaps and waits.
@@ -111,18 +113,17 @@ const STATIC_TABLE_FUNCTIONS: usize = 30;
 /// allowed.
 const MAX_SAMPLES: usize = 1_400_000;
 
-/// Writes the page.
+/// Writes the page, with the stacks of its events.
 ///
 /// # Errors
 /// Those of `output`, and one if no sample is left.
-pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
+pub fn write(page: &Page<'_>, stacks: PageStacks, output: &mut dyn Write) -> io::Result<()> {
     let page = &page.with_safe_text();
-    let mut stacks = StackTree::default();
     let mut samples = Samples::default();
     samples.has_lines = page.has_lines;
     samples.instructions = Instructions::new(page.code);
-    for (number, event) in (0..).zip(&page.events) {
-        samples.add(number, event.view, &mut stacks, page.sides.map(|sides| sides.comparison));
+    for ((number, event), of_event) in (0..).zip(&page.events).zip(stacks.of_events) {
+        samples.add(number, event.view, of_event, page.sides.is_some());
     }
     let counts: Vec<usize> = (0..page.events.len()).map(|event| samples.count(event)).collect();
     let sample_count = samples.row_count();
@@ -131,7 +132,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     }
     let clock = samples.clock().map(|clock| samples.merge(clock, MAX_SAMPLES));
     let merged = (samples.row_count() < sample_count).then(|| samples.row_count());
-    let tree = stacks.sorted();
+    let tree = stacks.tree.sorted();
     let weighted: Vec<bool> = page.events.iter().map(|event| event.view.weight() == Weight::Period).collect();
     let waits = clock.map(|clock| {
         let lane_of = |pid, tid| samples.lane_of(pid, tid);
@@ -200,12 +201,8 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         escape(&page.title),
         script::STYLE,
     )?;
-    for (name, bytes) in blocks {
-        writeln!(
-            output,
-            "<script type=\"text/plain\" data-block=\"{name}\">{}</script>",
-            blocks::pack(&bytes)?
-        )?;
+    for (name, packed) in blocks::packed(blocks) {
+        writeln!(output, "<script type=\"text/plain\" data-block=\"{name}\">{}</script>", packed?)?;
     }
     writeln!(output, "<script type=\"module\">{code}</script>\n</body>\n</html>")
 }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use model::{Name, Pid, Tid};
-use profile::comparison::Comparison;
-use profile::{StackId, Thread, ThreadId, View, pool_names};
+use profile::{Thread, View, pool_names};
 use rustc_hash::FxBuildHasher;
 
 use super::assembly::Instructions;
 use super::blocks::Column;
 use super::source::Lines;
-use super::tree::{SortedTree, StackTree};
+use super::stacks::{EventStacks, RootedStack, StackEnd};
+use super::tree::SortedTree;
 
 /// A thread under all of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,14 +58,6 @@ struct Leaf {
     line: u32,
     /// 0 where its code is not in the page.
     instruction: u32,
-}
-
-/// The numbers of what stacks of an event can end in; empty where the page has none.
-struct Ends {
-    /// Source lines, by frame.
-    lines: Vec<u32>,
-    /// Instructions, by place.
-    instructions: Vec<u32>,
 }
 
 /// The samples of all events.
@@ -149,53 +141,26 @@ const MIN_MERGED_UNITS: u64 = 2_000;
 const UNIT_STEP: u64 = 4;
 
 impl Samples {
-    /// Adds the samples of an event; in a comparison, those of a side, whose stacks have no threads.
-    pub(crate) fn add(
-        &mut self,
-        event: u32,
-        view: &View<'_>,
-        tree: &mut StackTree,
-        comparison: Option<&Comparison>,
-    ) {
+    /// Adds the samples of an event, whose stacks are `stacks`; in a comparison, those of a side.
+    pub(crate) fn add(&mut self, event: u32, view: &View<'_>, stacks: EventStacks, is_compared: bool) {
         let profile = view.profile();
-        let side = if comparison.is_some() { event } else { 0 };
-        let first = comparison.and_then(|_| profile.samples().iter().filter_map(|sample| sample.time).min());
-        let origin = first.map_or(0, |first| first.0 / 1000);
+        let side = if is_compared { event } else { 0 };
+        let times = || profile.samples().iter().filter_map(|sample| sample.time);
+        let origin = times().min().filter(|_| is_compared).map_or(0, |first| first.0 / 1000);
         self.origins.resize(side as usize + 1, origin);
         if self.segments.is_empty() && event == 0 {
             self.is_timed = true;
         }
         let mut has_cpus = true;
-        let numbers = tree.frames_of(view, comparison);
         let pools = pool_names(profile.threads());
         let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(side, thread)).collect();
-        let roots: Vec<Option<u32>> =
-            pools.iter().map(|name| comparison.is_none().then(|| tree.root(name))).collect();
-        let ends = Ends {
-            lines: if self.has_lines { self.lines.of_frames(view) } else { Vec::new() },
-            instructions: self.instructions.of_places(profile.stacks.places()),
-        };
-        // Numbers each stack of each root once, in the order of samples.
-        let mut numbers_of_stacks: HashMap<(Option<u32>, StackId), u32, FxBuildHasher> = HashMap::default();
-        let mut stacks: Vec<(Option<u32>, StackId, ThreadId)> = Vec::new();
         let mut sizes = vec![0; self.lanes.len()];
-        let of_samples: Vec<u32> = profile
-            .samples()
-            .iter()
-            .map(|sample| {
-                sizes[lanes[sample.thread.index()] as usize] += 1;
-                let root = roots[sample.thread.index()];
-                *numbers_of_stacks.entry((root, sample.stack)).or_insert_with(|| {
-                    stacks.push((root, sample.stack, sample.thread));
-                    (stacks.len() - 1) as u32
-                })
-            })
-            .collect();
-        let leaves = self.leaves(view, tree, &numbers, &ends, &stacks, &numbers_of_stacks);
+        profile.samples().iter().for_each(|sample| sizes[lanes[sample.thread.index()] as usize] += 1);
+        let leaves = self.leaves(view, &stacks);
         let mut named = vec![0_u64; profile.threads().len()];
         let mut last = vec![None; profile.threads().len()];
         let mut rows: Vec<Vec<Row>> = sizes.into_iter().map(Vec::with_capacity).collect();
-        for (sample, number) in profile.samples().iter().zip(of_samples) {
+        for (sample, number) in profile.samples().iter().zip(stacks.of_samples) {
             let thread = sample.thread.index();
             let Some(leaf) = leaves[number as usize] else { continue };
             let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MAX_CPUS);
@@ -215,42 +180,27 @@ impl Samples {
         self.name_processes(side, profile.threads(), &last);
     }
 
-    /// Adds stacks to the tree, and returns the leaf of each; `None` if the view omits it. `stacks` are stacks of a root with
-    /// one of its threads, `numbers_of_stacks` their indices.
-    fn leaves(
-        &mut self,
-        view: &View<'_>,
-        tree: &mut StackTree,
-        numbers: &[u32],
-        ends: &Ends,
-        stacks: &[(Option<u32>, StackId, ThreadId)],
-        numbers_of_stacks: &HashMap<(Option<u32>, StackId), u32, FxBuildHasher>,
-    ) -> Vec<Option<u32>> {
-        let mut leaves = vec![None; stacks.len()];
-        let mut ordered = stacks.to_vec();
-        ordered.sort_unstable_by_key(|&(root, stack, _)| (root, stack));
-        for of_root in ordered.chunk_by(|(one, ..), (other, ..)| one == other) {
-            let Some(&(root, _, thread)) = of_root.first() else { continue };
-            let ids: Vec<StackId> = of_root.iter().map(|&(_, stack, _)| stack).collect();
-            tree.add(view, numbers, root, thread, &ids, |stack, node, frame| {
-                let line = frame.and_then(|frame| ends.lines.get(frame.index()).copied()).unwrap_or(0);
-                let mut leaf = Leaf { node, line, instruction: 0 };
-                if !ends.instructions.is_empty() {
-                    let place = view.innermost_place(thread, stack);
-                    let number = place.and_then(|place| ends.instructions.get(place.index()).copied());
-                    leaf.instruction = number.unwrap_or(0);
-                }
-                let next = self.leaves.len() as u32;
-                let number = *self.leaf_numbers.entry(leaf).or_insert_with(|| {
-                    self.leaves.push(leaf);
-                    next
-                });
-                if let Some(&position) = numbers_of_stacks.get(&(root, stack)) {
-                    leaves[position as usize] = Some(number);
-                }
-            });
-        }
-        leaves
+    /// Returns the leaf of each stack; `None` if the view omits it.
+    fn leaves(&mut self, view: &View<'_>, stacks: &EventStacks) -> Vec<Option<u32>> {
+        let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
+        let instructions = self.instructions.of_places(view.profile().stacks.places());
+        self.leaf_numbers.reserve(stacks.ends.len());
+        let leaf = |(&RootedStack { thread, stack, .. }, end): (&RootedStack, &Option<StackEnd>)| {
+            let StackEnd { node, frame } = (*end)?;
+            let line = frame.and_then(|frame| lines.get(frame.index()).copied()).unwrap_or(0);
+            let mut leaf = Leaf { node, line, instruction: 0 };
+            if !instructions.is_empty() {
+                let place = view.innermost_place(thread, stack);
+                let number = place.and_then(|place| instructions.get(place.index()).copied());
+                leaf.instruction = number.unwrap_or(0);
+            }
+            let next = self.leaves.len() as u32;
+            Some(*self.leaf_numbers.entry(leaf).or_insert_with(|| {
+                self.leaves.push(leaf);
+                next
+            }))
+        };
+        stacks.all.iter().zip(&stacks.ends).map(leaf).collect()
     }
 
     /// Gives each lane the name under which its thread has most of the sums of periods in `named`.

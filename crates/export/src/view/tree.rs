@@ -61,7 +61,9 @@ pub(crate) struct StackTree {
     /// Hashed with a random key, because the profiled program chooses the names.
     frame_numbers: HashMap<Frame, u32>,
     nodes: Vec<Node>,
-    children: HashMap<(u32, u32), u32, FxBuildHasher>,
+    /// The first child of each node, or 0: most have one alone.
+    first_children: Vec<u32>,
+    other_children: HashMap<(u32, u32), u32, FxBuildHasher>,
     memory: StackNodes<u32>,
 }
 
@@ -86,7 +88,8 @@ impl Default for StackTree {
             frames: Vec::new(),
             frame_numbers: HashMap::default(),
             nodes: vec![Node { parent: 0, frame: 0 }],
-            children: HashMap::default(),
+            first_children: vec![0],
+            other_children: HashMap::default(),
             memory: StackNodes::default(),
         }
     }
@@ -153,10 +156,19 @@ impl StackTree {
 
     fn child(&mut self, parent: u32, frame: u32) -> u32 {
         let next = self.nodes.len() as u32;
-        *self.children.entry((parent, frame)).or_insert_with(|| {
+        let child = match &mut self.first_children[parent as usize] {
+            first @ 0 => {
+                *first = next;
+                next
+            }
+            first if self.nodes[*first as usize].frame == frame => *first,
+            _ => *self.other_children.entry((parent, frame)).or_insert(next),
+        };
+        if child == next {
             self.nodes.push(Node { parent, frame });
-            next
-        })
+            self.first_children.push(0);
+        }
+        child
     }
 
     /// Sorts the nodes in preorder, with siblings and frames in the order of names.
