@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 /// Maximum number of lines of a file: each takes four bytes beside its own, and a file may consist of line feeds.
 const MAX_LINES: usize = 1 << 20;
+/// Maximum number of bytes of a line, several times what a terminal shows: a file of generated code, or one made to fill the disk, may be one
+/// line.
+const MAX_LINE_BYTES: usize = 2_000;
 
 /// Reads a source file by the path that debug information states; returns `None` for a file that is not shown.
 pub type SourceReader<'a> = dyn Fn(&str) -> Option<Arc<SourceText>> + 'a;
@@ -29,14 +32,20 @@ impl SourceText {
         Self { bytes, ends }
     }
 
-    /// Returns a line without its line feed, counted from 1; `None` if there is none.
+    /// Returns a line without its line feed, counted from 1; `None` if there is none. Long lines are cut, and end with `…`.
     pub fn line(&self, number: u32) -> Option<Cow<'_, str>> {
         let index = number.checked_sub(1)? as usize;
         let end = *self.ends.get(index)? as usize;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         let line = self.bytes.get(start..end)?;
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        Some(String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)))
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Some(match line.get(..MAX_LINE_BYTES) {
+            Some(start) if start.len() < line.len() => {
+                Cow::Owned(format!("{}…", String::from_utf8_lossy(start)))
+            }
+            _ => String::from_utf8_lossy(line),
+        })
     }
 
     /// Returns the number of lines.
@@ -63,6 +72,8 @@ mod tests {
             assert_eq!((source.lines(), source.line(0)), (lines.len(), None));
         }
         assert_eq!(SourceText::new(b"a\xff\n".to_vec()).line(1).unwrap(), "a\u{fffd}");
+        let long = SourceText::new(vec![b'x'; MAX_LINE_BYTES + 1]);
+        assert!(long.line(1).is_some_and(|line| line.len() < MAX_LINE_BYTES + 4 && line.ends_with("x…")));
         assert_eq!(SourceText::new(vec![b'\n'; MAX_LINES + 7]).lines(), MAX_LINES);
     }
 }
