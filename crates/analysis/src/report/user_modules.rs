@@ -9,9 +9,9 @@ use profile::module_of;
 const SYSTEM_FOLDERS: [&[u8]; 8] =
     [b"/usr/", b"/lib/", b"/lib64/", b"/bin/", b"/sbin/", b"/nix/store/", b"/gnu/store/", b"/snap/"];
 
-/// Folders of packages, wherever they are: of pip, npm, cargo and rustup.
-const PACKAGE_FOLDERS: [&[u8]; 5] =
-    [b"/site-packages/", b"/dist-packages/", b"/node_modules/", b"/.cargo/", b"/.rustup/"];
+/// Folders of packages, wherever they are: of pip, of Python's own modules, of npm, cargo and rustup.
+const PACKAGE_FOLDERS: [&[u8]; 6] =
+    [b"/site-packages/", b"/dist-packages/", b"/lib-dynload/", b"/node_modules/", b"/.cargo/", b"/.rustup/"];
 
 /// The modules of a recording that are the user's own code.
 #[derive(Debug)]
@@ -87,13 +87,16 @@ mod tests {
     fn packages_are_not_own_and_programs_are_where_each_process_shall_have_code() {
         let paths = [
             "/home/me/v/lib/python3.13/site-packages/np/core.so",
+            "/home/me/v/lib/python3.13/lib-dynload/_socket.so",
             "/home/me/.cargo/bin/rg",
             "/srv/own.so",
             "/usr/bin/sh",
         ];
-        let own = |own: UserModules| ["core.so", "rg", "own.so", "sh"].map(|module| own.contains(module));
-        assert_eq!(own(UserModules::new(&spaces(&paths))), [false, false, true, false]);
-        assert_eq!(own(UserModules::with_programs(&spaces(&paths))), [false, true, true, true]);
+        let own = |own: UserModules| {
+            ["core.so", "_socket.so", "rg", "own.so", "sh"].map(|module| own.contains(module))
+        };
+        assert_eq!(own(UserModules::new(&spaces(&paths))), [false, false, false, true, false]);
+        assert_eq!(own(UserModules::with_programs(&spaces(&paths))), [false, false, true, true, true]);
     }
 
     #[test]
