@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use analysis::annotate::{Annotator, Chosen, HAS_DISASSEMBLY, Syntax, Whole, sampled_functions, wholes};
+use analysis::annotate::{
+    Annotator, Chosen, HAS_DISASSEMBLY, Syntax, Whole, name_of_whole, sampled_functions, wholes,
+};
 use analysis::input::Input;
 use analysis::{Notices, Request, TimeWeight, archive};
 use anyhow::{Context, bail};
@@ -184,7 +186,7 @@ fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Resul
         let callers = pieces().filter(|piece| piece.inlined.contains(name)).cloned();
         Ok(vec![Chosen::Inlined(Arc::clone(name), callers.collect())])
     };
-    if let Some(whole) = functions.iter().find(|(name, _)| name == wanted) {
+    if let Some(whole) = functions.iter().find(|(name, _)| name == name_of_whole(wanted)) {
         return Ok(vec![Chosen::Whole(whole.clone())]);
     }
     if let Some(name) = inlined.iter().find(|name| name.as_ref() == wanted) {
