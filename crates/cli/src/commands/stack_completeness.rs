@@ -74,7 +74,7 @@ pub fn report_truncation(
     }
     if totals.of_32_bits > 0 {
         console.warn(Harm::Stacks, &format!(
-            "{} of 32-bit programs, unwound by frame pointers alone; try building them with -fno-omit-frame-pointer",
+            "{} of 32-bit programs, unwound by frame pointers alone: functions without one have no callers",
             counted(totals.of_32_bits, "sample is", "samples are")
         ));
     }
