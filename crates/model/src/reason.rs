@@ -29,13 +29,15 @@ pub enum TruncationReason {
     OtherStack,
     /// The call chain has reached its maximum number of addresses: this one, set by the kernel or by the recorder.
     AddressLimit(u16),
+    /// The kernel's copy ends at a page that was not in memory: it copies without bringing pages in, and no size of copies changes that.
+    PageNotInMemory,
 }
 
 impl TruncationReason {
     const BASE: u64 = 0x8000_0000_0000_0000;
 
-    /// All reasons by number, from 1 on; the last with a limit of 0.
-    pub const ALL: [Self; 8] = [
+    /// All reasons by number, from 1 on; [`Self::AddressLimit`] with a limit of 0.
+    pub const ALL: [Self; 9] = [
         Self::CopyTooSmall,
         Self::NoUnwindData,
         Self::RuleFailed,
@@ -44,6 +46,7 @@ impl TruncationReason {
         Self::ObjectUnreadable,
         Self::OtherStack,
         Self::AddressLimit(0),
+        Self::PageNotInMemory,
     ];
 
     /// Returns the place of the reason in [`Self::ALL`], whatever its limit is.
@@ -57,6 +60,7 @@ impl TruncationReason {
             Self::ObjectUnreadable => 5,
             Self::OtherStack => 6,
             Self::AddressLimit(_) => 7,
+            Self::PageNotInMemory => 8,
         }
     }
 
@@ -83,6 +87,7 @@ impl fmt::Display for TruncationReason {
             Self::AddressLimit(limit) => return write!(f, "limit of {limit} addresses"),
             Self::ObjectUnreadable => "object file unreadable",
             Self::OtherStack => "other stack not copied",
+            Self::PageNotInMemory => "a page of the stack was not in memory",
             Self::CopyTooSmall => "stack copy too small",
             Self::NoUnwindData => "no unwind data",
             Self::RuleFailed => "unwind rule failed",
@@ -249,7 +254,7 @@ mod tests {
             assert_ne!(reason.marker() >> 47, 0);
         }
         let no_marks =
-            [0x8000_0000_0000_0000, 0x8000_0000_0000_0009, 0x8000_0000_0000_0101, 0x8000_0000_0100_0008];
+            [0x8000_0000_0000_0000, 0x8000_0000_0000_000a, 0x8000_0000_0000_0101, 0x8000_0000_0100_0008];
         for address in no_marks {
             assert_eq!(TruncationReason::from_marker(address), None, "{address:#x}");
         }

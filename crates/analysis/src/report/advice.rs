@@ -230,9 +230,10 @@ fn for_cut_stacks(reason: TruncationReason, facts: StackFacts) -> Option<String>
             "generated code, or built without unwind tables; try building it with -fasynchronous-unwind-tables"
         }
         TruncationReason::RecorderBehind => "try: a lower rate (-F), or --call-graph fp",
-        TruncationReason::RuleFailed | TruncationReason::MappingUnknown | TruncationReason::OtherStack => {
-            return None;
-        }
+        TruncationReason::RuleFailed
+        | TruncationReason::MappingUnknown
+        | TruncationReason::OtherStack
+        | TruncationReason::PageNotInMemory => return None,
     };
     Some(advice.to_owned())
 }

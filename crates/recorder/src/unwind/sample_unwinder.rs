@@ -186,6 +186,13 @@ impl SampleUnwinder {
         if unwound.end != StackEnd::Complete && self.walker.exceeds_copy() {
             unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
         }
+        if unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
+            && !self.copy_sizes.of(context.layouts.arrival).is_full(state.stack.bytes.len())
+            && let Some(mark) = self.chain.last_mut()
+        {
+            let reason = TruncationReason::PageNotInMemory;
+            (unwound.end, *mark) = (StackEnd::Truncated(reason), reason.marker());
+        }
         if let Some(runtime) = sampled.maps.interpreter() {
             let words = StackWords::of(&self.walker, &sampled, &runtime);
             let at = (pid, state.thread, context.time);
