@@ -38,6 +38,9 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
         // What Go code called outside of it, a system call or the kernel, is time of the calling function. Beyond other code on the
         // stack, nobody knows who called whom.
         let own = places.skip_while(Option::is_none).map_while(|place| place);
+        // A function that calls by a generated wrapper calls what that calls, as in the profiles of runtime/pprof: the compiler asks which
+        // method an interface call reaches.
+        let own = own.filter(|place| !place.frames.is_empty());
         let location_id: Vec<u64> =
             own.map(|place| u64::from(locations.intern(location(place, &mut functions))) + 1).collect();
         if location_id.is_empty() {

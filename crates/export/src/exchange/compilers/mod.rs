@@ -81,7 +81,7 @@ pub struct ProgramSamples {
 pub struct ProgramPlace {
     /// Its address in the program's file (Svma); of a return address that of the byte before it.
     pub address: u64,
-    /// Its functions by their linkage names, the innermost first; none if it has no name.
+    /// Its functions by their linkage names, the innermost first; none if it has no name, or is a wrapper that Go's compiler generated.
     pub frames: Arc<[Frame]>,
 }
 
