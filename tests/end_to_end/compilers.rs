@@ -176,6 +176,9 @@ fn go_calls_lead_through_generated_wrappers() {
         let raw = run(Command::new("go").args(["tool", "pprof", "-raw"]).arg(&profile)).ok();
         assert!(raw.text().contains(" main.box.area "), "{}", raw.text());
         assert!(!raw.text().contains("main.(*box).area"), "{}", raw.text());
+        let again = folder.path().join("again.pgo");
+        export("go-pgo", &[&recording], &again, &[]).ok();
+        assert!(fs::read(&profile).unwrap() == fs::read(&again).unwrap(), "the same recording, another file");
     }
 }
 
