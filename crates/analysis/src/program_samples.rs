@@ -525,7 +525,7 @@ fn is_named(path: &Name, wanted: &str) -> bool {
 }
 
 fn text_of(build_id: Option<&BuildId>) -> String {
-    build_id.map_or_else(|| String::from("none"), ToString::to_string)
+    build_id.map_or_else(|| String::from("no build id"), ToString::to_string)
 }
 
 /// Returns the functions of the symbol table by ascending address, one for each address, by the names that BOLT gives them.
