@@ -163,6 +163,26 @@ fn go_inlines_calls_that_the_profile_says_are_hot() {
 }
 
 #[test]
+fn go_calls_lead_through_generated_wrappers() {
+    if !may_record() || !has("go") {
+        return;
+    }
+    let (Some(whole), Some(stripped)) = (go("interfaces", false), go("interfaces", true)) else { return };
+    let folder = folder();
+    let (recording, profile) = (folder.path().join("1.data"), folder.path().join("default.pgo"));
+    for program in [whole, stripped] {
+        record(&recording, &program, "1");
+        export("go-pgo", &[&recording], &profile, &[]).ok();
+        let raw = run(Command::new("go").args(["tool", "pprof", "-raw"]).arg(&profile)).ok();
+        assert!(raw.text().contains(" main.box.area "), "{}", raw.text());
+        assert!(!raw.text().contains("main.(*box).area"), "{}", raw.text());
+        let again = folder.path().join("again.pgo");
+        export("go-pgo", &[&recording], &again, &[]).ok();
+        assert!(fs::read(&profile).unwrap() == fs::read(&again).unwrap(), "the same recording, another file");
+    }
+}
+
+#[test]
 fn pprof_has_the_lines_at_which_functions_start() {
     if !may_record() || !has("go") {
         return;

@@ -13,7 +13,7 @@ use model::{
     AddressKind, BuildId, FileOffset, Frame, Name, ObjectIdentity, Pid, Reason, Resolution, Space, SpaceId,
     SpaceTable, StackEntry, Svma, Symbolized,
 };
-use profile::{Count, StackId, StackTable, Weight};
+use profile::{Count, PlaceId, StackId, StackTable, Weight};
 use symbolizer::{NameStyle, Options};
 use thiserror::Error;
 
@@ -379,6 +379,14 @@ impl<'w> ProgramCollector<'w> {
         let facts = ProgramFacts {
             has_relocations: object.sections().iter().any(|section| *section.name == *b".rela.text"),
         };
+        // The same recordings make the same file: hash maps have another order in each run.
+        let address = |place: PlaceId| {
+            let entry = self.stacks.places().get(place.index())?;
+            Some((is_own(entry), entry.offset, entry.lookup_offset()))
+        };
+        let mut counts: Vec<(StackId, Count)> =
+            self.counts.iter().map(|(&stack, &count)| (stack, count)).collect();
+        counts.sort_by_cached_key(|&(stack, _)| self.stacks.entries(stack).map(address).collect::<Vec<_>>());
         let samples = ProgramSamples {
             path: path.to_string(),
             build_id: program
@@ -389,7 +397,7 @@ impl<'w> ProgramCollector<'w> {
                 .map_or_else(String::new, ToString::to_string),
             event: program.event.clone(),
             stacks: self.stacks,
-            counts: self.counts.into_iter().collect(),
+            counts,
             weight: self.weight,
             places,
             entries,
@@ -517,7 +525,7 @@ fn is_named(path: &Name, wanted: &str) -> bool {
 }
 
 fn text_of(build_id: Option<&BuildId>) -> String {
-    build_id.map_or_else(|| String::from("none"), ToString::to_string)
+    build_id.map_or_else(|| String::from("no build id"), ToString::to_string)
 }
 
 /// Returns the functions of the symbol table by ascending address, one for each address, by the names that BOLT gives them.

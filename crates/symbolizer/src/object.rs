@@ -27,7 +27,8 @@ pub struct Options {
     /// True to resolve source files and lines, with the start lines of functions.
     pub locations: bool,
     /// True to resolve what compilers match profiles with code by, beside lines: discriminators, and the names and lines that Go's
-    /// runtime has for a Go program, even where there is debug information.
+    /// runtime has for a Go program, even where there is debug information. Addresses in wrappers that Go's compiler generated have no
+    /// frames then.
     pub for_compilers: bool,
 }
 
@@ -164,7 +165,10 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             near: None,
             sections,
             debug_bias: files.bias_of(with_dwarf),
-            go: go.map(|table| GoLineTable::new(table, object)),
+            go: go.map(|table| GoLineTable::new(table, object)).map(|lines| match options.for_compilers {
+                true => lines.with_wrappers(),
+                false => lines,
+            }),
             options,
         }
     }
@@ -447,7 +451,10 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         let resolved: Vec<_> = (plan.addresses.iter().zip(&plan.debug_addresses).zip(walked))
             .map(|((&(address, symbol), &debug_address), frames)| {
                 let (frames, location) = match &self.go {
-                    Some(go) => self.go_frames(go, address, table),
+                    Some(go) => match self.go_frames(go, address, table) {
+                        Some((frames, location)) => (Some(frames), location),
+                        None => return AddressFrames { frames: Some(Arc::from([])), symbol_start: None },
+                    },
                     None => (frames, lines.as_mut().and_then(|lines| lines.find(debug_address))),
                 };
                 // Symbols of a Go program have suffixes that the names in its runtime's table have not: `.abi0`.
@@ -497,16 +504,24 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         lookups.iter().map(resolution).collect()
     }
 
-    /// Returns the frames that a Go program's line table has for an address, and the location of the innermost.
+    /// Returns the frames that a Go program's line table has for an address, and the location of the innermost. `None` if they are
+    /// wrappers, which do not count for compilers.
     fn go_frames(
         &self,
         go: &GoLineTable<'_>,
         address: u64,
         names: &NameTable,
-    ) -> (Option<Vec<WalkedFrame>>, Option<SourceLocation>) {
+    ) -> Option<(Vec<WalkedFrame>, Option<SourceLocation>)> {
         let mut innermost = None;
         let mut frames = Vec::new();
-        for frame in go.find(address) {
+        let mut found = go.find(address);
+        if self.options.for_compilers && !found.is_empty() {
+            found.retain(|frame| !frame.is_wrapper);
+            if found.is_empty() {
+                return None;
+            }
+        }
+        for frame in found {
             let mut location = frame.location.filter(|_| self.options.locations);
             if frames.is_empty() {
                 innermost = location.take();
@@ -517,7 +532,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         if !self.options.inlines {
             frames.drain(..frames.len().saturating_sub(1));
         }
-        (Some(frames), innermost)
+        Some((frames, innermost))
     }
 
     /// Returns the debug sections that cannot be read, each with what is wrong with it.

@@ -119,6 +119,12 @@ fn summary(samples: &ProgramSamples, totals: SampleTotals, written: Written, nam
     )
 }
 
+/// Rounds up to two digits.
+fn two_digits(number: f64) -> u64 {
+    let unit = 10_f64.powf(number.max(10.0).log10().floor() - 1.0);
+    ((number / unit).ceil() * unit).round() as u64
+}
+
 /// Says what keeps the profile from being a good one for a compiler.
 fn warnings(
     format: CompilerFormat,
@@ -127,14 +133,14 @@ fn warnings(
     facts: ProgramFacts,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    if written.agreement < SUFFICIENT_AGREEMENT {
-        // What chance decides falls with the root of the number of samples.
-        let more = ((1.0 - written.agreement) / (1.0 - SUFFICIENT_AGREEMENT)).powi(2).ceil();
+    if written.agreement.share < SUFFICIENT_AGREEMENT {
+        let enough = written.samples as f64 * written.agreement.times_for(SUFFICIENT_AGREEMENT);
         warnings.push(format!(
-            "the profile rests on {few}: another recording would agree in {agreement:.0} % at most; for {enough:.0} % try {more:.0} times as many: longer, a higher -F, or several recordings",
+            "the profile rests on {few}: another recording of the same work would agree in about {agreement:.0} %; for {wanted:.0} % it needs {enough}: record longer, at a higher -F, or several times",
             few = counted(written.samples, "sample", "samples"),
-            agreement = written.agreement * 100.0,
-            enough = SUFFICIENT_AGREEMENT * 100.0,
+            agreement = (written.agreement.share * 100.0).floor(),
+            wanted = SUFFICIENT_AGREEMENT * 100.0,
+            enough = counted(two_digits(enough), "sample", "samples"),
         ));
     }
     if format == CompilerFormat::AutoFdo {
@@ -170,4 +176,17 @@ fn warnings(
         ));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::two_digits;
+
+    #[test]
+    fn numbers_are_rounded_up_to_two_digits() {
+        assert_eq!(
+            [0.5, 9.1, 10.0, 11.2, 24_238.0, 99_500.0].map(two_digits),
+            [1, 10, 10, 12, 25_000, 100_000]
+        );
+    }
 }

@@ -17,6 +17,9 @@ pub(crate) struct GoFrame<'a> {
     pub(crate) location: Option<SourceLocation>,
     /// The line at which the function starts; 0 if unknown.
     pub(crate) start_line: u32,
+    /// True if the compiler generated the function to call another one, which has no code of its own in the source: a method of an
+    /// embedded type, a method value, a method of a value that is called by a pointer. Go's stack traces leave such functions out.
+    pub(crate) is_wrapper: bool,
 }
 
 /// Looks up functions, inlined calls and lines of addresses.
@@ -24,7 +27,13 @@ pub(crate) struct GoLineTable<'a> {
     table: GoFunctionTable<'a>,
     /// The bytes of the object from the address on that the offsets of inlining trees are relative to.
     trees: Option<SectionBytes<'a>>,
+    /// The kind that wrappers have, where that is known.
+    wrapper: Option<u64>,
 }
+
+/// A function that Go's linker declares to be a wrapper, though it is none (Go's `src/cmd/internal/objabi/funcid.go`). The numbers of
+/// kinds differ between releases; this one has that of wrappers in all.
+const DECLARED_WRAPPER: &[u8] = b"runtime.deferreturn";
 
 /// The greatest depth of inlined calls that is followed; no compiler nests deeper.
 const MAX_INLINED: usize = 512;
@@ -40,7 +49,18 @@ impl<'a> GoLineTable<'a> {
     pub(crate) fn new<D: AsRef<[u8]>>(table: GoFunctionTable<'a>, object: &'a Object<D>) -> Self {
         let trees = table.trees.and_then(|base| object.bytes_at(Svma(base)));
         let trees = trees.map(|data| SectionBytes { data, ..table.bytes });
-        Self { table, trees }
+        Self { table, trees, wrapper: None }
+    }
+
+    /// Finds out by what wrappers are told from other functions, which takes a look at each function.
+    pub(crate) fn with_wrappers(self) -> Self {
+        let table = &self.table;
+        let is_declared = |index: usize| {
+            let name = table.bytes.number(table.description(index)?, 4).and_then(|offset| table.name(offset));
+            (name == Some(DECLARED_WRAPPER)).then(|| Function::read(table, index))?
+        };
+        let wrapper = (0..table.count()).find_map(is_declared).map(|function| function.kind);
+        Self { wrapper, ..self }
     }
 
     /// Returns the frames of an address, innermost first.
@@ -116,6 +136,8 @@ struct Function {
     unit: u64,
     /// The line at which it starts; 0 if unknown.
     start_line: u32,
+    /// What the runtime takes it for (`funcID`).
+    kind: u64,
 }
 
 impl Function {
@@ -145,6 +167,7 @@ impl Function {
             tree: tree.filter(|&offset| offset != NO_OFFSET).and_then(|offset| usize::try_from(offset).ok()),
             unit,
             start_line: line_number(start_line),
+            kind: table.bytes.number(at + fields * 4 - 4, 1)?,
         })
     }
 
@@ -154,7 +177,8 @@ impl Function {
         while frames.len() < MAX_INLINED {
             let Some(call) = self.inlined_call(lines, at) else { break };
             let location = lines.location(self, at);
-            frames.push(GoFrame { name: call.name, location, start_line: call.start_line });
+            let is_wrapper = lines.wrapper == Some(call.kind);
+            frames.push(GoFrame { name: call.name, location, start_line: call.start_line, is_wrapper });
             // The caller's instruction at `parent` has the location of the call.
             let Some(parent) = self.start.checked_add(call.parent).filter(|&parent| parent != at) else {
                 break;
@@ -163,7 +187,8 @@ impl Function {
         }
         let name = lines.table.name(self.name).filter(|name| !name.is_empty());
         let location = lines.location(self, at);
-        frames.extend(name.map(|name| GoFrame { name, location, start_line: self.start_line }));
+        let (start_line, is_wrapper) = (self.start_line, lines.wrapper == Some(self.kind));
+        frames.extend(name.map(|name| GoFrame { name, location, start_line, is_wrapper }));
         frames
     }
 
@@ -172,15 +197,16 @@ impl Function {
         let trees = lines.trees.as_ref()?;
         let index = usize::try_from(lines.value(self, self.inlined?, address)?).ok()?;
         // parent, funcID, file, line, func, parentPc; since 1.20: funcID, nameOff, parentPc, startLine.
-        let (size, name, parent, start_line) = match lines.table.version {
-            Version::Go1_18 => (20, 12, 16, None),
-            _ => (16, 4, 8, Some(12)),
+        let (size, kind, name, parent, start_line) = match lines.table.version {
+            Version::Go1_18 => (20, 2, 12, 16, None),
+            _ => (16, 0, 4, 8, Some(12)),
         };
         let entry = self.tree?.checked_add(index.checked_mul(size)?)?;
         let name = lines.table.name(trees.number(entry.checked_add(name)?, 4)?)?;
         let parent = u64::try_from(trees.signed(entry.checked_add(parent)?)?).ok()?;
         let start_line = start_line.and_then(|field| trees.number(entry.checked_add(field)?, 4));
-        let call = InlinedCall { name, parent, start_line: line_number(start_line.unwrap_or(0)) };
+        let kind = trees.number(entry.checked_add(kind)?, 1)?;
+        let call = InlinedCall { name, parent, start_line: line_number(start_line.unwrap_or(0)), kind };
         Some(call).filter(|call| !call.name.is_empty())
     }
 }
@@ -192,6 +218,8 @@ struct InlinedCall<'a> {
     parent: u64,
     /// The line at which the function starts; 0 if unknown.
     start_line: u32,
+    /// What the runtime takes it for (`funcID`).
+    kind: u64,
 }
 
 /// Returns a line number of the table, which the runtime stores as an `int32`; 0 for a negative one.

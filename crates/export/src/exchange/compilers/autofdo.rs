@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use model::{Frame, SourceLocation};
 
-use super::{ProgramPlace, ProgramSamples, Written, add, agreement};
+use super::{Agreement, ProgramPlace, ProgramSamples, Written, add};
 
 /// A line of a function, relative to its start, and the base discriminator.
 type Position = (u32, u32);
@@ -126,7 +126,7 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
     written.functions = functions.len();
     let mut counts = Vec::new();
     functions.iter().for_each(|(_, _, samples)| samples.counts(&mut counts));
-    written.agreement = agreement(counts.into_iter());
+    written.agreement = Agreement::estimate(counts.into_iter());
     let mut entries: BTreeMap<&str, Position> = BTreeMap::new();
     for (name, location) in &samples.entries {
         // The parts of a function that lie elsewhere (`.cold`) are not where it is entered.

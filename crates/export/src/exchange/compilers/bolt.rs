@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use super::{LinkedFunction, ProgramSamples, Written, add, agreement};
+use super::{Agreement, LinkedFunction, ProgramSamples, Written, add};
 
 /// The size of a block of code as it is compared between recordings, in bytes: basic blocks of C and C++ programs have about as many.
 const BLOCK_BYTES: u64 = 32;
@@ -32,7 +32,7 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
         writeln!(output, "{SYMBOL} {} {offset:x} {count}", field(name))?;
     }
     written.functions = lines.keys().map(|&(name, _)| name).collect::<BTreeSet<_>>().len();
-    written.agreement = agreement(blocks.into_values());
+    written.agreement = Agreement::estimate(blocks.into_values());
     Ok(written)
 }
 

@@ -9,7 +9,7 @@ use profile::Count;
 use super::super::pprof::{Function, Line, Location, Mapping, Profile, Sample, ValueType, compress};
 use super::super::signed;
 use super::super::string_table::StringTable;
-use super::{ProgramPlace, ProgramSamples, Written, add, agreement};
+use super::{Agreement, ProgramPlace, ProgramSamples, Written, add};
 use crate::interner::Interner;
 
 /// A function: its name, its file, and the line at which it starts.
@@ -17,6 +17,9 @@ type FunctionKey<'a> = (&'a str, &'a str, u32);
 
 /// A location: each of its functions, the innermost first, with the line in it.
 type LocationKey = Vec<(u32, u32)>;
+
+/// A call as Go weighs it: the calling function, the line of the call, and the called function.
+type Call = (u32, u32, u32);
 
 pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Result<Written> {
     let mut strings = StringTable::new();
@@ -31,13 +34,16 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
     let mut locations = Interner::<LocationKey>::default();
     let mut written = Written::default();
     let mut sample = Vec::new();
-    let mut calls: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
+    let mut counts: BTreeMap<Call, u64> = BTreeMap::new();
     for &(stack, count) in &samples.counts {
         let places = samples.stacks.entries(stack).map(|place| samples.places.get(place.index()));
         let places = places.map(|place| place.and_then(Option::as_ref));
         // What Go code called outside of it, a system call or the kernel, is time of the calling function. Beyond other code on the
         // stack, nobody knows who called whom.
         let own = places.skip_while(Option::is_none).map_while(|place| place);
+        // A function that calls by a generated wrapper calls what that calls, as in the profiles of runtime/pprof: the compiler asks which
+        // method an interface call reaches.
+        let own = own.filter(|place| !place.frames.is_empty());
         let location_id: Vec<u64> =
             own.map(|place| u64::from(locations.intern(location(place, &mut functions))) + 1).collect();
         if location_id.is_empty() {
@@ -46,12 +52,14 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
         let Count { samples: number, period } = count;
         add(&mut written.samples, number);
         add(&mut written.weight, number);
-        // Go weighs calls by the two innermost locations alone (`NewGraph` in `src/internal/profile/graph.go`).
-        add(calls.entry(location_id.iter().copied().take(2).collect()).or_default(), number);
+        let innermost = location_id.iter().filter_map(|&id| locations.values.get(id as usize - 1));
+        for call in calls(innermost.map(Vec::as_slice)) {
+            add(counts.entry(call).or_default(), number);
+        }
         sample.push(Sample { location_id, value: vec![signed(number), signed(period)], label: Vec::new() });
     }
     written.functions = functions.values.len();
-    written.agreement = agreement(calls.into_values());
+    written.agreement = Agreement::estimate(counts.into_values());
     let mapping = Mapping {
         id: 1,
         memory_start: 0,
@@ -96,6 +104,14 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
     Ok(written)
 }
 
+/// Returns the calls that Go weighs of a stack, innermost location first: those in its two innermost locations (`NewGraph` in
+/// `src/internal/profile/graph.go`).
+fn calls<'l>(stack: impl Iterator<Item = &'l [(u32, u32)]>) -> Vec<Call> {
+    let lines: Vec<(u32, u32)> = stack.take(2).flatten().copied().collect();
+    let calls = lines.iter().zip(lines.iter().skip(1));
+    calls.map(|(&(callee, _), &(caller, line))| (caller, line, callee)).collect()
+}
+
 fn location<'a>(place: &'a ProgramPlace, functions: &mut Interner<FunctionKey<'a>>) -> LocationKey {
     let line = |frame: &'a model::Frame| {
         let at = frame.location.as_ref();
@@ -113,4 +129,20 @@ fn period(samples: &ProgramSamples) -> i64 {
     };
     let (periods, count) = (sum(|count| count.period), sum(|count| count.samples));
     signed(periods.checked_div(count).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_those_of_the_two_innermost_locations() {
+        let (leaf, inlined, caller, root) = (1, 2, 3, 4);
+        let stack: [&[(u32, u32)]; 3] = [&[(leaf, 70), (inlined, 30)], &[(caller, 20)], &[(root, 10)]];
+        assert_eq!(calls(stack.into_iter()), [(inlined, 30, leaf), (caller, 20, inlined)]);
+        // Which line of the called function was sampled is nothing to the call.
+        let other: [&[(u32, u32)]; 2] = [&[(leaf, 71), (inlined, 30)], &[(caller, 20)]];
+        assert_eq!(calls(other.into_iter()), calls(stack.into_iter()));
+        assert_eq!(calls([&[(leaf, 70)][..]].into_iter()), []);
+    }
 }
