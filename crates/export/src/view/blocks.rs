@@ -60,20 +60,6 @@ impl Column {
 /// The compression level of zlib. Level 6 takes twice as long and saves 3 per cent on recordings of rustc.
 const COMPRESSION_LEVEL: i32 = 4;
 
-/// Packs named blocks, each on a thread of its own.
-pub(crate) fn packed(blocks: Vec<(&str, Vec<u8>)>) -> Vec<(&str, io::Result<String>)> {
-    std::thread::scope(|threads| {
-        let begun: Vec<_> =
-            blocks.into_iter().map(|(name, bytes)| (name, threads.spawn(move || pack(&bytes)))).collect();
-        let ended = |thread: std::thread::ScopedJoinHandle<'_, io::Result<String>>| {
-            thread.join().unwrap_or_else(|_| {
-                Err(io::Error::other("a thread that packed data has ended by an internal error"))
-            })
-        };
-        begun.into_iter().map(|(name, thread)| (name, ended(thread))).collect()
-    })
-}
-
 /// Packs bytes to the text of a block: compressed by zlib, encoded in base64.
 ///
 /// # Errors

@@ -201,8 +201,9 @@ pub fn write(page: &Page<'_>, stacks: PageStacks, output: &mut dyn Write) -> io:
         escape(&page.title),
         script::STYLE,
     )?;
-    for (name, packed) in blocks::packed(blocks) {
-        writeln!(output, "<script type=\"text/plain\" data-block=\"{name}\">{}</script>", packed?)?;
+    for (name, bytes) in blocks {
+        let packed = blocks::pack(&bytes)?;
+        writeln!(output, "<script type=\"text/plain\" data-block=\"{name}\">{packed}</script>")?;
     }
     writeln!(output, "<script type=\"module\">{code}</script>\n</body>\n</html>")
 }
