@@ -9,6 +9,8 @@ use crate::evidence::{Candidate, Location};
 #[derive(Debug)]
 pub(crate) struct Votes {
     counts: [Counts; 256],
+    /// The number of a place that was right most often.
+    best: u8,
     total: u32,
 }
 
@@ -32,7 +34,7 @@ const LEAST_PRECISION: u32 = 2;
 
 impl Default for Votes {
     fn default() -> Self {
-        Self { counts: [Counts::default(); 256], total: 0 }
+        Self { counts: [Counts::default(); 256], best: 0, total: 0 }
     }
 }
 
@@ -47,6 +49,9 @@ impl Votes {
                 *counts = Counts { right: counts.right / 2, wrong: counts.wrong / 2 };
             });
         }
+        if self.counts(location).right > self.best().right {
+            self.best = location.number();
+        }
         self.total = self.total.saturating_add(u32::from(is_right));
     }
 
@@ -60,6 +65,10 @@ impl Votes {
         self.total >= LIKELY
     }
 
+    fn best(&self) -> Counts {
+        self.counts.get(usize::from(self.best)).copied().unwrap_or_default()
+    }
+
     fn counts(&self, location: Location) -> Counts {
         self.counts.get(usize::from(location.number())).copied().unwrap_or_default()
     }
@@ -67,7 +76,7 @@ impl Votes {
     /// Puts candidates into `order`: those of the places with most votes first, others in their order. Without places that are not trusted,
     /// once there are enough votes.
     pub(crate) fn sort(&self, candidates: &[Candidate], order: &mut Vec<Candidate>) {
-        let best = self.counts.iter().max_by_key(|counts| counts.right).copied().unwrap_or_default();
+        let best = self.best();
         let are_enough = self.are_enough();
         order.clear();
         order.extend(
