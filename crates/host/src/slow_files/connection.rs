@@ -24,8 +24,17 @@ pub(super) struct Connection {
 #[derive(Debug)]
 struct Socket {
     file: File,
-    /// True if the answer to the last request has not begun: nobody waits for it any more.
-    is_owed_an_answer: bool,
+    /// What the answer is to that nobody waits for any more, because it did not begin in time.
+    owed: Option<Owed>,
+}
+
+/// A request without an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owed {
+    /// The answer opens a file.
+    File,
+    /// The answer leaves nothing behind.
+    Bytes,
 }
 
 /// A file that another process has open. Dropping it closes it there, without waiting.
@@ -38,7 +47,7 @@ pub struct SlowFile {
 impl Connection {
     /// Makes a connection of the end of a socket, which must not block. `waiting` is shared by all connections.
     pub(super) fn new(socket: File, waiting: Arc<WaitingTime>) -> Self {
-        Self { socket: Mutex::new(Some(Socket { file: socket, is_owed_an_answer: false })), waiting }
+        Self { socket: Mutex::new(Some(Socket { file: socket, owed: None })), waiting }
     }
 
     /// Opens a regular file.
@@ -86,15 +95,16 @@ impl Socket {
         into: &mut [u8],
         until: Instant,
     ) -> io::Result<io::Result<usize>> {
-        if self.is_owed_an_answer {
+        if let Some(owed) = self.owed {
             if !self.is_readable(Instant::now())? {
                 return Ok(Err(io::ErrorKind::TimedOut.into()));
             }
-            self.drop_answer(until)?;
+            self.drop_answer(owed, until)?;
         }
         self.file.write_all(&request.encode())?;
-        self.is_owed_an_answer = !self.is_readable(until)?;
-        if self.is_owed_an_answer {
+        if !self.is_readable(until)? {
+            let is_open = matches!(request, Request::Open { .. });
+            self.owed = Some(if is_open { Owed::File } else { Owed::Bytes });
             return Ok(Err(io::ErrorKind::TimedOut.into()));
         }
         self.read_answer(into, until)
@@ -113,15 +123,14 @@ impl Socket {
     }
 
     /// Reads an answer that nobody waits for. A file that it opened is closed.
-    fn drop_answer(&mut self, until: Instant) -> io::Result<()> {
+    fn drop_answer(&mut self, owed: Owed, until: Instant) -> io::Result<()> {
         let mut bytes = vec![0; MAX_READ_BYTES.max(FACTS_BYTES)];
         let answer = self.read_answer(&mut bytes, until)?;
-        if let (Ok(FACTS_BYTES), Ok(FileFacts { handle: handle @ 1.., .. })) =
-            (answer, FileFacts::decode(&bytes))
-        {
+        if let (Owed::File, Ok(FACTS_BYTES)) = (owed, answer) {
+            let FileFacts { handle, .. } = FileFacts::decode(&bytes)?;
             self.file.write_all(&Request::Close { handle }.encode())?;
         }
-        self.is_owed_an_answer = false;
+        self.owed = None;
         Ok(())
     }
 
@@ -129,7 +138,14 @@ impl Socket {
     fn is_readable(&self, until: Instant) -> io::Result<bool> {
         let mut set = PollSet::default();
         set.add(self.file.as_fd());
-        Ok(set.wait(Some(until.saturating_duration_since(Instant::now())))? > 0)
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // A signal ends the wait early.
+            match set.wait(Some(left))? {
+                0 if !left.is_zero() => {}
+                ready => return Ok(ready > 0),
+            }
+        }
     }
 }
 
