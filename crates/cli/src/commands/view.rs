@@ -207,7 +207,8 @@ fn write(
     let (stacks, (code, packages)) = thread::scope(|threads| {
         let stacks = threads.spawn(|| PageStacks::of(views.iter().copied(), None));
         let code = if has_code { code(&analysis, &shown, &annotator, choice) } else { Vec::new() };
-        (stacks.join(), (code, packages(&analysis, &own, &annotator)))
+        let packages = packages(&analysis, &own, &annotator);
+        (stacks.join(), (code, packages))
     });
     let stacks = stacks.map_err(|_| anyhow!("an internal error ended the thread that counts stacks"))?;
     let mut owners = annotator.source_owners();
