@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use model::{Resolution, StackEntry};
 use profile::{PlaceId, Profile};
 
+use crate::annotate::name_of_whole;
+
 /// The functions of the kernel that turn interrupts on: at the beginning of a call or a page fault, at the end of a lock, of a switch, of
 /// an interrupt.
 const TURN_INTERRUPTS_ON: [&str; 16] = [
@@ -48,7 +50,7 @@ pub(super) fn charged_elsewhere<'r>(
         if let Some(Resolution::Resolved(found)) = resolve(place, entry)
             && let Some(frame) = found.frames.last()
         {
-            *functions.entry(whole_function(&frame.function)).or_default() += samples;
+            *functions.entry(name_of_whole(&frame.function)).or_default() += samples;
         }
     }
     let is_meant = |function: &&str| TURN_INTERRUPTS_ON.contains(function);
@@ -66,11 +68,6 @@ pub(super) fn charged_elsewhere<'r>(
         "code with interrupts off counts for what turns them on again, {:.1} % here (mostly {most}): a clock sees no more",
         100.0 * share
     ))
-}
-
-/// Returns the name of the function that a compiler made this part or copy of: `finish_task_switch` of `finish_task_switch.isra.0`.
-fn whole_function(name: &str) -> &str {
-    name.split_once('.').map_or(name, |(function, _)| function)
 }
 
 #[cfg(test)]
