@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 /// Maximum number of lines of a file: each takes four bytes beside its own, and a file may consist of line feeds.
 const MAX_LINES: usize = 1 << 20;
-/// Maximum number of bytes of a line, several times what a terminal shows: a file of generated code, or one made to fill the disk, may be one
-/// line.
+/// Maximum number of bytes of a line: 15 of 4.4 million lines of Rust's library and of crates are longer. A file of generated code, or one
+/// made to fill the disk, may be one line.
 const MAX_LINE_BYTES: usize = 2_000;
 
 /// Reads a source file by the path that debug information states; returns `None` for a file that is not shown.

@@ -24,7 +24,7 @@ pub(super) struct Connection {
 #[derive(Debug)]
 struct Socket {
     file: File,
-    /// What the answer is to that nobody waits for any more, because it did not begin in time.
+    /// The last request, if its answer did not begin in time: nobody waits for it any more.
     owed: Option<Owed>,
 }
 

@@ -136,7 +136,7 @@ struct Function {
     unit: u64,
     /// The line at which it starts; 0 if unknown.
     start_line: u32,
-    /// What the runtime takes it for (`funcID`).
+    /// The kind of function that the runtime tells apart (`funcID`).
     kind: u64,
 }
 
@@ -218,7 +218,7 @@ struct InlinedCall<'a> {
     parent: u64,
     /// The line at which the function starts; 0 if unknown.
     start_line: u32,
-    /// What the runtime takes it for (`funcID`).
+    /// The kind of function that the runtime tells apart (`funcID`).
     kind: u64,
 }
 

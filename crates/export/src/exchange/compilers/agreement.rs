@@ -4,7 +4,8 @@
 //! the agreement at `N/2` and at `N/4` can be computed from the numbers of samples alone. That at `N` and more follows from how the
 //! difference falls between them.
 
-/// Larger numbers of samples are split as the normal distribution does.
+/// The number of samples of a line up to which splits are computed exactly. Larger numbers are split as the normal distribution does: at this
+/// one, both differ by less than a hundredth (`differences_of_halves_are_those_of_tossed_coins`).
 const MAX_EXACT: usize = 128;
 
 /// The agreement that chance allows between recordings of the same work.
