@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::prof::{RECORDERS, Run, figure, finish, folder, may_record, prof, record, run};
+use super::prof::{RECORDERS, Run, figure, finish, folder, may_record, prof, record, run, until};
 use super::programs::skip;
 use super::unprivileged::as_nobody;
 use super::{perf, programs};
@@ -41,15 +41,6 @@ fn start(file: &Path, flags: &[&str], command: &[&OsStr]) -> Child {
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-}
-
-/// Waits until `condition` holds.
-fn until(what: &str, condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Both of us read it; returns the samples.

@@ -157,3 +157,12 @@ pub(crate) fn figure(stderr: &str, word: &str) -> u64 {
         .find_map(|pair| pair[0].replace(',', "").parse().ok())
         .unwrap_or_else(|| panic!("no figure of {word} in {stderr:?}"))
 }
+
+/// Waits until `condition` holds.
+pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}

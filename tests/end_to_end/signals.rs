@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::folded::Folded;
-use super::prof::{RECORDERS, figure, finish, folded, folder, may_record, run};
+use super::prof::{RECORDERS, figure, finish, folded, folder, may_record, run, until};
 use super::{perf, programs};
 
 fn spawn(file: &Path, command: &mut dyn FnMut(&mut Command)) -> Child {
@@ -157,6 +157,13 @@ fn signals_for_the_command_leave_its_recording_going() {
     }
 }
 
+/// Whether a process blocks a signal, to take it when it is ready for it.
+fn blocks(pid: u32, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+    u64::from_str_radix(mask, 16).unwrap() >> (signal - 1) & 1 == 1
+}
+
 #[test]
 fn without_a_command_signals_end_a_recording_in_order() {
     let Some(program) = programs::c("shares") else { return };
@@ -172,7 +179,7 @@ fn without_a_command_signals_end_a_recording_in_order() {
         let mut record = group_leader(&words);
         record.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let record = record.spawn().unwrap();
-        thread::sleep(Duration::from_millis(400));
+        until("it keeps signals for itself", || blocks(record.id(), signal));
         // The C library's `kill` of nix knows no real-time signals.
         let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", record.id())]).status();
         assert!(sent.unwrap().success());

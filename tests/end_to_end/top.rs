@@ -441,7 +441,10 @@ fn enter_opens_the_code_of_a_function() {
     let before = first_line(&screen);
     terminal.wait("other samples", |screen| screen.contains("in it, ") && first_line(screen) != before);
     terminal.resize((120, 14));
-    terminal.wait("a smaller screen", |screen| !screen.contains("jb 0x"));
+    // A terminal that has shrunk shows a part of the old picture, until `top` has drawn a new one.
+    terminal.wait("all of it on a smaller screen", |screen| {
+        screen.contains("code of") && screen.contains("esc back") && !screen.contains("jb 0x")
+    });
     terminal.press(&["Down"], "shares.c:");
     terminal.wait("scrolled", |screen| !screen.contains("in it, "));
     terminal.keys(&["Escape"]);
