@@ -1,6 +1,7 @@
 //! Remembers the callers of frames from complete stacks, to complete later stacks that are deeper than their copies.
 //!
-//! Deep stacks change at their inner end only. Callers are kept per process, not per thread: Go moves stacks between threads.
+//! Deep stacks change at their inner end only. Callers are kept per process, not per thread: Go moves stacks between threads. Those of
+//! other processes than the ones whose stacks are cut would help nobody.
 
 use std::collections::HashMap;
 
@@ -26,7 +27,12 @@ struct Callers {
     newest: HashMap<u64, u64, FxBuildHasher>,
     /// The frames of the stack that was inserted last, without its innermost one.
     last: Vec<Frame>,
+    /// The number of complete stacks to come that are inserted.
+    stacks_to_insert: u32,
 }
+
+/// The number of complete stacks of a process that are inserted after one of its stacks was cut.
+const STACKS_AFTER_CUT: u32 = 64;
 
 /// The maximum number of processes. Beyond it the callers of all are dropped, as most processes have ended by then.
 const MAX_PROCESSES: usize = 1024;
@@ -57,13 +63,33 @@ impl CallerCache {
         }
     }
 
-    /// Remembers the callers in a complete stack. `frames` are innermost first.
-    pub(crate) fn insert_stack(&mut self, pid: Pid, frames: &[Frame]) {
+    /// Records that a stack of the process was deeper than its copy: complete ones are inserted for a while.
+    pub(crate) fn expect_cut_stacks(&mut self, pid: Pid) {
+        self.make_room(pid);
+        self.processes.entry(pid).or_default().stacks_to_insert = STACKS_AFTER_CUT;
+    }
+
+    /// Inserts a complete stack, if a stack of the process was cut before it and not long ago.
+    pub(crate) fn insert_expected_stack(&mut self, pid: Pid, frames: &[Frame]) {
+        let callers = self.processes.get_mut(&pid);
+        if let Some(callers) = callers.filter(|callers| callers.stacks_to_insert > 0) {
+            callers.stacks_to_insert -= 1;
+            self.insert_stack(pid, frames);
+        }
+    }
+
+    /// Drops the callers of all processes, if there are too many for those of one more.
+    fn make_room(&mut self, pid: Pid) {
         let too_many = self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid);
         if too_many || self.frames >= MAX_FRAMES {
             self.processes.clear();
             self.frames = 0;
         }
+    }
+
+    /// Remembers the callers in a complete stack. `frames` are innermost first.
+    pub(crate) fn insert_stack(&mut self, pid: Pid, frames: &[Frame]) {
+        self.make_room(pid);
         let callers = self.processes.entry(pid).or_default();
         // The innermost frame is at its sampled instruction, where no other stack has it as a caller.
         let returns = frames.get(1..).unwrap_or_default();
@@ -208,6 +234,24 @@ mod tests {
                 assert_eq!(above(&callers, Pid(1), frame, &space).as_deref(), expected);
             }
         }
+    }
+
+    #[test]
+    fn complete_stacks_are_inserted_where_others_of_the_process_are_cut() {
+        let (space, stack) = (space(), [frame(0, 0x7000), frame(1, 0x7010), frame(2, 0x7020)]);
+        let mut callers = CallerCache::default();
+        let is_known = |callers: &CallerCache, pid, last: &Frame| above(callers, pid, last, &space).is_some();
+        callers.insert_expected_stack(Pid(1), &stack);
+        assert!(!is_known(&callers, Pid(1), &stack[1]));
+        callers.expect_cut_stacks(Pid(1));
+        for pid in [Pid(1), Pid(2)] {
+            callers.insert_expected_stack(pid, &stack);
+        }
+        assert!(is_known(&callers, Pid(1), &stack[1]) && !is_known(&callers, Pid(2), &stack[1]));
+        let other = [frame(0, 0x7000), frame(1, 0x7100), frame(2, 0x7200)];
+        (1..STACKS_AFTER_CUT).for_each(|_| callers.insert_expected_stack(Pid(1), &stack));
+        callers.insert_expected_stack(Pid(1), &other);
+        assert!(!is_known(&callers, Pid(1), &other[1]), "the last cut was long ago");
     }
 
     #[test]

@@ -114,7 +114,11 @@ impl StackWalker {
     ) -> Option<ChainEnd> {
         let mut objects = MappedObjects::open(sampled.maps, is_over).at(sampled.state.time);
         let end = self.unwinder.unwind_within(&mut objects, sampled.state, chain)?;
-        let beyond_copy = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
+        let is_cut = end == StackEnd::Truncated(TruncationReason::CopyTooSmall);
+        if is_cut {
+            self.callers.expect_cut_stacks(sampled.pid);
+        }
+        let beyond_copy = is_cut
             && !sampled.state.stack.bytes.is_empty()
             && self.extend_by_earlier_stack(sampled.pid, &mut objects, chain);
         (end == StackEnd::Complete || beyond_copy)
@@ -137,12 +141,12 @@ impl StackWalker {
         true
     }
 
-    /// Remembers the callers in the last stack, if it was complete in its copy, for later stacks that are cut.
+    /// Remembers the callers in the last stack, if it was complete and one of the process was deeper than its copy not long before.
     pub fn remember_callers(&mut self, pid: Pid) {
         if self.unwinder.stack().end == StackEnd::Complete
             && self.mechanisms.contains(Mechanisms::CALLER_CACHE)
         {
-            self.callers.insert_stack(pid, &self.unwinder.stack().frames);
+            self.callers.insert_expected_stack(pid, &self.unwinder.stack().frames);
         }
     }
 
@@ -171,6 +175,7 @@ impl StackWalker {
             return ChainEnd { end: stack.end, beyond_copy: true };
         }
         let cut = ChainEnd { end: stack.end, beyond_copy: false };
+        self.callers.expect_cut_stacks(pid);
         let mark = chain.pop();
         if self.extend_by_earlier_stack(pid, &mut MappedObjects::all(maps), chain) {
             return ChainEnd { end: StackEnd::Complete, beyond_copy: true };

@@ -35,10 +35,6 @@ use crate::mapped_files::MappedFiles;
 use crate::processes::DeadProcessSweep;
 use crate::python_stacks::{PythonSample, PythonStacks};
 
-/// Number of stacks after a cut one, and at the beginning of a recording, whose frames are kept if they are complete: deeper
-/// stacks that are cut can be completed by them. The beginning counts since the size of the copies is not decided yet.
-const KEPT_STACKS_AFTER_CUT: u32 = 64;
-
 /// The state of unwinding, beside a tracker that is at the record to be unwound.
 #[derive(Debug)]
 pub(super) struct SampleUnwinder {
@@ -52,8 +48,6 @@ pub(super) struct SampleUnwinder {
     pub(super) files: MappedFiles,
     pub(super) python: PythonStacks,
     pub(super) javascript: JavaScriptStacks,
-    /// The number of stacks to come whose frames are kept if they are complete.
-    stacks_to_keep: u32,
     /// The call chain of the sample at hand, and its bytes in the recorded byte order.
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
@@ -94,7 +88,6 @@ impl SampleUnwinder {
             files: MappedFiles::default(),
             python: PythonStacks::new(false),
             javascript: JavaScriptStacks::new(false),
-            stacks_to_keep: KEPT_STACKS_AFTER_CUT,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
             dead_process_sweep: DeadProcessSweep::default(),
@@ -252,18 +245,15 @@ impl SampleUnwinder {
         true
     }
 
-    /// Records how much of its copy the stack needed that was unwound last, and `end`, where it ended by the copy alone.
+    /// Records how much of its copy the stack needed that was unwound last, and `end`, where it ended by the copy alone; remembers its callers
+    /// for those that are deeper than theirs.
     fn record_copy_use(&mut self, pid: Pid, arrival: Arrival, state: &UserState<'_>, end: StackEnd) {
         // A copy that is not full ends at the end of the stack, or at a page that is not in memory: a larger one would not help.
         let too_small = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
             && self.copy_sizes.of(arrival).is_full(state.stack.bytes.len());
         let depth = (!too_small).then_some(self.depth(state));
         self.copy_sizes.of_mut(arrival).record_stack(state.stack.bytes.len(), depth);
-        self.stacks_to_keep =
-            if too_small { KEPT_STACKS_AFTER_CUT } else { self.stacks_to_keep.saturating_sub(1) };
-        if end == StackEnd::Complete && self.stacks_to_keep > 0 {
-            self.walker.remember_callers(pid);
-        }
+        self.walker.remember_callers(pid);
     }
 
     /// Forwards a sample that was unwound in its ring, now that its turn has come. Where the process has other mappings than it
