@@ -39,7 +39,7 @@ pub use section::Section;
 pub use section_reader::SectionReader;
 pub use segment::{Segment, svma_of};
 pub use symbol::{MAX_NAME_BYTES, Symbol, SymbolKind, SymbolSource, name_at};
-pub use symbol_table::SymbolTable;
+pub use symbol_table::{SymbolTable, may_export};
 pub use unpacked::{Contents, UnpackBudget, UnpackLimit, Unpacked};
 
 pub use ::object::Endianness;

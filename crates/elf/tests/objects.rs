@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it cannot go on")]
 
 use model::FileOffset;
-use prof_elf::{Object, SymbolSource};
+use prof_elf::{Object, SymbolSource, may_export};
 
 fn this_program() -> Vec<u8> {
     std::fs::read(std::env::current_exe().unwrap()).unwrap()
@@ -19,6 +19,7 @@ fn exercise(bytes: &[u8]) {
         }
         let _ = object.relocations(section).take(64).count();
     }
+    let _ = may_export(&object, b"main");
     for source in [SymbolSource::Full, SymbolSource::Dynamic] {
         let _ = object.symbols(source).take(4096).map(|symbol| symbol.name().len()).sum::<usize>();
     }
@@ -68,6 +69,24 @@ fn dynamic_symbols_need_no_section_headers() {
     bytes[0x3c..0x40].fill(0);
     assert!(Object::parse(bytes.as_slice()).unwrap().sections().is_empty());
     assert_eq!(symbols(&bytes), expected);
+}
+
+#[test]
+fn names_that_an_object_exports_are_told_from_others() {
+    let Some(bytes) = c_library() else {
+        println!("skipped: this program has no C library of its own file");
+        return;
+    };
+    let object = Object::parse(bytes.as_slice()).unwrap();
+    if object.section(".gnu.hash").is_none() {
+        println!("skipped: the C library has no .gnu.hash");
+        return;
+    }
+    let exported = object.symbols(SymbolSource::Dynamic).filter(|symbol| !symbol.is_undefined());
+    assert!(exported.skip(1).all(|symbol| may_export(&object, symbol.name())));
+    // A filter says of a few others that they may be exported.
+    let others = (0..1000).filter(|number| may_export(&object, format!("no_such_name_{number}").as_bytes()));
+    assert!(others.count() < 300);
 }
 
 #[test]

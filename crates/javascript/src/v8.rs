@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use elf::{Object, ReadAt, SymbolSource, SymbolTable};
+use elf::{Object, ReadAt, SymbolSource, SymbolTable, may_export};
 use model::Svma;
 
 use crate::layout::{Constants, Layout, MAX_CONSTANTS, PREFIX};
@@ -32,6 +32,8 @@ pub enum CodeRole {
 const ENTRIES: [&[u8]; 2] = [b"Builtins_InterpreterEnt", b"Builtins_BaselineOrInterpreterEnt"];
 /// No object with V8 has less code, in bytes: Node.js 18 has 25 MiB. Others are not looked through for symbols.
 const MIN_CODE_BYTES: u64 = 4 << 20;
+/// A constant that all releases export.
+const EXPORTED: &[u8] = b"v8dbg_SmiTag";
 const HANDLER_START: &[u8] = b"Builtins_";
 const HANDLER_END: &[u8] = b"Handler";
 
@@ -41,6 +43,9 @@ impl V8 {
     pub fn from_object<D: ReadAt>(object: &Object<D>) -> Option<Self> {
         let code = object.segments().iter().filter(|segment| segment.executable);
         if !object.is_64() || code.map(|segment| segment.file_size).max().unwrap_or(0) < MIN_CODE_BYTES {
+            return None;
+        }
+        if !may_export(object, EXPORTED) {
             return None;
         }
         // Those that debuggers read are exported. Nothing else is looked at in an object without any.
