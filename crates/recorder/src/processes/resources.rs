@@ -277,7 +277,10 @@ impl Reader {
                 if since.0 > 0 && !self.may_read() {
                     return;
                 }
-                let Some(resource) = Self::read(pid, shared.reads_services) else { return };
+                // A program that has just begun has published no context yet. In a recording it is asked at the end.
+                let has_just_begun = since.0 > 0 && shared.lock().changes.is_some();
+                let services = (shared.reads_services, !has_just_begun);
+                let Some(resource) = Self::read(pid, services) else { return };
                 let user = shared.lock().users.is_some().then(|| user_of(pid)).flatten();
                 let mut table = shared.lock();
                 if let (Some(users), Some(user)) = (&mut table.users, user) {
@@ -310,8 +313,8 @@ impl Reader {
         *reads <= MAX_READS_PER_SECOND
     }
 
-    /// Reads what a process is a part of; `None` if it has ended.
-    fn read(pid: Pid, reads_services: bool) -> Option<ProcessResource> {
+    /// Reads what a process is a part of, with its service and the context that it has published if these are wanted; `None` if it has ended.
+    fn read(pid: Pid, (service, context): (bool, bool)) -> Option<ProcessResource> {
         let executable = procfs::executable(pid).ok();
         let cgroup = procfs::cgroup(pid).ok();
         if executable.is_none() && cgroup.is_none() {
@@ -319,9 +322,9 @@ impl Reader {
         }
         let name = |text: Vec<u8>| Name::new(&text);
         let has_memory = executable.as_ref().is_some_and(|path| !path.is_empty());
-        let reads = reads_services && has_memory;
+        let reads = service && has_memory;
         let environment = reads.then(|| procfs::service_environment(pid).ok()).flatten().unwrap_or_default();
-        let context = reads.then(|| procfs::process_context(pid).ok()).flatten().flatten();
+        let context = (reads && context).then(|| procfs::process_context(pid).ok()).flatten().flatten();
         let short = |text: &Vec<u8>| text.len() <= MAX_TEXT_BYTES;
         Some(ProcessResource {
             executable: executable.map(name),
