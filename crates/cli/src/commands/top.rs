@@ -123,6 +123,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// Where nothing can be recorded, or there is no terminal for the view.
+// In `main`, its 22 KiB would lie below the stacks of all commands, and those of recorders would be deeper than copies of stacks can be.
+#[inline(never)]
 pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let printing = arguments.once || arguments.json || arguments.intervals.is_some();
     if !printing && !std::io::stdout().is_terminal() {
