@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::folded::Folded;
-use super::prof::{RECORDERS, figure, finish, folded, folder, may_record, run, until};
+use super::prof::{RECORDERS, figure, finish, folded, folder, may_record, prof, run, until};
 use super::{perf, programs};
 
 fn spawn(file: &Path, command: &mut dyn FnMut(&mut Command)) -> Child {
@@ -180,6 +180,7 @@ fn without_a_command_signals_end_a_recording_in_order() {
         record.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let record = record.spawn().unwrap();
         until("it keeps signals for itself", || blocks(record.id(), signal));
+        thread::sleep(Duration::from_millis(400));
         // The C library's `kill` of nix knows no real-time signals.
         let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", record.id())]).status();
         assert!(sent.unwrap().success());
@@ -188,6 +189,7 @@ fn without_a_command_signals_end_a_recording_in_order() {
         target.kill().unwrap();
         target.wait().unwrap();
         assert_eq!(ended.code, 0, "signal {signal}: {}", ended.stderr);
-        folded(&folder.path().join("prof.data"), &[]).ok();
+        // Beside much else it may not have sampled yet.
+        run(prof(["script", "-i"]).arg(folder.path().join("prof.data"))).ok();
     }
 }
