@@ -279,8 +279,7 @@ impl Reader {
                 }
                 // A program that has just begun has published no context yet. In a recording it is asked at the end.
                 let has_just_begun = since.0 > 0 && shared.lock().changes.is_some();
-                let services = (shared.reads_services, !has_just_begun);
-                let Some(resource) = Self::read(pid, services) else { return };
+                let Some(resource) = Self::read(pid, shared.reads_services, !has_just_begun) else { return };
                 let user = shared.lock().users.is_some().then(|| user_of(pid)).flatten();
                 let mut table = shared.lock();
                 if let (Some(users), Some(user)) = (&mut table.users, user) {
@@ -314,7 +313,7 @@ impl Reader {
     }
 
     /// Reads what a process is a part of, with its service and the context that it has published if these are wanted; `None` if it has ended.
-    fn read(pid: Pid, (service, context): (bool, bool)) -> Option<ProcessResource> {
+    fn read(pid: Pid, service: bool, context: bool) -> Option<ProcessResource> {
         let executable = procfs::executable(pid).ok();
         let cgroup = procfs::cgroup(pid).ok();
         if executable.is_none() && cgroup.is_none() {
