@@ -114,25 +114,22 @@ impl StackWalker {
     ) -> Option<ChainEnd> {
         let mut objects = MappedObjects::open(sampled.maps, is_over).at(sampled.state.time);
         let end = self.unwinder.unwind_within(&mut objects, sampled.state, chain)?;
-        let is_cut = end == StackEnd::Truncated(TruncationReason::CopyTooSmall);
-        if is_cut {
-            self.callers.expect_cut_stacks(sampled.pid);
-        }
-        let beyond_copy = is_cut
+        let beyond_copy = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
             && !sampled.state.stack.bytes.is_empty()
             && self.extend_by_earlier_stack(sampled.pid, &mut objects, chain);
         (end == StackEnd::Complete || beyond_copy)
             .then_some(ChainEnd { end: StackEnd::Complete, beyond_copy })
     }
 
-    /// Appends the callers that an earlier stack of the process had above the outermost frame of the last one. Returns false where there
-    /// are none.
+    /// Appends the callers that an earlier stack of the process had above the outermost frame of the last one, which is cut. Returns false
+    /// where there are none.
     fn extend_by_earlier_stack(
         &mut self,
         pid: Pid,
         objects: &mut MappedObjects<'_>,
         chain: &mut Vec<u64>,
     ) -> bool {
+        self.callers.expect_cut_stacks(pid);
         let stack = self.unwinder.stack();
         let Some(tail) = self.callers.callers_of(pid, stack, objects) else { return false };
         push_frames(chain, tail.iter().map(|frame| frame.address));
@@ -175,7 +172,6 @@ impl StackWalker {
             return ChainEnd { end: stack.end, beyond_copy: true };
         }
         let cut = ChainEnd { end: stack.end, beyond_copy: false };
-        self.callers.expect_cut_stacks(pid);
         let mark = chain.pop();
         if self.extend_by_earlier_stack(pid, &mut MappedObjects::all(maps), chain) {
             return ChainEnd { end: StackEnd::Complete, beyond_copy: true };
