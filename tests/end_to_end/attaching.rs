@@ -302,6 +302,30 @@ fn a_cpu_that_goes_offline_and_comes_back() {
     assert!(script.text().lines().filter(|line| line.trim() == "[001]").count() > 500);
 }
 
+/// Threads of a server that starts one for each request end within a period of a low rate.
+#[test]
+fn threads_that_end_soon_are_recorded_at_a_low_rate() {
+    let Some(program) = programs::c("churn") else { return };
+    if !may_record() || !nix::unistd::Uid::effective().is_root() {
+        return programs::skip("only root samples whole CPUs");
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut server = Command::new(program).arg("60000").stdout(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(100));
+    let pid = server.id().to_string();
+    let recorded =
+        run(prof(["record", "-e", "cpu-clock", "-F", "19", "-d", "4", "-p", &pid, "-o"]).arg(&file));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    recorded.ok();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    let of = |name: &str| stacks.count(|stack| stack.iter().any(|frame| frame == name));
+    // Four of its five threads last 8 ms each, where 19 Hz are 53 ms.
+    assert!(of("burn") > of("last"), "{} and {}: {stacks:?}", of("burn"), of("last"));
+    assert_eq!(stacks.count(|stack| stack[0] != "churn"), 0, "no other process: {stacks:?}");
+}
+
 /// A process whose children run already, one of them left to init by a parent that has ended.
 #[test]
 fn children_that_run_already_are_recorded_where_that_is_asked_for() {

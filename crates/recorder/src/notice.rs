@@ -103,8 +103,8 @@ pub enum Notice {
         /// `RLIMIT_NOFILE`.
         limit: u64,
     },
-    /// The CPUs that the command may run on are sampled whole, and records of other processes dropped.
-    WholeCpusForCommand,
+    /// The CPUs that the target may run on are sampled whole, and records of other processes dropped.
+    WholeCpusForShortLives,
     /// Some threads got no ring for the counts of the tasks that they start. These are counted with the threads.
     TasksUnreported(MissingRing),
     /// Whole CPUs are sampled, and records of other processes dropped, because probes cannot be inherited.
@@ -216,7 +216,7 @@ impl Notice {
             Self::Opened { .. } | Self::Refused { .. } => Importance::Attributes,
             Self::Rings { .. }
             | Self::MissingFeature { .. }
-            | Self::WholeCpusForCommand
+            | Self::WholeCpusForShortLives
             | Self::WholeCpusForProbes => Importance::Detail,
             Self::CommandTerminated
             | Self::CommandGoesOn { .. }
@@ -376,7 +376,7 @@ impl fmt::Display for Notice {
                 "{needed} file descriptors are needed, {limit} allowed: sampling whole CPUs, dropping samples of others; \
                  try: sudo prlimit --pid $$ --nofile={needed}"
             ),
-            Self::WholeCpusForCommand => f.write_str(
+            Self::WholeCpusForShortLives => f.write_str(
                 "sampling whole CPUs, dropping samples of others, so that short-lived processes are sampled, too",
             ),
             Self::StackLimited { asked, allowed } => write!(

@@ -87,13 +87,20 @@ pub(crate) fn open(
                 facts.largest_ring = Some(rings.size);
                 ring_refused = rings.refused.or(ring_refused);
             }
-            Ok(opened) => {
+            Ok(mut opened) => {
                 pending.into_iter().for_each(&mut *notices);
                 opened.rings.report(wanted_ring, ring_refused, notices);
                 match scope {
-                    Scope::CpusOfCommand => notices(Notice::WholeCpusForCommand),
+                    Scope::CpusOfShortLives => notices(Notice::WholeCpusForShortLives),
                     Scope::CpusOfProbes => notices(Notice::WholeCpusForProbes),
                     Scope::Target | Scope::CpusOfThreads => {}
+                }
+                if let Target::Processes(pids) = &options.target
+                    && !options.with_children
+                {
+                    opened.unrecorded_children = with_descendants(pids).len().saturating_sub(pids.len());
+                    let children = opened.unrecorded_children;
+                    (children > 0).then(|| notices(Notice::ChildrenNotRecorded { children }));
                 }
                 return Ok(opened);
             }
@@ -146,7 +153,10 @@ fn carry_out(plan: Plan, facts: &Facts, notices: &mut dyn FnMut(Notice)) -> Resu
     opened.task_clocks = task_clock.and_then(|attr| TaskClocks::open(attr, &facts.threads, is_command));
     let mut gone = Vec::new();
     match &options.target {
-        Target::System => opened.open_cpus(None, &options)?,
+        Target::System => {
+            gone = ended_processes(&facts.processes)?;
+            opened.open_cpus(None, &options)?;
+        }
         Target::Cgroup(path) => opened.open_cpus(Some(open_cgroup(path)?.as_fd()), &options)?,
         Target::Command | Target::Threads(_) => {
             for &tid in &facts.siblings {
@@ -157,13 +167,6 @@ fn carry_out(plan: Plan, facts: &Facts, notices: &mut dyn FnMut(Notice)) -> Resu
         Target::Processes(_) | Target::User(_) => {
             gone = ended_processes(&facts.processes)?;
             attach(&mut opened, &options, &mut |_| Ok(true))?;
-            if let Target::Processes(pids) = &options.target
-                && !options.with_children
-            {
-                opened.unrecorded_children = with_descendants(pids).len().saturating_sub(pids.len());
-                let children = opened.unrecorded_children;
-                (children > 0).then(|| notices(Notice::ChildrenNotRecorded { children }));
-            }
         }
     }
     gone.into_iter().for_each(|pid| notices(Notice::ProcessGone { pid: pid.0 }));

@@ -84,8 +84,8 @@ pub(crate) struct Plan {
 pub(crate) enum Scope {
     /// On the target.
     Target,
-    /// On the CPUs that a command may run on, because its programs may be short.
-    CpusOfCommand,
+    /// On the CPUs that the target may run on, because its programs or threads may end within a period.
+    CpusOfShortLives,
     /// On whole CPUs, because probes in programs cannot be inherited.
     CpusOfProbes,
     /// On whole CPUs, because the target has more threads than there may be file descriptors.
@@ -137,16 +137,14 @@ impl From<Error> for Stop {
 }
 
 /// Returns what is opened for a recording with `options`: on its target, or on whole CPUs in its place, where that is permitted and has
-/// not failed: for a command, whose programs may be short; for processes with more threads than there may be file descriptors; and
-/// for probes. Adds notices of the attrs, and of what was left out and why.
+/// not failed: for a command, whose programs may be short; for processes that are sampled seldom, or that have more threads than there may
+/// be file descriptors; and for probes. Adds notices of the attrs, and of what was left out and why.
 pub(crate) fn plan(options: &Options, facts: &Facts, notices: &mut Vec<Notice>) -> Result<Plan, Stop> {
-    if options.target == Target::Command
-        && let Some(cpus) = scope::cpus_of_command(options, facts)?
-    {
+    if let Some(cpus) = scope::cpus_of_short_lives(options, facts)? {
         let is_time = |event: &PlannedEvent| event.selected.is_of_waits() || event.attr.runs_with_time();
         let events = waits::on_whole_cpus(options.events.clone());
         let whole = Options { cpus: Some(cpus), events, ..options.clone() };
-        let plan = plan_on_cpus(Scope::CpusOfCommand, whole, facts, notices)?;
+        let plan = plan_on_cpus(Scope::CpusOfShortLives, whole, facts, notices)?;
         if let Some(plan) = plan.filter(|plan| plan.events.iter().all(is_time)) {
             return Ok(plan);
         }

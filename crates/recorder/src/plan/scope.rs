@@ -10,15 +10,22 @@ use crate::event::{Event, Rate, clock_event};
 use crate::options::{Options, Target};
 use crate::waits::SWITCH_RATE_INTERVAL;
 
-/// Maximum number of CPUs that are opened whole for a command. On more, its share of them is likely small, and the samples of other
-/// processes cost more than they bring.
+/// Maximum number of CPUs that are opened whole for a command or processes. On more, their share of them is likely small, and the
+/// samples of others cost more than they bring.
 const MAX_CPUS: usize = 16;
 
 /// Minimum period for which whole CPUs are opened for a command: few programs end within a shorter one, and the samples of other
-/// processes would fill the rings. In cycles it is five times as long, as many as the fastest processors have in a nanosecond.
+/// processes would fill the rings.
 const MIN_PERIOD_NS: u64 = 400_000;
-const MAX_HERTZ: u64 = 1_000_000_000 / MIN_PERIOD_NS;
-const MIN_PERIOD_CYCLES: u64 = 5 * MIN_PERIOD_NS;
+
+/// Minimum period for which whole CPUs are opened for processes that are attached to: threads of servers often end within a longer one.
+/// At a shorter one, few do.
+const MIN_ATTACHED_PERIOD_NS: u64 = 10_000_000;
+
+/// Periods in cycles are compared as if of the fastest processors.
+const CYCLES_PER_NANOSECOND: u64 = 5;
+const NANOSECONDS: u64 = 1_000_000_000;
+
 /// Minimum requested size of rings for it: smaller ones are soon full of samples of other processes.
 const MIN_RING_BYTES: u64 = 1 << 20;
 
@@ -44,20 +51,26 @@ pub(super) fn cpus_of_probes(options: &Options, facts: &Facts) -> Option<Vec<Cpu
 
 /// Returns the highest rate at which whole CPUs are opened for a command, in Hz, if they are not at the requested one.
 pub(crate) fn whole_cpu_rate(options: &Options, facts: &Facts) -> Result<Option<u64>, Stop> {
-    if options.target != Target::Command || cpus_of_command(options, facts)?.is_some() {
+    if options.target != Target::Command || cpus_of_short_lives(options, facts)?.is_some() {
         return Ok(None);
     }
-    let slower = Options { rate: Some(Rate::Frequency(MAX_HERTZ)), ..options.clone() };
-    Ok(cpus_of_command(&slower, facts)?.map(|_| MAX_HERTZ))
+    let max_hertz = NANOSECONDS / MIN_PERIOD_NS;
+    let slower = Options { rate: Some(Rate::Frequency(max_hertz)), ..options.clone() };
+    Ok(cpus_of_short_lives(&slower, facts)?.map(|_| max_hertz))
 }
 
-/// Returns the CPUs on which a command may run, if they are to be opened whole for it.
-pub(super) fn cpus_of_command(options: &Options, facts: &Facts) -> Result<Option<Vec<CpuId>>, Stop> {
+/// Returns the CPUs on which the target may run, if they are to be opened whole for it because its programs or threads may end within
+/// a period.
+pub(super) fn cpus_of_short_lives(options: &Options, facts: &Facts) -> Result<Option<Vec<CpuId>>, Stop> {
+    let (min_period, cpus) = match options.target {
+        Target::Command => (MIN_PERIOD_NS, &facts.allowed_cpus),
+        Target::Processes(_) | Target::User(_) => (MIN_ATTACHED_PERIOD_NS, &facts.online_cpus),
+        Target::Threads(_) | Target::System | Target::Cgroup(_) => return Ok(None),
+    };
     let is_slow = |event: &Event| match rate_of(event, options) {
-        Rate::Frequency(hertz) => hertz <= MAX_HERTZ,
-        Rate::Period(period) => {
-            period >= if event.attr.is_cpu_clock() { MIN_PERIOD_NS } else { MIN_PERIOD_CYCLES }
-        }
+        Rate::Frequency(hertz) => hertz <= NANOSECONDS / min_period,
+        Rate::Period(period) if event.attr.is_cpu_clock() => period >= min_period,
+        Rate::Period(period) => period >= CYCLES_PER_NANOSECOND * min_period,
     };
     let is_time = |event: &Event| {
         event.attr.runs_with_time() && event.filter.is_none() && event.leader.is_none() && is_slow(event)
@@ -72,7 +85,7 @@ pub(super) fn cpus_of_command(options: &Options, facts: &Facts) -> Result<Option
     if !is_plain || !facts.is_capable && facts.settings.paranoid.is_none_or(|level| level > 0) {
         return Ok(None);
     }
-    let cpus = chosen(&facts.allowed_cpus, options);
+    let cpus = chosen(cpus, options);
     if !(1..=MAX_CPUS).contains(&cpus.len()) {
         return Ok(None);
     }

@@ -7,7 +7,7 @@ use model::{Pid, Tid};
 
 use super::*;
 use crate::error::{EACCES, EINVAL, ENOENT};
-use crate::event::{Pmu, dummy_event, select};
+use crate::event::{Pmu, Rate, dummy_event, select};
 use crate::options::CallChain;
 
 /// Answers questions as `kernel` does, on a machine with 4,096 descriptors whose CPUs seldom switch.
@@ -97,10 +97,10 @@ fn attached() -> Options {
 fn a_command_is_sampled_on_whole_cpus_where_that_is_permitted_and_they_are_few() {
     let command = with_frame_pointers(Target::Command);
     let scope = |facts: &Facts| planned(&command, facts, everything).unwrap().0.scope;
-    assert_eq!(scope(&machine(4)), Scope::CpusOfCommand);
+    assert_eq!(scope(&machine(4)), Scope::CpusOfShortLives);
     assert_eq!(scope(&machine(256)), Scope::Target);
     assert_eq!(scope(&for_user(machine(4))), Scope::Target);
-    let refused = Facts { refused_scopes: vec![Scope::CpusOfCommand], ..machine(4) };
+    let refused = Facts { refused_scopes: vec![Scope::CpusOfShortLives], ..machine(4) };
     assert_eq!(scope(&refused), Scope::Target);
     let (plan, _) = planned(&command, &machine(4), everything).unwrap();
     assert_eq!((plan.options.target, plan.options.cpus), (Target::System, Some(cpus(4))));
@@ -110,6 +110,17 @@ fn a_command_is_sampled_on_whole_cpus_where_that_is_permitted_and_they_are_few()
         false => Err(EACCES),
     };
     assert_eq!(planned(&command, &machine(4), forbids_cpus).unwrap().0.scope, Scope::Target);
+}
+
+#[test]
+fn processes_are_sampled_on_whole_cpus_at_low_rates() {
+    let at = |hertz| {
+        let options = Options { rate: Some(Rate::Frequency(hertz)), ..attached() };
+        planned(&options, &machine(4), everything).unwrap().0.scope
+    };
+    assert_eq!([19, 100, 997].map(at), [Scope::CpusOfShortLives, Scope::CpusOfShortLives, Scope::Target]);
+    let seldom = Options { rate: Some(Rate::Frequency(19)), ..attached() };
+    assert_eq!(planned(&seldom, &for_user(machine(4)), everything).unwrap().0.scope, Scope::Target);
 }
 
 #[test]
