@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use export::view::{Page, PageEvent, PageStacks};
+use export::view::{Page, PageEvent, PageSamples, PageStacks};
 use model::{
     AddressKind, CpuId, Frame, Name, ObjectIdentity, Pid, Resolution, Space, SpaceTable, StackEntry,
     Symbolized, Tid, Timestamp,
@@ -288,8 +288,11 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
         sides: None,
     };
     let mut html = Vec::new();
-    let stacks = PageStacks::of(page.events.iter().map(|event| event.view), None);
-    export::view::write(&page, stacks, &mut html).unwrap();
+    let views = || page.events.iter().map(|event| event.view);
+    let samples = PageSamples::of(views(), false);
+    let stacks = PageStacks::of(views(), &samples, None);
+    let pack_all = |blocks: &[Vec<u8>]| blocks.iter().map(|block| export::view::pack(block)).collect();
+    export::view::write(&page, samples, stacks, &pack_all, &mut html).unwrap();
     html
 }
 

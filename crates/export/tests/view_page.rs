@@ -10,7 +10,7 @@ use model::{
     AddressKind, CpuId, Frame, Name, ObjectIdentity, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry,
     Symbolized, Tid, Timestamp,
 };
-use prof_export::view::{Page, PageEvent, PageStacks, write};
+use prof_export::view::{Page, PageEvent, PageSamples, PageStacks, pack, write};
 use profile::{Columns, Detail, PlaceId, Profile, Sample as Counted, Show, View, Weight};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -68,7 +68,10 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         code: &[],
     };
     let mut html = Vec::new();
-    write(&page, PageStacks::of(std::iter::once(&view), None), &mut html).unwrap();
+    let samples = PageSamples::of(std::iter::once(&view), false);
+    let stacks = PageStacks::of(std::iter::once(&view), &samples, None);
+    let pack_all = |blocks: &[Vec<u8>]| blocks.iter().map(|block| pack(block)).collect();
+    write(&page, samples, stacks, &pack_all, &mut html).unwrap();
     String::from_utf8(html).unwrap()
 }
 

@@ -7,6 +7,7 @@ use export::annotate::AnnotatedFunction;
 use model::{AddressKind, Resolution, SpaceId, StackEntry, Symbolized};
 use profile::View;
 use profile::code::CodeRange;
+use rustc_hash::FxHashMap;
 
 use crate::Analysis;
 
@@ -28,6 +29,10 @@ pub struct SampledFunction {
 }
 
 impl SampledFunction {
+    fn new(name: Arc<str>, space: SpaceId, start: u64) -> Self {
+        Self { name, space, start, weight: 0, offsets: BTreeMap::new(), inlined: Vec::new() }
+    }
+
     /// Returns the weight of the samples at bytes of the function: the address of a sample may lie within an instruction.
     pub(super) fn weight_within(&self, position: usize, end: usize) -> u64 {
         let at = |position: usize| self.start.saturating_add(position as u64);
@@ -68,39 +73,57 @@ pub fn functions_of_samples<'a>(
     samples: impl Iterator<Item = (StackEntry, u64)>,
     resolve: impl Fn(&StackEntry) -> Option<&'a Resolution>,
 ) -> Vec<SampledFunction> {
-    let mut functions: BTreeMap<(SpaceId, u64, Arc<str>), SampledFunction> = BTreeMap::new();
+    let mut functions: Vec<(SampledFunction, Vec<(u64, u64)>)> = Vec::new();
+    // Nearly all starts have one name.
+    let mut first: FxHashMap<(SpaceId, u64), usize> = FxHashMap::default();
+    let mut others: HashMap<(SpaceId, u64, Arc<str>), usize> = HashMap::new();
     for (entry, added) in samples {
         let Some(Resolution::Resolved(Symbolized { frames, symbol_offset })) = resolve(&entry) else {
             continue;
         };
         let Some((function, inlined)) = frames.split_last() else { continue };
         let start = symbol_offset.and_then(|offset| entry.offset.checked_sub(offset)).unwrap_or(entry.offset);
-        let name = Arc::clone(&function.function);
-        let known =
-            functions.entry((entry.space, start, Arc::clone(&name))).or_insert_with(|| SampledFunction {
-                name,
-                space: entry.space,
-                start,
-                weight: 0,
-                offsets: BTreeMap::new(),
-                inlined: Vec::new(),
-            });
+        let (name, next) = (&function.function, functions.len());
+        let mut number = *first.entry((entry.space, start)).or_insert(next);
+        if functions.get(number).is_some_and(|(known, _)| known.name != *name) {
+            number = *others.entry((entry.space, start, Arc::clone(name))).or_insert(next);
+        }
+        if number == next {
+            functions.push((SampledFunction::new(Arc::clone(name), entry.space, start), Vec::new()));
+        }
+        let (known, offsets) = &mut functions[number];
         known.weight = known.weight.saturating_add(added);
         // A return address lies behind its call: the byte before it belongs to the call.
         let within = match entry.kind {
             AddressKind::ReturnAddress => entry.offset.saturating_sub(1),
             AddressKind::InstructionPointer | AddressKind::Data => entry.offset,
         };
-        let at = known.offsets.entry(within).or_default();
-        *at = at.saturating_add(added);
+        offsets.push((within, added));
         for frame in inlined {
             if !known.inlined.contains(&frame.function) {
                 known.inlined.push(Arc::clone(&frame.function));
             }
         }
     }
-    let mut functions: Vec<_> = functions.into_values().collect();
-    functions.sort_by(|one, other| (other.weight, &one.name).cmp(&(one.weight, &other.name)));
+    let with_offsets = |(mut function, mut offsets): (SampledFunction, Vec<(u64, u64)>)| {
+        offsets.sort_unstable();
+        offsets.dedup_by(|next, sum| {
+            let is_same = next.0 == sum.0;
+            sum.1 = if is_same { sum.1.saturating_add(next.1) } else { sum.1 };
+            is_same
+        });
+        function.offsets = offsets.into_iter().collect();
+        function
+    };
+    let mut functions: Vec<_> = functions.into_iter().map(with_offsets).collect();
+    functions.sort_by(|one, other| {
+        (other.weight, &one.name, one.space, one.start).cmp(&(
+            one.weight,
+            &other.name,
+            other.space,
+            other.start,
+        ))
+    });
     functions
 }
 

@@ -15,13 +15,13 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
-use export::view::{Page, PageRange, PageStacks, PageWait, PageWaker};
+use export::view::{Page, PageRange, PageSamples, PageStacks, PageWait, PageWaker};
 use model::{Harm, Waker};
 use profile::{Columns, Detail, Show, View, Weight};
 
 use super::flame_change;
 use super::view_change::{self, ChangeArguments};
-use super::view_parts::{gaps, page_event};
+use super::view_parts::{gaps, pack_blocks, page_event};
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
 use crate::console::Console;
 use crate::input;
@@ -203,9 +203,10 @@ fn write(
         (false, None) => CodeChoice::Carried,
     };
     let views: Vec<&View<'_>> = shown.iter().map(|shown| &shown.view).collect();
+    let samples = PageSamples::of(views.iter().copied(), false);
     // Files are read meanwhile.
     let (stacks, (code, packages)) = thread::scope(|threads| {
-        let stacks = threads.spawn(|| PageStacks::of(views.iter().copied(), None));
+        let stacks = threads.spawn(|| PageStacks::of(views.iter().copied(), &samples, None));
         let code = if has_code { code(&analysis, &shown, &annotator, choice) } else { Vec::new() };
         let packages = packages(&analysis, &own, &annotator);
         (stacks.join(), (code, packages))
@@ -231,7 +232,7 @@ fn write(
         sides: None,
         code: &code,
     };
-    export::view::write(&page, stacks, output)?;
+    export::view::write(&page, samples, stacks, &pack_blocks, output)?;
     let asked = sources.filter(|_| arguments.with_source);
     asked.iter().flat_map(|sources| sources.remarks()).for_each(|remark| console.warn(Harm::Names, &remark));
     Ok(())

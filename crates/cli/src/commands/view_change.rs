@@ -8,12 +8,12 @@ use analysis::user_modules::UserModules;
 use analysis::{Analysis, EventView, Request};
 use anyhow::{Context, bail};
 use export::summary::Summary;
-use export::view::{Page, PageSides, PageStacks};
+use export::view::{Page, PageSamples, PageSides, PageStacks};
 use profile::comparison::{AFTER, BEFORE, Comparison, Experiment, Side};
 use profile::{Columns, Detail, Show, Weight};
 
 use super::diff::facts::Facts;
-use super::view_parts::{gaps, page_event};
+use super::view_parts::{gaps, pack_blocks, page_event};
 use crate::arguments::QueryArguments;
 use crate::console::Console;
 use crate::input;
@@ -113,8 +113,10 @@ pub fn write(
         sides: Some(&page_sides),
         code: &[],
     };
-    let stacks = PageStacks::of(events.iter().map(|shown| &shown.view), Some(&comparison));
-    export::view::write(&page, stacks, output)?;
+    let views = || events.iter().map(|shown| &shown.view);
+    let samples = PageSamples::of(views(), true);
+    let stacks = PageStacks::of(views(), &samples, Some(&comparison));
+    export::view::write(&page, samples, stacks, &pack_blocks, output)?;
     Ok(())
 }
 

@@ -1,7 +1,18 @@
 //! Parts of an analysis as pages take them.
 
+use std::{io, thread};
+
 use analysis::{Analysis, EventView};
-use export::view::PageEvent;
+use export::view::{PageEvent, pack};
+
+/// Packs the blocks of a page, on a thread each.
+pub(super) fn pack_blocks(blocks: &[Vec<u8>]) -> io::Result<Vec<String>> {
+    thread::scope(|threads| {
+        let packing: Vec<_> = blocks.iter().map(|block| threads.spawn(|| pack(block))).collect();
+        let ended = || io::Error::other("an internal error ended a thread that packs the data of the page");
+        packing.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
+    })
+}
 
 /// Returns an event as a page takes it.
 pub(super) fn page_event<'a>(shown: &'a EventView<'_>) -> PageEvent<'a> {

@@ -26,7 +26,7 @@ pub struct PageRange {
 
 /// The instructions of all ranges, numbered from 1.
 #[derive(Default, Debug)]
-pub(super) struct Instructions {
+pub(crate) struct Instructions {
     /// The end and the number of each instruction, by space and offset.
     numbers: BTreeMap<(SpaceId, u64), (u64, u32)>,
     /// The number of ranges that fit into the page.

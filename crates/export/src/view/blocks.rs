@@ -64,7 +64,7 @@ const COMPRESSION_LEVEL: i32 = 4;
 ///
 /// # Errors
 /// If zlib fails (out of memory).
-pub(crate) fn pack(bytes: &[u8]) -> io::Result<String> {
+pub fn pack(bytes: &[u8]) -> io::Result<String> {
     let mut packed = vec![0; compress_bound(bytes.len())];
     let (packed, code) = compress_slice(&mut packed, bytes, DeflateConfig::new(COMPRESSION_LEVEL));
     match code {

@@ -8,9 +8,9 @@ use rustc_hash::FxBuildHasher;
 
 use super::assembly::Instructions;
 use super::blocks::Column;
+use super::numbered_stacks::{EventStacks, KnownStacks, RootedStack};
 use super::source::Lines;
-use super::stacks::{EventStacks, RootedStack, StackEnd};
-use super::tree::SortedTree;
+use super::tree::{SortedTree, StackEnd};
 
 /// A thread under all of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,9 +40,12 @@ struct Segment {
 /// One sample.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// The index in [`Samples::leaves`].
+    /// The number of its stack in its event, and from [`Samples::end`] on of its leaf.
     leaf: u32,
+    /// The thread in the event's profile.
+    thread: u32,
     cpu: u32,
+    /// In microseconds.
     time: u64,
     period: u64,
     /// The number of samples that it stands for.
@@ -52,12 +55,40 @@ struct Row {
 /// The end of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Leaf {
-    /// Number of the node: before the tree is sorted, until all are put into columns.
+    /// Number of the node.
     node: u32,
     /// 0 where it is not known.
     line: u32,
     /// 0 where its code is not in the page.
     instruction: u32,
+}
+
+/// The ends of stacks, numbered in the order in which they come.
+#[derive(Default, Debug)]
+struct Leaves {
+    all: Vec<Leaf>,
+    /// The number of the first leaf of each node: most nodes have one alone.
+    first: Vec<Option<u32>>,
+    others: HashMap<Leaf, u32, FxBuildHasher>,
+}
+
+impl Leaves {
+    fn number(&mut self, leaf: Leaf) -> u32 {
+        let node = leaf.node as usize;
+        if self.first.len() <= node {
+            self.first.resize(node + 1, None);
+        }
+        let next = self.all.len() as u32;
+        let number = match self.first[node] {
+            Some(first) if self.all[first as usize] == leaf => first,
+            Some(_) => *self.others.entry(leaf).or_insert(next),
+            None => *self.first[node].insert(next),
+        };
+        if number == next {
+            self.all.push(leaf);
+        }
+        number
+    }
 }
 
 /// The samples of all events.
@@ -71,8 +102,7 @@ pub(crate) struct Samples {
     /// sample, else 0.
     pub(crate) origins: Vec<u64>,
     /// Where stacks end.
-    leaves: Vec<Leaf>,
-    leaf_numbers: HashMap<Leaf, u32, FxBuildHasher>,
+    leaves: Leaves,
     pub(crate) lines: Lines,
     /// True if stacks that end on different lines are kept apart.
     pub(crate) has_lines: bool,
@@ -126,6 +156,9 @@ pub(crate) struct Columns {
 
 /// Greater CPU numbers are taken for damage. The page stores 16 bits.
 const MAX_CPUS: u32 = 1 << 16;
+/// Stands for a CPU or a time that a sample does not state.
+const NO_CPU: u32 = u32::MAX;
+const NO_TIME: u64 = u64::MAX;
 
 /// Maximum number of units of time of the page.
 const MAX_UNITS: u64 = u32::MAX as u64 - 1;
@@ -140,51 +173,99 @@ const MIN_MERGED_UNITS: u64 = 2_000;
 /// The factor from one unit of time to the next that is tried.
 const UNIT_STEP: u64 = 4;
 
+/// The samples of a page before it is known where their stacks end.
+#[derive(Default, Debug)]
+pub struct PageSamples {
+    pub(crate) samples: Samples,
+    /// The different stacks of each event.
+    pub(crate) stacks: Vec<EventStacks>,
+}
+
+impl PageSamples {
+    /// Puts the samples of the views of a page's events in order; `is_compared` for the two sides of a comparison.
+    pub fn of<'v>(views: impl Iterator<Item = &'v View<'v>>, is_compared: bool) -> Self {
+        let mut samples = Samples::default();
+        let stacks = (0..).zip(views).map(|(event, view)| samples.add(event, view, is_compared)).collect();
+        Self { samples, stacks }
+    }
+}
+
 impl Samples {
-    /// Adds the samples of an event, whose stacks are `stacks`; in a comparison, those of a side.
-    pub(crate) fn add(&mut self, event: u32, view: &View<'_>, stacks: EventStacks, is_compared: bool) {
+    /// Adds the samples of an event, in a comparison those of a side. Returns their stacks, whose ends are yet to be told
+    /// ([`Samples::end`]).
+    fn add(&mut self, event: u32, view: &View<'_>, is_compared: bool) -> EventStacks {
         let profile = view.profile();
         let side = if is_compared { event } else { 0 };
-        let times = || profile.samples().iter().filter_map(|sample| sample.time);
-        let origin = times().min().filter(|_| is_compared).map_or(0, |first| first.0 / 1000);
+        let first = is_compared.then(|| profile.samples().iter().filter_map(|sample| sample.time).min());
+        let origin = first.flatten().map_or(0, |first| first.0 / 1000);
         self.origins.resize(side as usize + 1, origin);
-        if self.segments.is_empty() && event == 0 {
+        let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(side, thread)).collect();
+        let mut stacks = KnownStacks::new(view, is_compared);
+        let mut rows: Vec<Vec<Row>> = vec![Vec::new(); self.lanes.len()];
+        for sample in profile.samples().iter() {
+            let thread = sample.thread.index() as u32;
+            rows[lanes[thread as usize] as usize].push(Row {
+                leaf: stacks.number(sample.stack, sample.thread),
+                thread,
+                cpu: sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MAX_CPUS).unwrap_or(NO_CPU),
+                time: sample.time.map_or(NO_TIME, |time| (time.0 / 1000).saturating_sub(origin)),
+                period: sample.period,
+                count: 1,
+            });
+        }
+        self.segments.extend((0..).zip(rows).map(|(lane, rows)| Segment { event, lane, rows }));
+        stacks.into_stacks()
+    }
+
+    /// Gives the samples of an event the ends of their stacks. Removes samples of stacks that the view omits.
+    pub(crate) fn end(
+        &mut self,
+        event: u32,
+        view: &View<'_>,
+        stacks: &EventStacks,
+        ends: &[Option<StackEnd>],
+        is_compared: bool,
+    ) {
+        let threads = view.profile().threads();
+        let side = if is_compared { event } else { 0 };
+        if event == 0 {
             self.is_timed = true;
         }
+        let leaves = self.leaves(view, stacks, ends);
         let mut has_cpus = true;
-        let pools = pool_names(profile.threads());
-        let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(side, thread)).collect();
-        let mut sizes = vec![0; self.lanes.len()];
-        profile.samples().iter().for_each(|sample| sizes[lanes[sample.thread.index()] as usize] += 1);
-        let leaves = self.leaves(view, &stacks);
-        let mut named = vec![0_u64; profile.threads().len()];
-        let mut last = vec![None; profile.threads().len()];
-        let mut rows: Vec<Vec<Row>> = sizes.into_iter().map(Vec::with_capacity).collect();
-        for (sample, number) in profile.samples().iter().zip(stacks.of_samples) {
-            let thread = sample.thread.index();
-            let Some(leaf) = leaves[number as usize] else { continue };
-            let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MAX_CPUS);
-            self.is_timed &= sample.time.is_some();
-            has_cpus &= cpu.is_some();
-            named[thread] = named[thread].saturating_add(sample.period.max(1));
-            let time = sample.time.map_or(0, |time| (time.0 / 1000).saturating_sub(origin));
-            last[thread] = last[thread].max(Some(time));
-            let row = Row { leaf, cpu: cpu.unwrap_or(0), time, period: sample.period, count: 1 };
-            rows[lanes[thread] as usize].push(row);
+        let mut named = vec![0_u64; threads.len()];
+        let mut last = vec![None; threads.len()];
+        for Segment { rows, .. } in self.segments.iter_mut().filter(|segment| segment.event == event) {
+            rows.retain_mut(|row| {
+                let Some(leaf) = leaves[row.leaf as usize] else { return false };
+                self.is_timed &= row.time != NO_TIME;
+                has_cpus &= row.cpu != NO_CPU;
+                row.leaf = leaf;
+                row.time = if row.time == NO_TIME { 0 } else { row.time };
+                row.cpu = if row.cpu == NO_CPU { 0 } else { row.cpu };
+                let thread = row.thread as usize;
+                named[thread] = named[thread].saturating_add(row.period.max(1));
+                last[thread] = last[thread].max(Some(row.time));
+                true
+            });
         }
-        let segments = (0..).zip(rows).filter(|(_, rows)| !rows.is_empty());
-        self.segments.extend(segments.map(|(lane, rows)| Segment { event, lane, rows }));
+        self.segments.retain(|segment| !segment.rows.is_empty());
         self.has_cpus.resize(event as usize + 1, false);
         self.has_cpus[event as usize] = has_cpus;
-        self.name_lanes(profile.threads(), &pools, &lanes, &named);
-        self.name_processes(side, profile.threads(), &last);
+        let lanes: Vec<u32> = threads.iter().map(|thread| self.lane(side, thread)).collect();
+        self.name_lanes(threads, &pool_names(threads), &lanes, &named);
+        self.name_processes(side, threads, &last);
     }
 
     /// Returns the leaf of each stack; `None` if the view omits it.
-    fn leaves(&mut self, view: &View<'_>, stacks: &EventStacks) -> Vec<Option<u32>> {
+    fn leaves(
+        &mut self,
+        view: &View<'_>,
+        stacks: &EventStacks,
+        ends: &[Option<StackEnd>],
+    ) -> Vec<Option<u32>> {
         let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
         let instructions = self.instructions.of_places(view.profile().stacks.places());
-        self.leaf_numbers.reserve(stacks.ends.len());
         let leaf = |(&RootedStack { thread, stack, .. }, end): (&RootedStack, &Option<StackEnd>)| {
             let StackEnd { node, frame } = (*end)?;
             let line = frame.and_then(|frame| lines.get(frame.index()).copied()).unwrap_or(0);
@@ -194,13 +275,9 @@ impl Samples {
                 let number = place.and_then(|place| instructions.get(place.index()).copied());
                 leaf.instruction = number.unwrap_or(0);
             }
-            let next = self.leaves.len() as u32;
-            Some(*self.leaf_numbers.entry(leaf).or_insert_with(|| {
-                self.leaves.push(leaf);
-                next
-            }))
+            Some(self.leaves.number(leaf))
         };
-        stacks.all.iter().zip(&stacks.ends).map(leaf).collect()
+        stacks.all.iter().zip(ends).map(leaf).collect()
     }
 
     /// Gives each lane the name under which its thread has most of the sums of periods in `named`.
@@ -300,7 +377,6 @@ impl Samples {
         tree: &SortedTree,
         lane_count: usize,
     ) -> Columns {
-        let moved = &tree.moved;
         // Equal times stay in the order of the recording; merged samples lie in the order of their stacks.
         let unit = clock.map_or(1, |clock| clock.unit);
         let is_merged = self.rows().any(|row| row.count > 1);
@@ -311,11 +387,10 @@ impl Samples {
                 rows.sort_by_key(|row| row.time);
             }
         }
-        let ends: Vec<Leaf> =
-            self.leaves.iter().map(|&leaf| Leaf { node: moved[leaf.node as usize], ..leaf }).collect();
+        let ends = &self.leaves.all;
         let mut frequency = vec![0_u64; ends.len()];
         let mut columns = Columns {
-            own: vec![vec![0; moved.len()]; weighted.len()],
+            own: vec![vec![0; tree.nodes.len()]; weighted.len()],
             has_cpus: self.has_cpus,
             starts: vec![u64::MAX; lane_count],
             off_cpu: vec![0; weighted.len()],
@@ -442,7 +517,7 @@ mod tests {
 
     #[test]
     fn long_and_large_recordings_have_coarser_times() {
-        let row = |time| Row { leaf: 0, cpu: 0, time, period: 1, count: 1 };
+        let row = |time| Row { leaf: 0, thread: 0, cpu: 0, time, period: 1, count: 1 };
         let samples = |times: &[u64]| Samples {
             segments: vec![Segment { event: 0, lane: 0, rows: times.iter().copied().map(row).collect() }],
             is_timed: true,
@@ -460,7 +535,7 @@ mod tests {
 
     #[test]
     fn samples_of_one_stack_that_lie_close_together_become_one_where_there_are_too_many() {
-        let row = |time, leaf| Row { leaf, cpu: 0, time, period: 2, count: 1 };
+        let row = |time, leaf| Row { leaf, thread: 0, cpu: 0, time, period: 2, count: 1 };
         let rows: Vec<Row> = (0..40_000).map(|time| row(time, (time % 3) as u32)).collect();
         let segments = vec![Segment { event: 0, lane: 0, rows }];
         let mut samples = Samples { segments, is_timed: true, ..Samples::default() };

@@ -38,6 +38,15 @@ impl Kind {
     }
 }
 
+/// The end of a stack in the tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StackEnd {
+    /// The number of its node.
+    pub(crate) node: u32,
+    /// Its innermost frame.
+    pub(crate) frame: Option<FrameId>,
+}
+
 /// A frame of the page.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Frame {
@@ -72,8 +81,6 @@ pub(crate) struct StackTree {
 pub(crate) struct SortedTree {
     /// The parent and the frame of each node, in preorder.
     pub(crate) nodes: Vec<(u32, u32)>,
-    /// The new number of each node of the [`StackTree`].
-    pub(crate) moved: Vec<u32>,
     pub(crate) names: Vec<String>,
     pub(crate) modules: Vec<String>,
     /// The name, the module (-1: none), and the encoded parts of the name, of each function.
@@ -171,8 +178,8 @@ impl StackTree {
         child
     }
 
-    /// Sorts the nodes in preorder, with siblings and frames in the order of names.
-    pub(crate) fn sorted(self) -> SortedTree {
+    /// Sorts the nodes in preorder, with siblings and frames in the order of names. Returns also the new number of each node.
+    pub(crate) fn sorted(self) -> (SortedTree, Vec<u32>) {
         let Self { frames, nodes, .. } = self;
         let mut order: Vec<u32> = (0..frames.len() as u32).collect();
         order.sort_unstable_by(|&one, &other| frames[one as usize].cmp(&frames[other as usize]));
@@ -208,7 +215,7 @@ impl StackTree {
             })
             .collect();
         let texts = |texts: Interner<&str>| texts.values.into_iter().map(str::to_owned).collect();
-        SortedTree { nodes, moved, names: texts(names), modules: texts(modules), functions, frames }
+        (SortedTree { nodes, names: texts(names), modules: texts(modules), functions, frames }, moved)
     }
 }
 
