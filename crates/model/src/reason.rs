@@ -74,7 +74,11 @@ impl TruncationReason {
     pub fn from_marker(address: u64) -> Option<Self> {
         let number = usize::try_from(address & 0xff).ok()?;
         let reason = match *Self::ALL.get(number.checked_sub(1)?)? {
-            Self::AddressLimit(_) => Self::AddressLimit((address >> 8) as u16),
+            Self::AddressLimit(_) => match (address >> 8) as u16 {
+                // No chain is cut before its first address: this is what a walk by frame pointers found on a stack.
+                0 => return None,
+                limit => Self::AddressLimit(limit),
+            },
             reason => reason,
         };
         (reason.marker() == address).then_some(reason)
@@ -244,7 +248,9 @@ mod tests {
     #[test]
     fn markers_are_not_canonical_addresses_and_come_back() {
         for reason in TruncationReason::ALL {
-            assert_eq!(TruncationReason::from_marker(reason.marker()), Some(reason));
+            let limit = TruncationReason::AddressLimit(0);
+            let expected = (reason != limit).then_some(reason);
+            assert_eq!(TruncationReason::from_marker(reason.marker()), expected);
             assert_ne!(reason.marker() >> 47, 0);
             assert_ne!(reason.marker() >> 47, 0x1_ffff);
         }
