@@ -153,6 +153,11 @@ impl EventView<'_> {
         self.hints.warn(self.stacks_are_told, notices);
     }
 
+    /// Leaves out what those of another event of the recording already say.
+    pub fn leave_out_hints_of(&mut self, other: &Self) {
+        self.hints.leave_out(&other.hints);
+    }
+
     /// Returns a sentence on samples of a clock that stand for other code than they name, if these are many.
     pub fn blind_spot(&self) -> Option<&str> {
         self.blind_spot.as_deref()

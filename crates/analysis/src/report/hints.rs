@@ -142,6 +142,15 @@ impl Hints {
         Self { causes: hints, all }
     }
 
+    /// Removes what `others` say of one of the same modules.
+    pub(super) fn leave_out(&mut self, others: &Self) {
+        let is_said = |hint: &Hint| {
+            let of_kind = others.causes.iter().filter(|other| other.kind == hint.kind);
+            of_kind.flat_map(|other| &other.modules).any(|module| hint.modules.contains(module))
+        };
+        self.causes.retain(|hint| !is_said(hint));
+    }
+
     /// A sentence for each of the largest, for a page.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         self.all_sentences().take(MAX_SENTENCES)
@@ -474,6 +483,27 @@ mod tests {
         assert_eq!(hint_of(127).as_deref(), Some(kernels));
         let ours = "call chains: 50.0 % of the stacks are cut at 7000 addresses, their limit";
         assert_eq!(hint_of(MAX_CHAIN_ADDRESSES).as_deref(), Some(ours));
+    }
+
+    #[test]
+    fn a_problem_of_two_events_is_said_once() {
+        let of = |kind, modules: &[&str]| Hint {
+            modules: modules.iter().map(|&module| module.to_owned()).collect(),
+            ..Hint::new(kind, None)
+        };
+        let stripped = || HintKind::Nameless(Reason::NoSymbols);
+        let first = Hints { causes: vec![of(stripped(), &["sh", "libc"])], all: 1.0 };
+        let mut second = Hints {
+            causes: vec![
+                of(stripped(), &["libc", "cat"]),
+                of(stripped(), &["cat"]),
+                of(HintKind::CutStacks, &["libc"]),
+            ],
+            all: 1.0,
+        };
+        let kept = second.causes[1..].to_vec();
+        second.leave_out(&first);
+        assert_eq!(second.causes, kept);
     }
 
     #[test]

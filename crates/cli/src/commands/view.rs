@@ -160,6 +160,10 @@ fn write(
     let time_of_threads = analysis.thread_time.iter();
     shown
         .extend(time_of_threads.map(|time| analysis.event_view(time, show, Weight::Period, &shape, console)));
+    for number in 1..shown.len() {
+        let (earlier, later) = shown.split_at_mut(number);
+        earlier.iter().for_each(|earlier| later[0].leave_out_hints_of(earlier));
+    }
     // The page shows hints and estimates as whole sentences.
     let figures = |shown: &EventView<'_>| {
         analysis.subtitle(shown.event, &Summary { remedies: &[], estimates: &[], ..shown.summary() })
