@@ -36,7 +36,7 @@ pub enum TruncationReason {
 impl TruncationReason {
     const BASE: u64 = 0x8000_0000_0000_0000;
 
-    /// All reasons by number, from 1 on; [`Self::AddressLimit`] with a limit of 0.
+    /// All reasons by number, from 1 on; [`Self::AddressLimit`] with the lowest limit.
     pub const ALL: [Self; 9] = [
         Self::CopyTooSmall,
         Self::NoUnwindData,
@@ -45,7 +45,7 @@ impl TruncationReason {
         Self::RecorderBehind,
         Self::ObjectUnreadable,
         Self::OtherStack,
-        Self::AddressLimit(0),
+        Self::AddressLimit(1),
         Self::PageNotInMemory,
     ];
 
@@ -248,9 +248,7 @@ mod tests {
     #[test]
     fn markers_are_not_canonical_addresses_and_come_back() {
         for reason in TruncationReason::ALL {
-            let limit = TruncationReason::AddressLimit(0);
-            let expected = (reason != limit).then_some(reason);
-            assert_eq!(TruncationReason::from_marker(reason.marker()), expected);
+            assert_eq!(TruncationReason::from_marker(reason.marker()), Some(reason));
             assert_ne!(reason.marker() >> 47, 0);
             assert_ne!(reason.marker() >> 47, 0x1_ffff);
         }
@@ -259,8 +257,13 @@ mod tests {
             assert_eq!(TruncationReason::from_marker(reason.marker()), Some(reason));
             assert_ne!(reason.marker() >> 47, 0);
         }
-        let no_marks =
-            [0x8000_0000_0000_0000, 0x8000_0000_0000_000a, 0x8000_0000_0000_0101, 0x8000_0000_0100_0008];
+        let no_marks = [
+            0x8000_0000_0000_0000,
+            0x8000_0000_0000_0008,
+            0x8000_0000_0000_000a,
+            0x8000_0000_0000_0101,
+            0x8000_0000_0100_0008,
+        ];
         for address in no_marks {
             assert_eq!(TruncationReason::from_marker(address), None, "{address:#x}");
         }
