@@ -1,12 +1,9 @@
 //! The different stacks of samples, numbered in the order in which they come.
 
-use std::collections::HashMap;
-
 use model::Name;
 use profile::{StackId, ThreadId, View, pool_names};
-use rustc_hash::FxBuildHasher;
 
-use crate::interner::Interner;
+use crate::interner::{IndexedInterner, Interner};
 
 /// The different stacks of an event.
 #[derive(Default, Debug)]
@@ -30,9 +27,7 @@ pub(crate) struct KnownStacks {
     stacks: EventStacks,
     /// The root of each thread.
     of_threads: Vec<Option<u32>>,
-    /// The root and the number with which each stack came first: most come with one root alone.
-    first: Vec<Option<(Option<u32>, u32)>>,
-    others: HashMap<(Option<u32>, StackId), u32, FxBuildHasher>,
+    numbers: IndexedInterner<(Option<u32>, StackId)>,
 }
 
 impl KnownStacks {
@@ -42,22 +37,14 @@ impl KnownStacks {
         let pools = pool_names(view.profile().threads());
         let of_threads = pools.into_iter().map(|name| (!is_compared).then(|| roots.intern(name))).collect();
         let stacks = EventStacks { all: Vec::new(), roots: roots.values };
-        Self { stacks, of_threads, first: Vec::new(), others: HashMap::default() }
+        Self { stacks, of_threads, numbers: IndexedInterner::default() }
     }
 
     /// Returns the number of a thread's stack.
     pub(crate) fn number(&mut self, stack: StackId, thread: ThreadId) -> u32 {
         let root = self.of_threads[thread.index()];
-        let next = self.stacks.all.len() as u32;
-        if self.first.len() <= stack.index() {
-            self.first.resize(stack.index() + 1, None);
-        }
-        let number = match &mut self.first[stack.index()] {
-            Some((known, number)) if *known == root => *number,
-            Some(_) => *self.others.entry((root, stack)).or_insert(next),
-            first @ None => first.insert((root, next)).1,
-        };
-        if number == next {
+        let number = self.numbers.intern(stack.index(), (root, stack));
+        if number as usize == self.stacks.all.len() {
             self.stacks.all.push(RootedStack { root, stack, thread });
         }
         number

@@ -11,6 +11,7 @@ use super::blocks::Column;
 use super::numbered_stacks::{EventStacks, KnownStacks, RootedStack};
 use super::source::Lines;
 use super::tree::{SortedTree, StackEnd};
+use crate::interner::IndexedInterner;
 
 /// A thread under all of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +46,7 @@ struct Row {
     /// The thread in the event's profile.
     thread: u32,
     cpu: u32,
-    /// In microseconds.
+    /// The time at which it was taken, in microseconds.
     time: u64,
     period: u64,
     /// The number of samples that it stands for.
@@ -63,34 +64,6 @@ struct Leaf {
     instruction: u32,
 }
 
-/// The ends of stacks, numbered in the order in which they come.
-#[derive(Default, Debug)]
-struct Leaves {
-    all: Vec<Leaf>,
-    /// The number of the first leaf of each node: most nodes have one alone.
-    first: Vec<Option<u32>>,
-    others: HashMap<Leaf, u32, FxBuildHasher>,
-}
-
-impl Leaves {
-    fn number(&mut self, leaf: Leaf) -> u32 {
-        let node = leaf.node as usize;
-        if self.first.len() <= node {
-            self.first.resize(node + 1, None);
-        }
-        let next = self.all.len() as u32;
-        let number = match self.first[node] {
-            Some(first) if self.all[first as usize] == leaf => first,
-            Some(_) => *self.others.entry(leaf).or_insert(next),
-            None => *self.first[node].insert(next),
-        };
-        if number == next {
-            self.all.push(leaf);
-        }
-        number
-    }
-}
-
 /// The samples of all events.
 #[derive(Default, Debug)]
 pub(crate) struct Samples {
@@ -102,7 +75,7 @@ pub(crate) struct Samples {
     /// sample, else 0.
     pub(crate) origins: Vec<u64>,
     /// Where stacks end.
-    leaves: Leaves,
+    leaves: IndexedInterner<Leaf>,
     pub(crate) lines: Lines,
     /// True if stacks that end on different lines are kept apart.
     pub(crate) has_lines: bool,
@@ -156,8 +129,9 @@ pub(crate) struct Columns {
 
 /// Greater CPU numbers are taken for damage. The page stores 16 bits.
 const MAX_CPUS: u32 = 1 << 16;
-/// Stands for a CPU or a time that a sample does not state.
+/// Stands for a CPU that a sample does not state.
 const NO_CPU: u32 = u32::MAX;
+/// Stands for a time that a sample does not state.
 const NO_TIME: u64 = u64::MAX;
 
 /// Maximum number of units of time of the page.
@@ -275,7 +249,7 @@ impl Samples {
                 let number = place.and_then(|place| instructions.get(place.index()).copied());
                 leaf.instruction = number.unwrap_or(0);
             }
-            Some(self.leaves.number(leaf))
+            Some(self.leaves.intern(leaf.node as usize, leaf))
         };
         stacks.all.iter().zip(ends).map(leaf).collect()
     }
@@ -387,7 +361,7 @@ impl Samples {
                 rows.sort_by_key(|row| row.time);
             }
         }
-        let ends = &self.leaves.all;
+        let ends = &self.leaves.values;
         let mut frequency = vec![0_u64; ends.len()];
         let mut columns = Columns {
             own: vec![vec![0; tree.nodes.len()]; weighted.len()],
