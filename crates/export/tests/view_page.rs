@@ -146,15 +146,14 @@ fn samples_of(html: &str) -> Vec<(i64, i64, i64, i64, Vec<String>)> {
     let mut leaf = 0;
     let leaves: Vec<usize> = (0..stacks.next())
         .map(|_| {
-            leaf += stacks.next_signed();
-            leaf as usize
+            leaf += stacks.next() as usize;
+            leaf
         })
         .collect();
-    assert!(leaves.len() <= 256, "stacks are numbered by a byte");
     let mut all = Vec::new();
     for segment in meta["segments"].as_array().unwrap() {
         let tid = meta["threads"][number(&segment[1])]["tid"].as_i64().unwrap();
-        let (mut time, mut distance, mut cpu, mut period) = (0, 0, 0, 0);
+        let (mut stack, mut time, mut distance, mut cpu, mut period) = (0, 0, 0, 0, 0);
         for _ in 0..number(&segment[2]) {
             distance += times.next_signed();
             time += distance;
@@ -162,7 +161,8 @@ fn samples_of(html: &str) -> Vec<(i64, i64, i64, i64, Vec<String>)> {
             if meta["events"][0]["weighted"].as_bool().unwrap() {
                 period += weights.next_signed();
             }
-            let path = paths[leaves[samples.0.next().unwrap() as usize]].clone();
+            stack += samples.next_signed();
+            let path = paths[leaves[stack as usize]].clone();
             all.push((tid, cpu, meta["origin"].as_i64().unwrap() + time, period, path));
         }
     }

@@ -207,15 +207,19 @@ fn write(
         (false, None) => CodeChoice::Carried,
     };
     let views: Vec<&View<'_>> = shown.iter().map(|shown| &shown.view).collect();
-    let samples = PageSamples::of(views.iter().copied(), false);
     // Files are read meanwhile.
     let (stacks, (code, packages)) = thread::scope(|threads| {
-        let stacks = threads.spawn(|| PageStacks::of(views.iter().copied(), &samples, None));
+        let stacks = threads.spawn(|| {
+            let samples = PageSamples::of(views.iter().copied(), false);
+            let stacks = PageStacks::of(views.iter().copied(), &samples, None);
+            (samples, stacks)
+        });
         let code = if has_code { code(&analysis, &shown, &annotator, choice) } else { Vec::new() };
         let packages = packages(&analysis, &own, &annotator);
         (stacks.join(), (code, packages))
     });
-    let stacks = stacks.map_err(|_| anyhow!("an internal error ended the thread that counts stacks"))?;
+    let (samples, stacks) =
+        stacks.map_err(|_| anyhow!("an internal error ended the thread that counts stacks"))?;
     let mut owners = annotator.source_owners();
     owners.extend(&analysis.symbols.source_owners);
     let read = sources.map(|sources| |path: &str| sources.text(path, &owners));

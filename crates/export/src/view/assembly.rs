@@ -7,7 +7,7 @@ use profile::code::{CodeRange, Instruction};
 use serde_json::{Value, json};
 
 use super::source::{is_source, shown};
-use super::tree::SortedTree;
+use super::tree::PageTree;
 use crate::SourceReader;
 use crate::printable;
 
@@ -81,7 +81,7 @@ impl Instructions {
     pub(super) fn meta(
         &self,
         ranges: &[PageRange],
-        tree: &SortedTree,
+        tree: &PageTree,
         read: Option<&SourceReader<'_>>,
     ) -> Value {
         let functions = tree.functions_by_name();

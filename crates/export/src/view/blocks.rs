@@ -6,11 +6,11 @@
 //! | block | content |
 //! |---|---|
 //! | `nodes` | the number of nodes of the tree of stacks; then for each node but the root, in preorder, the number of levels from the previous node up to its parent (0: the previous node is the parent); then the frame of each node but the root |
-//! | `stacks` | the number of different stacks; then the innermost node of each, the most frequent stack first, as the difference to the previous one (signed) |
+//! | `stacks` | the number of different stacks; then the innermost node of each, in the order of the tree, as the difference to the previous one |
 //! | `lines` | for each stack its innermost line, as a number of `meta.lines`, or 0 if it is unknown; absent in pages without source |
 //! | `instructions` | for each stack the instruction that it ends at, as a number of `meta.code`, from 1, or 0 if its code is not in the page; absent in pages without code |
 //! | `times` | for each sample the difference between its distance from the previous sample and the previous distance (signed), in units of time |
-//! | `samples` | for each sample the low byte of its stack, then for each the next byte, as many bytes as the number of stacks needs. No LEB128, because bytes of equal significance pack better side by side |
+//! | `samples` | for each sample the difference of its stack to that of the previous sample (signed): stacks next to each other have most callers in common |
 //! | `waits` | for each lane of `meta.waits` its waits: how long after the end of the one before it began, and twice its length, one more where the thread could go on; absent where switches were not recorded |
 //! | `wakers` | for each wait of `waits` in which the thread was blocked, who ended it, as a number of `meta.wakers`, from 1, or 0 if that is not known; absent where wakings were not recorded |
 //! | `counts` | for each sample how many more it stands for: others of its stack within its unit of time; absent if no samples were merged |
@@ -46,9 +46,9 @@ impl Column {
         self.push(((value << 1) ^ (value >> 63)) as u64);
     }
 
-    /// Appends a plain byte.
-    pub(crate) fn push_byte(&mut self, byte: u8) {
-        self.0.push(byte);
+    /// Appends another column.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
     }
 
     /// Returns the encoded bytes.

@@ -5,6 +5,7 @@
 
 mod assembly;
 mod blocks;
+mod merging;
 mod numbered_stacks;
 mod samples;
 mod script;
@@ -26,11 +27,12 @@ use crate::names::escape::escape;
 use assembly::Instructions;
 pub use assembly::PageRange;
 pub use blocks::pack;
+use merging::Merged;
 pub use samples::PageSamples;
 use samples::{Clock, Columns};
 pub use sides::PageSides;
 pub use stacks::PageStacks;
-use tree::{Kind, SortedTree};
+use tree::{Kind, PageTree};
 use waits::Waits;
 
 /// The recording that a page shows: title, events, gaps and waits.
@@ -111,10 +113,9 @@ pub struct PageEvent<'p> {
 /// The number of functions in the table that is shown without scripts.
 const STATIC_TABLE_FUNCTIONS: usize = 30;
 
-/// The number of samples above which those of one stack that lie close together are merged. A sample takes two to four bytes: 2.4 of a
-/// machine that compiled (589,350 samples), of which 1.9 are its stack; and 8.7 million, merged to two million, took 8 MB where 6 are
-/// allowed.
-const MAX_SAMPLES: usize = 1_400_000;
+/// The number of samples above which they are merged. A page of 1.6 million samples, with 292,000 different stacks of a machine that compiled, took
+/// 5.1 MB with up to 1.4 million of them, and takes 3.1 MB; 4 MB are allowed (decision 17).
+const MAX_SAMPLES: usize = 1_000_000;
 
 /// Packs the blocks of a page, each by [`pack`]: they do not depend on each other, and take a tenth of the time of a large page.
 pub type PackBlocks<'f> = &'f dyn Fn(&[Vec<u8>]) -> io::Result<Vec<String>>;
@@ -139,14 +140,19 @@ pub fn write(
         samples.end(number, event.view, stacks, ends, page.sides.is_some());
     }
     drop((of_events, ends));
+    samples.sort();
     let counts: Vec<usize> = (0..page.events.len()).map(|event| samples.count(event)).collect();
     let sample_count = samples.row_count();
     if counts.iter().all(|&count| count == 0) {
         return Err(io::Error::other("no sample is left: the filters on stacks leave all of them out"));
     }
-    let clock = samples.clock().map(|clock| samples.merge(clock, MAX_SAMPLES));
-    let merged = (samples.row_count() < sample_count).then(|| samples.row_count());
     let weighted: Vec<bool> = page.events.iter().map(|event| event.view.weight() == Weight::Period).collect();
+    let merged = samples.clock().map(|clock| samples.merge(clock, &weighted, MAX_SAMPLES));
+    let clock = merged.map(|merged| merged.clock);
+    let rows = (samples.row_count() < sample_count).then(|| samples.row_count());
+    let ends = samples.ends_at(tree.len());
+    let (tree, moved) = tree.page(ends);
+    samples.move_nodes(&moved);
     let waits = clock.map(|clock| {
         let lane_of = |pid, tid| samples.lane_of(pid, tid);
         Waits::new(&page.waits, &page.switch_gaps, clock, lane_of)
@@ -166,7 +172,7 @@ pub fn write(
     let code =
         (!samples.instructions.is_empty()).then(|| samples.instructions.meta(page.code, &tree, page.source));
     let mut columns = samples.into_columns(clock, &weighted, &tree, lanes.len());
-    let mut caveats = caveats(page, clock, merged);
+    let mut caveats = caveats(page, merged, rows);
     caveats.extend(waits.caveats());
     let waiting = waits.columns();
     let ended_by = wakers.as_ref().and(waiting.as_ref()).map(|_| waits.wakers());
@@ -247,7 +253,7 @@ impl<'p> Page<'p> {
 }
 
 /// Returns the caveats of the recording, and those of the page.
-fn caveats(page: &Page<'_>, clock: Option<Clock>, merged: Option<usize>) -> Vec<String> {
+fn caveats(page: &Page<'_>, merged: Option<Merged>, rows: Option<usize>) -> Vec<String> {
     let mut caveats = page.caveats.clone();
     let times = page.events.iter().filter(|event| event.is_time);
     if let Some(longest) =
@@ -258,20 +264,27 @@ fn caveats(page: &Page<'_>, clock: Option<Clock>, merged: Option<usize>) -> Vec<
             "a sample stands for up to {milliseconds} ms: the edges of a selection of time are no more exact than that"
         ));
     }
-    match clock {
-        None => caveats.push(
+    let Some(Merged { clock: Clock { unit, .. }, has_neighbours }) = merged else {
+        caveats.push(
             "samples do not say when they were taken: there are no lanes, and no order of time".to_owned(),
-        ),
-        Some(Clock { unit: 1, .. }) => {}
-        Some(Clock { unit, .. }) => {
-            let merged = merged.map_or_else(String::new, |rows| {
-                format!(
-                    ", and samples of one thread, CPU and stack within that time as one: {} in all",
-                    grouped(rows as u64)
-                )
-            });
-            caveats.push(format!("the recording is large: the page keeps times to {unit} µs{merged}"));
-        }
+        );
+        return caveats;
+    };
+    if unit > 1 {
+        let merged = rows.map_or_else(String::new, |rows| {
+            format!(
+                ", and samples of one thread, CPU and stack within that time as one: {} in all",
+                grouped(rows as u64)
+            )
+        });
+        caveats.push(format!("the recording is large: the page keeps times to {unit} µs{merged}"));
+    }
+    if has_neighbours {
+        caveats.push(
+            "of stacks next to each other that have few samples within that time, one stands for all: shares of functions differ from those \
+             of prof report by some 0.02 percentage points"
+                .to_owned(),
+        );
     }
     caveats
 }
@@ -282,7 +295,7 @@ fn meta(
     caveats: &[String],
     clock: Option<Clock>,
     (lanes, origins): (&[samples::Lane], &[u64]),
-    tree: &SortedTree,
+    tree: &PageTree,
     columns: &Columns,
 ) -> Value {
     let mut events: Vec<Value> = Vec::new();
@@ -373,7 +386,7 @@ fn meta(
 }
 
 /// Returns the packages of functions, and for each function the number of its own, from 1; none where no function is of a package.
-fn packages(page: &Page<'_>, tree: &SortedTree) -> (Vec<String>, Vec<usize>) {
+fn packages(page: &Page<'_>, tree: &PageTree) -> (Vec<String>, Vec<usize>) {
     let mut packages: Vec<String> = Vec::new();
     let number = |&(name, module, _): &(u32, i32, Option<String>)| {
         let module = usize::try_from(module).ok().and_then(|module| tree.modules.get(module));
@@ -401,7 +414,7 @@ fn differences(numbers: impl Iterator<Item = u32>) -> Vec<i64> {
 struct StaticContent<'s> {
     page: &'s Page<'s>,
     caveats: &'s [String],
-    tree: &'s SortedTree,
+    tree: &'s PageTree,
     columns: &'s Columns,
 }
 
@@ -469,7 +482,7 @@ impl StaticContent<'_> {
 }
 
 /// Returns the self and total weight of each function. A recursive function gets the weight of a stack once.
-fn function_weights(tree: &SortedTree, own: &[u64]) -> Vec<(u64, u64)> {
+fn function_weights(tree: &PageTree, own: &[u64]) -> Vec<(u64, u64)> {
     let mut totals = own.to_vec();
     let mut ends: Vec<usize> = (1..=own.len()).collect();
     for node in (1..own.len()).rev() {

@@ -10,7 +10,7 @@ use super::assembly::Instructions;
 use super::blocks::Column;
 use super::numbered_stacks::{EventStacks, KnownStacks, RootedStack};
 use super::source::Lines;
-use super::tree::{SortedTree, StackEnd};
+use super::tree::{PageTree, StackEnd};
 use crate::interner::IndexedInterner;
 
 /// A thread under all of its names.
@@ -31,26 +31,33 @@ pub(crate) struct Lane {
 
 /// The samples of one event and thread.
 #[derive(Debug)]
-struct Segment {
-    event: u32,
-    lane: u32,
+pub(super) struct Segment {
+    pub(super) event: u32,
+    pub(super) lane: u32,
     /// In the order in which they were taken.
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
 }
 
-/// One sample.
+/// One sample, or several that were merged.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+pub(super) struct Row {
     /// The number of its stack in its event, and from [`Samples::end`] on of its leaf.
-    leaf: u32,
+    pub(super) leaf: u32,
     /// The thread in the event's profile.
-    thread: u32,
-    cpu: u32,
+    pub(super) thread: u32,
+    pub(super) cpu: u32,
     /// The time at which it was taken, in microseconds.
-    time: u64,
-    period: u64,
+    pub(super) time: u64,
+    pub(super) period: u64,
     /// The number of samples that it stands for.
-    count: u32,
+    pub(super) count: u32,
+}
+
+impl Row {
+    /// Returns what it weighs in its event.
+    pub(super) fn weight(&self, weighted: bool) -> u64 {
+        if weighted { self.period } else { self.count.into() }
+    }
 }
 
 /// The end of a stack.
@@ -82,9 +89,9 @@ pub(crate) struct Samples {
     /// The code of the page: stacks that end at different instructions get different leaves.
     pub(crate) instructions: Instructions,
     /// By event and lane, each with samples.
-    segments: Vec<Segment>,
+    pub(super) segments: Vec<Segment>,
     /// True if all samples have a time.
-    is_timed: bool,
+    pub(super) is_timed: bool,
     /// True for events whose samples all have a CPU, by event.
     has_cpus: Vec<bool>,
 }
@@ -140,12 +147,6 @@ const MAX_UNITS: u64 = u32::MAX as u64 - 1;
 /// Maximum number of samples whose times are stored in microseconds. The unit doubles with each doubling of the samples: a
 /// page of 1.6 million samples and 42,000 stacks has to stay below 4 MB, and microseconds alone would take 1.3.
 const MAX_MICROSECOND_SAMPLES: u64 = 1 << 17;
-
-/// Units by which the time of a page is divided at the least if samples are merged: about the pixels of a wide window.
-const MIN_MERGED_UNITS: u64 = 2_000;
-
-/// The factor from one unit of time to the next that is tried.
-const UNIT_STEP: u64 = 4;
 
 /// The samples of a page before it is known where their stacks end.
 #[derive(Default, Debug)]
@@ -254,6 +255,35 @@ impl Samples {
         stacks.all.iter().zip(ends).map(leaf).collect()
     }
 
+    /// Numbers the ends of stacks in the order of the tree, and puts samples in that of time. Equal times stay in the order of the
+    /// recording.
+    pub(crate) fn sort(&mut self) {
+        let ends = &mut self.leaves.values;
+        let mut order: Vec<u32> = (0..ends.len() as u32).collect();
+        order.sort_unstable_by_key(|&leaf| ends[leaf as usize]);
+        let mut ranks = vec![0_u32; ends.len()];
+        for (rank, &leaf) in (0..).zip(&order) {
+            ranks[leaf as usize] = rank;
+        }
+        ends.sort_unstable();
+        for Segment { rows, .. } in &mut self.segments {
+            rows.iter_mut().for_each(|row| row.leaf = ranks[row.leaf as usize]);
+            rows.sort_by_key(|row| row.time);
+        }
+    }
+
+    /// Returns for each node of the tree whether stacks of samples end at it.
+    pub(crate) fn ends_at(&self, nodes: usize) -> Vec<bool> {
+        let mut ends = vec![false; nodes];
+        self.rows().for_each(|row| ends[self.leaves.values[row.leaf as usize].node as usize] = true);
+        ends
+    }
+
+    /// Gives nodes the numbers in `moved`, which are in the same order.
+    pub(crate) fn move_nodes(&mut self, moved: &[u32]) {
+        self.leaves.values.iter_mut().for_each(|leaf| leaf.node = moved[leaf.node as usize]);
+    }
+
     /// Gives each lane the name under which its thread has most of the sums of periods in `named`.
     fn name_lanes(&mut self, threads: &[Thread], pools: &[Name], lanes: &[u32], named: &[u64]) {
         for (((thread, pool), &lane), &period) in threads.iter().zip(pools).zip(lanes).zip(named) {
@@ -303,26 +333,12 @@ impl Samples {
         of_event.flat_map(|segment| &segment.rows).map(|row| row.count as usize).sum()
     }
 
-    /// Merges samples of one event, thread, CPU and stack that lie within one unit of time, as long as there are more than
-    /// `most`. Returns the clock, whose unit is as long as that needs.
-    pub(crate) fn merge(&mut self, mut clock: Clock, most: usize) -> Clock {
-        let length = clock.length.saturating_mul(clock.unit);
-        while self.row_count() > most && length / (clock.unit * UNIT_STEP) >= MIN_MERGED_UNITS {
-            clock.unit *= UNIT_STEP;
-            clock.origin = clock.origin / clock.unit * clock.unit;
-            self.segments.iter_mut().for_each(|segment| segment.merge(clock.unit));
-            let last = self.rows().map(|row| row.time).max().unwrap_or(0);
-            clock.length = (last / clock.unit).saturating_sub(clock.origin / clock.unit) + 1;
-        }
-        clock
-    }
-
     /// Returns the number of rows, each of one sample or of several that were merged.
     pub(crate) fn row_count(&self) -> usize {
         self.segments.iter().map(|segment| segment.rows.len()).sum()
     }
 
-    fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.segments.iter().flat_map(|segment| &segment.rows)
     }
 
@@ -345,24 +361,15 @@ impl Samples {
 
     /// Encodes the samples as columns. `weighted` is true for events that are weighted by period.
     pub(crate) fn into_columns(
-        mut self,
+        self,
         clock: Option<Clock>,
         weighted: &[bool],
-        tree: &SortedTree,
+        tree: &PageTree,
         lane_count: usize,
     ) -> Columns {
-        // Equal times stay in the order of the recording; merged samples lie in the order of their stacks.
-        let unit = clock.map_or(1, |clock| clock.unit);
         let is_merged = self.rows().any(|row| row.count > 1);
-        for Segment { rows, .. } in &mut self.segments {
-            if is_merged {
-                rows.sort_by_key(|row| (row.time / unit, row.leaf));
-            } else {
-                rows.sort_by_key(|row| row.time);
-            }
-        }
         let ends = &self.leaves.values;
-        let mut frequency = vec![0_u64; ends.len()];
+        let mut is_used = vec![false; ends.len()];
         let mut columns = Columns {
             own: vec![vec![0; tree.nodes.len()]; weighted.len()],
             has_cpus: self.has_cpus,
@@ -373,38 +380,34 @@ impl Samples {
         };
         for (event, row) in self.segments.iter().flat_map(|of| of.rows.iter().map(|row| (of.event, row))) {
             let Leaf { node, line, .. } = ends[row.leaf as usize];
-            frequency[row.leaf as usize] += 1;
+            is_used[row.leaf as usize] = true;
             let count = u64::from(row.count);
             columns.samples_of_lines[line as usize] += count;
             let (frame, event) = (tree.nodes[node as usize].1, event as usize);
-            columns.off_cpu[event] +=
-                u64::from(tree.frames.get(frame as usize).is_some_and(|(_, kind, _)| kind.is_off_cpu()));
+            if tree.frames.get(frame as usize).is_some_and(|(_, kind, _)| kind.is_off_cpu()) {
+                columns.off_cpu[event] += count;
+            }
             let own = &mut columns.own[event][node as usize];
-            *own = own.saturating_add(if weighted[event] { row.period } else { count });
+            *own = own.saturating_add(row.weight(weighted[event]));
         }
-        let mut stacks: Vec<u32> =
-            (0..ends.len() as u32).filter(|&leaf| frequency[leaf as usize] > 0).collect();
-        stacks.sort_by_key(|&leaf| (std::cmp::Reverse(frequency[leaf as usize]), ends[leaf as usize]));
-        columns.stacks.push(stacks.len() as u64);
-        let mut ranks = vec![0_u32; ends.len()];
-        let (mut lines, mut instructions) = (Column::default(), Column::default());
-        let mut before = 0;
-        for (rank, &leaf) in (0..).zip(&stacks) {
-            let Leaf { node, line, instruction } = ends[leaf as usize];
-            columns.stacks.push_signed(i64::from(node) - before);
-            before = node.into();
+        let mut numbers = vec![0_u32; ends.len()];
+        let (mut nodes, mut lines, mut instructions) =
+            (Column::default(), Column::default(), Column::default());
+        let (mut count, mut before) = (0, 0);
+        for ((&Leaf { node, line, instruction }, number), _) in
+            ends.iter().zip(&mut numbers).zip(&is_used).filter(|(_, is_used)| **is_used)
+        {
+            nodes.push((node - before).into());
+            before = node;
             lines.push(line.into());
             instructions.push(instruction.into());
-            ranks[leaf as usize] = rank;
+            *number = count;
+            count += 1;
         }
+        columns.stacks.push(count.into());
+        columns.stacks.append(nodes);
         columns.lines = self.has_lines.then_some(lines);
         columns.instructions = (!self.instructions.is_empty()).then_some(instructions);
-        let highest = stacks.len().saturating_sub(1);
-        for byte in (0..4).take_while(|&byte| byte == 0 || highest >> (8 * byte) > 0) {
-            for row in self.segments.iter().flat_map(|segment| &segment.rows) {
-                columns.samples.push_byte((ranks[row.leaf as usize] >> (8 * byte)) as u8);
-            }
-        }
         let any_weighted = weighted.contains(&true);
         let (mut cpus, mut weights, mut counts) = (Column::default(), Column::default(), Column::default());
         for &Segment { event, lane, ref rows } in &self.segments {
@@ -415,8 +418,11 @@ impl Samples {
             }
             let samples = rows.iter().map(|row| u64::from(row.count)).sum();
             columns.segments.push((event, lane, rows.len() as u64, samples));
-            let (mut time, mut distance, mut cpu, mut period) = (0_i64, 0_i64, 0_i64, 0_i64);
+            let (mut stack, mut time, mut distance, mut cpu, mut period) =
+                (0_i64, 0_i64, 0_i64, 0_i64, 0_i64);
             for row in rows {
+                let number = numbers[row.leaf as usize].into();
+                columns.samples.push_signed(number - std::mem::replace(&mut stack, number));
                 if let Some(Clock { origin, unit, .. }) = clock {
                     let now = (row.time.saturating_sub(origin) / unit) as i64;
                     columns.times.push_signed(now - time - distance);
@@ -441,28 +447,6 @@ impl Samples {
             columns.cpu_count = 0;
         }
         columns
-    }
-}
-
-impl Segment {
-    /// Merges samples of one CPU and stack that lie within one unit of time.
-    fn merge(&mut self, unit: u64) {
-        let Self { rows, .. } = self;
-        // They come in this order: that is seen at once.
-        rows.sort_by_key(|row| row.time / unit);
-        for within in rows.chunk_by_mut(|one, next| one.time / unit == next.time / unit) {
-            within.sort_unstable_by_key(|row| (row.leaf, row.cpu));
-        }
-        let key = |row: &Row| (row.time / unit, row.leaf, row.cpu);
-        rows.dedup_by(|row, kept| {
-            let is_same = key(row) == key(kept) && kept.count.checked_add(row.count).is_some();
-            if is_same {
-                kept.count += row.count;
-                kept.period = kept.period.saturating_add(row.period);
-                kept.time = kept.time.min(row.time);
-            }
-            is_same
-        });
     }
 }
 
@@ -505,22 +489,5 @@ mod tests {
         let many: Vec<u64> = (0..1_600_000).collect();
         assert_eq!(samples(&many).clock().unwrap().unit, 16);
         assert_eq!(Samples::default().clock(), None);
-    }
-
-    #[test]
-    fn samples_of_one_stack_that_lie_close_together_become_one_where_there_are_too_many() {
-        let row = |time, leaf| Row { leaf, thread: 0, cpu: 0, time, period: 2, count: 1 };
-        let rows: Vec<Row> = (0..40_000).map(|time| row(time, (time % 3) as u32)).collect();
-        let segments = vec![Segment { event: 0, lane: 0, rows }];
-        let mut samples = Samples { segments, is_timed: true, ..Samples::default() };
-        let clock = samples.clock().unwrap();
-        assert_eq!(samples.merge(clock, 40_000), clock, "few stay as they are");
-        let merged = samples.merge(clock, 10_000);
-        assert_eq!((merged.unit, merged.length, samples.row_count()), (16, 2_500, 7_500));
-        assert_eq!(samples.count(0), 40_000);
-        assert_eq!(samples.rows().map(|row| row.period).sum::<u64>(), 80_000);
-        // The time stays as fine as lanes are drawn.
-        let coarsest = samples.merge(merged, 1);
-        assert!(coarsest.length >= MIN_MERGED_UNITS && samples.row_count() > 1, "{coarsest:?}");
     }
 }

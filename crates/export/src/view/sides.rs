@@ -4,7 +4,7 @@ use model::Name;
 use profile::comparison::{Assessment, Comparison, Presence, Verdict};
 use serde_json::{Value, json};
 
-use super::tree::{SortedTree, function_of};
+use super::tree::{PageTree, function_of};
 use crate::flamegraph::change::CHANCE_DEVIATIONS;
 use crate::flamegraph::change_marks::{GREW, SAME, SHRANK};
 
@@ -30,7 +30,7 @@ pub(super) fn marks() -> Value {
 
 impl PageSides<'_> {
     /// Returns the member `sides` of `meta`. `origins` are the times of the sides' first samples in microseconds.
-    pub(super) fn meta(&self, tree: &SortedTree, origins: &[u64]) -> Value {
+    pub(super) fn meta(&self, tree: &PageTree, origins: &[u64]) -> Value {
         let safe = |text: &str| Name::from(text).to_string();
         let sides = self.names.iter().zip(origins).map(
             |((name, title), origin)| json!({ "name": safe(name), "title": safe(title), "origin": origin }),

@@ -76,9 +76,18 @@ pub(crate) struct StackTree {
     memory: StackNodes<u32>,
 }
 
-/// The tree in its final order, with the tables of its frames.
+/// The tree in its final order.
 #[derive(Debug)]
 pub(crate) struct SortedTree {
+    /// The parent and the frame of each node, in preorder.
+    nodes: Vec<(u32, u32)>,
+    /// In the order of names.
+    frames: Vec<Frame>,
+}
+
+/// The tree of the page, with the tables of its frames.
+#[derive(Debug)]
+pub(crate) struct PageTree {
     /// The parent and the frame of each node, in preorder.
     pub(crate) nodes: Vec<(u32, u32)>,
     pub(crate) names: Vec<String>,
@@ -196,14 +205,63 @@ impl StackTree {
                 (moved[parent as usize], rank)
             })
             .collect();
+        let mut sorted: Vec<Frame> = Vec::with_capacity(frames.len());
+        sorted.extend(order.iter().map(|&number| frames[number as usize].clone()));
+        (SortedTree { nodes, frames: sorted }, moved)
+    }
+}
+
+impl SortedTree {
+    /// The number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns the tree with the nodes at which stacks end, their callers and their frames alone, and the new number of each node.
+    pub(crate) fn page(self, mut is_used: Vec<bool>) -> (PageTree, Vec<u32>) {
+        let Self { nodes, frames } = self;
+        is_used[0] = true;
+        let mut is_shown = vec![false; frames.len()];
+        // Callees come behind their callers.
+        for (node, &(parent, frame)) in nodes.iter().enumerate().skip(1).rev() {
+            if is_used[node] {
+                is_used[parent as usize] = true;
+                is_shown[frame as usize] = true;
+            }
+        }
+        let moved = ranks(&is_used);
+        let frame_numbers = ranks(&is_shown);
+        let nodes = nodes
+            .iter()
+            .zip(&is_used)
+            .filter(|(_, is_used)| **is_used)
+            .map(|(&(parent, frame), _)| {
+                (moved[parent as usize], frame_numbers.get(frame as usize).copied().unwrap_or(0))
+            })
+            .collect();
+        let frames = frames.iter().zip(&is_shown).filter(|(_, is_shown)| **is_shown).map(|(frame, _)| frame);
+        (PageTree::new(nodes, frames), moved)
+    }
+}
+
+/// Returns for each element the number of `true` ones before it.
+fn ranks(elements: &[bool]) -> Vec<u32> {
+    let mut count = 0;
+    let mut number = |&element: &bool| {
+        count += u32::from(element);
+        count - u32::from(element)
+    };
+    elements.iter().map(&mut number).collect()
+}
+
+impl PageTree {
+    fn new<'f>(nodes: Vec<(u32, u32)>, frames: impl Iterator<Item = &'f Frame>) -> Self {
         let mut names = Interner::<&str>::default();
         let mut modules = Interner::<&str>::default();
         let mut functions: Vec<(u32, i32, Option<String>)> = Vec::new();
         let mut function_numbers: HashMap<(u32, i32, bool), u32, FxBuildHasher> = HashMap::default();
-        let frames = order
-            .iter()
-            .map(|&number| {
-                let Frame { name, module, kind, colour } = &frames[number as usize];
+        let frames = frames
+            .map(|Frame { name, module, kind, colour }| {
                 let module = if module.is_empty() { -1 } else { modules.intern(module) as i32 };
                 let key = (names.intern(name), module, *kind == Kind::Root);
                 let next = functions.len() as u32;
@@ -215,11 +273,9 @@ impl StackTree {
             })
             .collect();
         let texts = |texts: Interner<&str>| texts.values.into_iter().map(str::to_owned).collect();
-        (SortedTree { nodes, names: texts(names), modules: texts(modules), functions, frames }, moved)
+        Self { nodes, names: texts(names), modules: texts(modules), functions, frames }
     }
-}
 
-impl SortedTree {
     /// Returns the numbers of functions by name and module, which is empty for those without one.
     pub(crate) fn functions_by_name(&self) -> HashMap<(&str, &str), u32> {
         let named = |(&(name, module, _), number): (&(u32, i32, Option<String>), u32)| {

@@ -71,7 +71,7 @@
  * @typedef {object} Columns
  * @property {Int32Array} parent Of each node of the tree of stacks, which lies in preorder.
  * @property {Int32Array} frame
- * @property {Int32Array} stacks Node of each stack, the most frequent stack first.
+ * @property {Int32Array} stacks Node of each stack, in the order of the tree.
  * @property {Int32Array} lines Line of each stack, from 1; 0 where it is not known. Empty in pages without source.
  * @property {Int32Array} instructions Instruction of each stack, from 1; 0 where its code is not in the page. Empty in pages without code.
  * @property {Uint32Array} time Units since the origin, ascending within a segment.
@@ -168,7 +168,7 @@ export async function unpackColumns(blocks, meta) {
   }
   for (let node = 1; node < nodeCount; node++) frame[node] = nodes.next();
   const stacks = new Int32Array(stackNodes.next());
-  for (let stack = 0, node = 0; stack < stacks.length; stack++) stacks[stack] = node += stackNodes.signed();
+  for (let stack = 0, node = 0; stack < stacks.length; stack++) stacks[stack] = node += stackNodes.next();
   const lines = new Int32Array("lines" in blocks ? stacks.length : 0);
   for (let stack = 0; stack < lines.length; stack++) lines[stack] = stackLines.next();
   const instructions = new Int32Array("instructions" in blocks ? stacks.length : 0);
@@ -176,11 +176,6 @@ export async function unpackColumns(blocks, meta) {
   const count = meta.segments.reduce((sum, segment) => sum + segment[2], 0);
   const time = new Uint32Array(meta.timed ? count : 0);
   const stack = stacks.length <= 0x10000 ? new Uint16Array(count) : new Uint32Array(count);
-  for (let scale = 1; scale < Math.max(stacks.length, 2); scale *= 256) {
-    const { bytes, at } = samples;
-    for (let sample = 0; sample < count; sample++) stack[sample] += bytes[at + sample] * scale;
-    samples.at += count;
-  }
   const cpu = new Uint16Array(meta.cpus ? count : 0);
   const weight = new Float64Array(meta.events.some(event => event.weighted) ? count : 0);
   const merged = new Uint32Array("counts" in blocks ? count : 0);
@@ -188,7 +183,8 @@ export async function unpackColumns(blocks, meta) {
   let at = 0;
   for (const [event, , length] of meta.segments) {
     const weighted = meta.events[event].weighted;
-    for (let end = at + length, now = 0, delta = 0, where = 0, last = 0; at < end; at++) {
+    for (let end = at + length, now = 0, delta = 0, ending = 0, where = 0, last = 0; at < end; at++) {
+      stack[at] = ending += samples.signed();
       if (meta.timed) time[at] = now += delta = Math.max(0, delta + times.signed());
       if (meta.cpus) cpu[at] = where += cpus.signed();
       if (weight.length) weight[at] = weighted ? last += weights.signed() : 1;
