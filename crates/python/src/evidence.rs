@@ -1,5 +1,7 @@
 //! What a sample itself holds of a call of `_PyEval_EvalFrameDefault`: values of registers and words of its native stack frame.
 
+use model::Avma;
+
 /// A place of a native frame in which compilers keep variables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Location(u8);
@@ -39,8 +41,14 @@ pub struct Candidate {
     pub word: u64,
 }
 
-/// The candidates of one call of `_PyEval_EvalFrameDefault`, registers first.
-pub type Activation = Vec<Candidate>;
+/// One call of `_PyEval_EvalFrameDefault`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Activation {
+    /// Where it will go on, if it has called something: compilers keep a variable in another place for each call.
+    pub site: Option<Avma>,
+    /// Registers first.
+    pub candidates: Vec<Candidate>,
+}
 
 /// The end of the addresses that programs have, on all processors: those with five levels of page tables included.
 const USER_END: u64 = 1 << 56;

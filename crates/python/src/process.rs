@@ -165,12 +165,13 @@ impl PythonProcess {
     ) -> Option<Vec<Run>> {
         let mut blocks = std::mem::replace(&mut self.blocks, Blocks::new(0));
         let reader = Reader::new(memory, pid, &mut blocks);
-        let is_exploring = !self.frame_votes.are_enough() || self.samples.is_multiple_of(EXPLORING_SAMPLES);
+        let is_exploring = self.samples.is_multiple_of(EXPLORING_SAMPLES);
         let mut sample = Sample { reader, time, tid, searches: 0, is_exploring };
         let runs = self.check(&mut sample).then(|| {
             self.samples = self.samples.wrapping_add(1);
             let mut next = None;
             let runs = activations.iter().map(|activation| {
+                sample.is_exploring = is_exploring || self.frame_votes.are_few(activation.site);
                 let (run, following) = self.run(&mut sample, activation, next);
                 next = following;
                 run
@@ -281,7 +282,8 @@ impl PythonProcess {
                 return None;
             }
             sample.searches += 1;
-            let most = if self.bytecode_votes.are_enough() { FAR_BYTES } else { NEAR_BYTES };
+            let most =
+                if self.bytecode_votes.at(activation.site).are_enough() { FAR_BYTES } else { NEAR_BYTES };
             match codes.find(&mut sample.reader, candidate.word, most) {
                 Some(code) => Some((*candidate, self.codes.insert(sample, codes, code))),
                 None => {
@@ -317,7 +319,10 @@ impl PythonProcess {
             self.codes.read_copies(sample, codes, bytecode);
             let code = self.codes.by_bytecode.get(&bytecode)?;
             let copies = &self.codes.copies;
-            let ran = activation.iter().find(|candidate| code.has_executed(copies.in_object(candidate.word)));
+            let ran = activation
+                .candidates
+                .iter()
+                .find(|candidate| code.has_executed(copies.in_object(candidate.word)));
             Some((*ran?, bytecode))
         })
     }
@@ -339,17 +344,18 @@ impl PythonProcess {
         let verified = order.iter().take(places).find_map(|candidate| is_frame(candidate.word));
         let verified = verified.or_else(|| linked.and_then(is_frame));
         // A wrong one has no callers that are remembered.
-        let guess = order.first().filter(|_| self.frame_votes.are_likely());
+        let guess = order.first().filter(|_| self.frame_votes.at(activation.site).are_likely());
         let guess = guess.map(|candidate| candidate.word).or(linked);
         self.order = order;
         (verified, guess)
     }
 
-    /// Counts the places of all bytecode pointers and frames that agree: that are of the same function. No place is preferred, so that those
-    /// that hold the innermost function get most votes; stale ones agree now and then.
+    /// Counts the places of all bytecode pointers and frames that agree: that are of the same function. At first no place is preferred, so
+    /// that those that hold the innermost function get most votes; stale ones agree now and then. Then pointers are judged by the
+    /// frame in the best place alone: the frames of callers are in others, and their pointers in places of earlier calls.
     fn vote(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, activation: &Activation) {
         let mut frames = Vec::new();
-        for candidate in activation {
+        for candidate in &activation.candidates {
             if let Some(object) = code_of(&mut sample.reader, codes, candidate.word)
                 && let Some(bytecode) = self.codes.by_object.get(&object)
             {
@@ -357,19 +363,23 @@ impl PythonProcess {
             }
         }
         let pointers: Vec<(Location, u64)> = activation
+            .candidates
             .iter()
             .filter_map(|candidate| Some((candidate.location, self.codes.holding(candidate.word)?)))
             .collect();
         let agree = |some: &[(Location, u64)], function| some.iter().any(|(_, other)| *other == function);
-        if !pointers.iter().any(|(_, function)| agree(&frames, *function)) {
+        let best = self.frame_votes.best_place();
+        let judges = frames.iter().position(|(location, _)| Some(*location) == best);
+        let judges = judges.map_or(frames.as_slice(), |best| &frames[best..=best]);
+        if !pointers.iter().any(|(_, function)| agree(judges, *function)) {
             // The process has gone on since.
             return;
         }
         for (location, function) in &pointers {
-            self.bytecode_votes.add(*location, agree(&frames, *function));
+            self.bytecode_votes.add(activation.site, *location, agree(judges, *function));
         }
         for (location, function) in &frames {
-            self.frame_votes.add(*location, agree(&pointers, *function));
+            self.frame_votes.add(activation.site, *location, agree(&pointers, *function));
         }
     }
 

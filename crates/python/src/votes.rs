@@ -2,12 +2,56 @@
 
 use std::cmp::Reverse;
 
-use crate::evidence::{Candidate, Location};
+use model::Avma;
+use rustc_hash::FxHashMap;
+
+use crate::evidence::{Activation, Candidate, Location};
+
+/// The votes of all calls of `_PyEval_EvalFrameDefault`, and of those that go on at one address: each may have places of its own.
+#[derive(Default, Debug)]
+pub(crate) struct Votes {
+    all: PlaceVotes,
+    of_sites: FxHashMap<Option<Avma>, PlaceVotes>,
+}
+
+/// The maximum number of addresses whose votes are counted apart, of one KiB each. CPython 3.11 calls from some 40 that are common.
+const MAX_SITES: usize = 64;
+
+impl Votes {
+    /// Counts a place that held it, or something else of its kind.
+    pub(crate) fn add(&mut self, site: Option<Avma>, location: Location, is_right: bool) {
+        self.all.add(location, is_right);
+        if self.of_sites.len() < MAX_SITES || self.of_sites.contains_key(&site) {
+            self.of_sites.entry(site).or_default().add(location, is_right);
+        }
+    }
+
+    /// Returns the votes of a site, or of all as long as it has few.
+    pub(crate) fn at(&self, site: Option<Avma>) -> &PlaceVotes {
+        self.of_sites.get(&site).filter(|votes| votes.are_likely()).unwrap_or(&self.all)
+    }
+
+    /// Returns the place that is best in all calls, once there are enough votes.
+    pub(crate) fn best_place(&self) -> Option<Location> {
+        self.all.are_enough().then(|| Location::from_number(self.all.best))
+    }
+
+    /// Returns true if more votes of a site are wanted.
+    pub(crate) fn are_few(&self, site: Option<Avma>) -> bool {
+        let is_counted = self.of_sites.len() < MAX_SITES || self.of_sites.contains_key(&site);
+        !self.all.are_enough() || is_counted && !self.of_sites.get(&site).is_some_and(PlaceVotes::are_enough)
+    }
+
+    /// Puts the candidates of a call into `order` ([`PlaceVotes::sort`]).
+    pub(crate) fn sort(&self, activation: &Activation, order: &mut Vec<Candidate>) {
+        self.at(activation.site).sort(&activation.candidates, order);
+    }
+}
 
 /// Counts how often each place held what was looked for, and how often something else of its kind, such as the pointer of an earlier
 /// call.
 #[derive(Debug)]
-pub(crate) struct Votes {
+pub(crate) struct PlaceVotes {
     counts: [Counts; 256],
     /// The number of a place that was right most often.
     best: u8,
@@ -32,15 +76,15 @@ const LEAST_SHARE: u16 = 32;
 /// A place that is right less than this share (1/N) as often as the best one, when it holds something, is not trusted.
 const LEAST_PRECISION: u32 = 2;
 
-impl Default for Votes {
+impl Default for PlaceVotes {
     fn default() -> Self {
         Self { counts: [Counts::default(); 256], best: 0, total: 0 }
     }
 }
 
-impl Votes {
+impl PlaceVotes {
     /// Counts a place that held it, or something else of its kind.
-    pub(crate) fn add(&mut self, location: Location, is_right: bool) {
+    fn add(&mut self, location: Location, is_right: bool) {
         let Some(counts) = self.counts.get_mut(usize::from(location.number())) else { return };
         let count = if is_right { &mut counts.right } else { &mut counts.wrong };
         *count += 1;
@@ -75,7 +119,7 @@ impl Votes {
 
     /// Puts candidates into `order`: those of the places with most votes first, others in their order. Without places that are not trusted,
     /// once there are enough votes.
-    pub(crate) fn sort(&self, candidates: &[Candidate], order: &mut Vec<Candidate>) {
+    fn sort(&self, candidates: &[Candidate], order: &mut Vec<Candidate>) {
         let best = self.best();
         let are_enough = self.are_enough();
         order.clear();
@@ -103,10 +147,10 @@ mod tests {
 
     #[test]
     fn stale_places_are_not_trusted() {
-        let mut votes = Votes::default();
+        let mut votes = PlaceVotes::default();
         let [good, stale, rare] = [1, 2, 3].map(Location::from_number);
         let candidates = [rare, stale, good].map(|location| Candidate { location, word: 0 });
-        let sorted = |votes: &Votes| {
+        let sorted = |votes: &PlaceVotes| {
             let mut order = Vec::new();
             votes.sort(&candidates, &mut order);
             order.into_iter().map(|candidate| candidate.location).collect::<Vec<_>>()

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use decoder::MAX_STACK_COPY_BYTES;
 use elf::{Object, ReadAt, Segment};
 use javascript::V8;
-use model::{Avma, FileOffset, Svma};
+use model::{Avma, FileOffset, FrameAddress, Svma};
 use python::{Activation, Candidate, Interpreter, Location};
 use unwinder::{AddressSpace, ObjectNumber, UnwoundStack};
 
@@ -217,7 +217,7 @@ pub(crate) fn push_activations(
             let word = watched.registers.get(number)?;
             Candidate::new(Location::register(number), word)
         });
-        let mut activation: Activation = registers.filter(|candidate| is_candidate(candidate.word)).collect();
+        let mut found: Vec<Candidate> = registers.filter(|candidate| is_candidate(candidate.word)).collect();
         let start = stack.frames.get(watched.index).map(|frame| frame.stack_pointer);
         let end = stack.frames.get(watched.index + 1).map(|frame| frame.stack_pointer);
         if let (Some(start), Some(end)) = (start, end.filter(|end| end.is_multiple_of(8))) {
@@ -225,12 +225,16 @@ pub(crate) fn push_activations(
             let slots = (start..end)
                 .step_by(8)
                 .filter_map(|address| Candidate::new(Location::slot(end - address), copy.word(address)?));
-            activation.extend(slots.filter(|candidate| is_candidate(candidate.word)));
+            found.extend(slots.filter(|candidate| is_candidate(candidate.word)));
         }
-        candidates += activation.len();
+        candidates += found.len();
         if candidates > MAX_CANDIDATES {
             break;
         }
-        activations.push(activation);
+        let site = stack.frames.get(watched.index).and_then(|frame| match frame.address {
+            FrameAddress::ReturnAddress(address) => Some(address),
+            FrameAddress::InstructionPointer(_) => None,
+        });
+        activations.push(Activation { site, candidates: found });
     }
 }

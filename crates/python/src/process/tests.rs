@@ -109,10 +109,12 @@ fn process_with(layout: Layout) -> PythonProcess {
 }
 
 fn activation(pointer: u64, frame: u64) -> Activation {
-    [(POINTER, pointer), (FRAME, frame)]
-        .into_iter()
-        .filter_map(|(place, word)| Candidate::new(Location::register(place), word))
-        .collect()
+    activation_at(None, &[(POINTER, pointer), (FRAME, frame)])
+}
+
+fn activation_at(site: Option<u64>, places: &[(u8, u64)]) -> Activation {
+    let candidate = |&(place, word): &(u8, u64)| Candidate::new(Location::register(place), word);
+    Activation { site: site.map(Avma), candidates: places.iter().filter_map(candidate).collect() }
 }
 
 const MAIN: u64 = 0x20_0000;
@@ -329,5 +331,27 @@ proptest! {
                 prop_assert!(frame.function.name.chars().count() < 1 << 14, "names are bounded");
             }
         }
+    }
+}
+
+#[test]
+fn each_call_of_the_evaluator_has_places_of_its_own() {
+    const OTHER_POINTER: u8 = 12;
+    let (memory, mut process) = (three_functions(), process());
+    let usual = activation_at(Some(0x9000), &[(POINTER, KEY + 184 + 36), (FRAME, FRAMES + 0x200)]);
+    // This call leaves the pointer of the caller where the other one has that of the function.
+    let other = activation_at(
+        Some(0x9100),
+        &[(POINTER, WORK + 184 + 2), (FRAME, FRAMES + 0x200), (OTHER_POINTER, KEY + 184 + 36)],
+    );
+    for time in 0..400 {
+        process.runs(&memory, (PID, TID), Timestamp(2 * time), std::slice::from_ref(&usual));
+        if time % 4 == 0 {
+            process.runs(&memory, (PID, TID), Timestamp(2 * time + 1), std::slice::from_ref(&other));
+        }
+    }
+    for activation in [usual, other] {
+        let runs = process.runs(&memory, (PID, TID), Timestamp(1_000), &[activation]);
+        assert_eq!(names(runs), ["key:52"]);
     }
 }
