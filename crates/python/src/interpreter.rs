@@ -12,6 +12,8 @@ use crate::split::split_part;
 #[derive(Debug)]
 pub struct Interpreter {
     pub(crate) layout: Layout,
+    /// `_PyRuntime`, which is all of its section.
+    pub(crate) runtime: Svma,
     /// `PyCode_Type`.
     pub(crate) code_type: Svma,
     /// `PyUnicode_Type`.
@@ -31,8 +33,8 @@ impl Interpreter {
     /// Reads what an object says; `None` where it has no interpreter, or one of another version. All that have one can be told by the
     /// section `.PyRuntime` (since 3.11), which strip(1) keeps.
     pub fn from_object<D: ReadAt>(object: &Object<D>) -> Option<Self> {
-        let runtime = object.section(".PyRuntime").filter(|_| object.is_64())?;
-        let runtime = runtime.file_offset.0;
+        let section = object.section(".PyRuntime").filter(|_| object.is_64())?;
+        let runtime = section.file_offset.0;
         let runtime = object.source().copy(runtime..runtime.saturating_add(DEBUG_OFFSETS_BYTES as u64));
         let mut found = Found::default();
         for source in [SymbolSource::Dynamic, SymbolSource::Full] {
@@ -51,6 +53,7 @@ impl Interpreter {
         }
         Some(Self {
             layout,
+            runtime: section.address,
             code_type: found.code_type?,
             text_type: found.text_type?,
             eval: Some(joined(found.eval)).filter(|eval| !eval.is_empty())?,

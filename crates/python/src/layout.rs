@@ -15,6 +15,8 @@ pub(crate) struct Layout {
     pub(crate) type_name: u64,
     pub(crate) code: CodeLayout,
     pub(crate) frame: FrameLayout,
+    /// `None` where it is not known.
+    pub(crate) thread: Option<ThreadLayout>,
     pub(crate) text: TextLayout,
     /// `PyBytesObject.ob_sval`.
     pub(crate) bytes_data: u64,
@@ -66,6 +68,23 @@ pub(crate) enum EntryMark {
     Owner(u8),
 }
 
+/// What leads from `_PyRuntime` to the frame that a thread runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ThreadLayout {
+    /// `_PyRuntimeState.interpreters.head`: the first `PyInterpreterState`.
+    pub(crate) interpreters: u64,
+    /// `PyInterpreterState.next`.
+    pub(crate) next_interpreter: u64,
+    /// `PyInterpreterState.threads.head`: the first `PyThreadState`.
+    pub(crate) threads: u64,
+    /// `PyThreadState.next`.
+    pub(crate) next: u64,
+    /// `PyThreadState.native_thread_id`, a word.
+    pub(crate) tid: u64,
+    /// The pointers from `PyThreadState` to the frame: `current_frame`, and in 3.11 and 3.12 before it `cframe`.
+    pub(crate) frame: [Option<u64>; 2],
+}
+
 /// `PyASCIIObject` and `PyCompactUnicodeObject`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TextLayout {
@@ -90,6 +109,12 @@ pub(crate) const DEBUG_OFFSETS_BYTES: usize = 1024;
 
 /// No field that is used lies further from the start of its structure. A table that says so is wrong.
 const MAX_OFFSET: u64 = 1 << 12;
+/// The same of `_PyRuntimeState` and `PyInterpreterState`, which have whole arrays in front.
+const MAX_RUNTIME_OFFSET: u64 = 1 << 20;
+
+/// The numbers at which the first parts of `_Py_DebugOffsets` begin, in words of 8 bytes, in all versions.
+const RUNTIME_STATE: usize = 3;
+const INTERPRETER_STATE: usize = 6;
 
 impl Layout {
     /// Returns the layout of a version (`PY_VERSION_HEX`), given the first bytes of `_PyRuntime` in its file. Returns `None` for a
@@ -126,6 +151,14 @@ impl Layout {
                 owner: 69,
                 entry: EntryMark::IsEntry(68),
             },
+            thread: Some(ThreadLayout {
+                interpreters: 40,
+                next_interpreter: 0,
+                threads: 16,
+                next: 8,
+                tid: 160,
+                frame: [Some(56), Some(8)],
+            }),
             text: TextLayout { length: 16, state: 32, kind_shift: 2, ascii: 48, compact: 72 },
             bytes_data: 32,
         }
@@ -146,6 +179,14 @@ impl Layout {
                 owner: 70,
                 entry: EntryMark::Owner(OWNED_BY_INTERPRETER),
             },
+            thread: Some(ThreadLayout {
+                interpreters: 40,
+                next_interpreter: 0,
+                threads: 72,
+                next: 8,
+                tid: 144,
+                frame: [Some(56), Some(0)],
+            }),
             text: TextLayout { ascii: 40, compact: 56, ..Self::of_3_11().text },
             ..Self::of_3_11()
         }
@@ -155,6 +196,8 @@ impl Layout {
 /// The numbers at which the parts of `_Py_DebugOffsets` begin, in words of 8 bytes. Minor versions add parts, and members at the ends of
 /// parts; those that are used here have kept their order.
 struct Starts {
+    /// `None` where it is not known.
+    thread_state: Option<usize>,
     interpreter_frame: usize,
     code_object: usize,
     object: usize,
@@ -164,6 +207,7 @@ struct Starts {
 }
 
 const OF_3_13: Starts = Starts {
+    thread_state: Some(19),
     interpreter_frame: 28,
     code_object: 34,
     object: 44,
@@ -172,6 +216,7 @@ const OF_3_13: Starts = Starts {
     unicode_object: 67,
 };
 const OF_3_14: Starts = Starts {
+    thread_state: Some(22),
     interpreter_frame: 31,
     code_object: 39,
     object: 50,
@@ -180,6 +225,7 @@ const OF_3_14: Starts = Starts {
     unicode_object: 77,
 };
 const OF_3_15: Starts = Starts {
+    thread_state: None,
     interpreter_frame: 39,
     code_object: 47,
     object: 58,
@@ -203,8 +249,25 @@ impl DebugOffsets<'_> {
 
     /// Returns the offset that is member `member` of the part that begins at `start`: one within the structure.
     fn offset(&self, start: usize, member: usize) -> Option<u64> {
-        let size = self.word(start)?.min(MAX_OFFSET);
+        self.within(start, member, MAX_OFFSET)
+    }
+
+    fn within(&self, start: usize, member: usize, most: u64) -> Option<u64> {
+        let size = self.word(start)?.min(most);
         self.word(start + member).filter(|&offset| offset < size)
+    }
+
+    fn thread(&self, start: usize) -> Option<ThreadLayout> {
+        let runtime = |member| self.within(RUNTIME_STATE, member, MAX_RUNTIME_OFFSET);
+        let interpreter = |member| self.within(INTERPRETER_STATE, member, MAX_RUNTIME_OFFSET);
+        Some(ThreadLayout {
+            interpreters: runtime(2)?,
+            next_interpreter: interpreter(2)?,
+            threads: interpreter(3)?,
+            next: self.offset(start, 2)?,
+            tid: self.offset(start, 6)?,
+            frame: [None, Some(self.offset(start, 4)?)],
+        })
     }
 
     fn layout(&self) -> Option<Layout> {
@@ -245,6 +308,7 @@ impl DebugOffsets<'_> {
                 owner: frame(5)?,
                 entry: EntryMark::Owner(OWNED_BY_INTERPRETER),
             },
+            thread: self.starts.thread_state.and_then(|start| self.thread(start)),
             text: TextLayout {
                 length: text(2)?,
                 state: text(1)?,
@@ -268,7 +332,10 @@ mod tests {
         words[0] = u64::from_le_bytes(*COOKIE);
         words[1] = u64::from(version);
         words[2] = has_no_lock.into();
-        let parts: [(usize, &[u64]); 6] = [
+        let parts: [(usize, &[u64]); 9] = [
+            (RUNTIME_STATE, &[400_000, 0, 664]),
+            (INTERPRETER_STATE, &[300_000, 7_264, 7_256, 7_272]),
+            (starts.thread_state.unwrap_or(100), &[616, 0, 8, 16, 72, 152, 160]),
             (starts.interpreter_frame, &[88, 8, 0, 56, 80, 74, 64, 72]),
             (starts.code_object, &[224, 112, 120, 128, 136, 68, 52, 96, 104, 216, 208]),
             (starts.object, &[16, 8]),
@@ -295,6 +362,9 @@ mod tests {
             assert_eq!((file, bytecode, thread_bytecode), (112, 216, None));
             assert_eq!((layout.frame.previous, layout.frame.owner), (8, 74));
             assert_eq!((layout.text.kind_shift, layout.text.compact, layout.bytes_data), (2, 56, 32));
+            let thread = layout.thread.map(|thread| (thread.threads, thread.tid, thread.frame));
+            let known = starts.thread_state.map(|_| (7_272, 160, [None, Some(72)]));
+            assert_eq!(thread, known);
             assert_eq!(Layout::of_version(version + 1, &bytes), None, "the table is of another version");
             assert_eq!(Layout::of_version(version, &bytes[1..]), None);
             assert_eq!(Layout::of_version(version, &bytes[..500]), None);

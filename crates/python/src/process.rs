@@ -3,7 +3,9 @@
 //! The address of the bytecode that the interpreter was executing is in a register or a word of the stack of the sample, so that it is as
 //! old as the sample. It tells the innermost function. The functions outside of it are in frames of the interpreter, which are read
 //! later, when the process has gone on: they count only from where such a frame is still one of the innermost function. If it is not, those that were
-//! found the last time that it was are taken.
+//! found the last time that it was are taken: in a sample, or when the process was looked at (`current`).
+
+mod current;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +55,13 @@ struct Outer {
     next: Option<u64>,
 }
 
+/// Where the frames of a run end.
+struct RunEnd {
+    is_complete: bool,
+    /// The frame of the innermost function of the next run outwards.
+    next: Option<u64>,
+}
+
 /// The Python functions of one program in one process.
 #[derive(Debug)]
 pub struct PythonProcess {
@@ -92,7 +101,7 @@ const MAX_CODE_BYTES: usize = 16 << 20;
 /// The maximum number of copies of bytecode that are known, of some 50 bytes each; with more, all functions are forgotten.
 const MAX_COPIES: usize = 64 << 10;
 /// The maximum number of callers that are remembered; with more, all are forgotten.
-const MAX_REMEMBERED: usize = 4096;
+const MAX_REMEMBERED: usize = 16 << 10;
 /// The maximum number of addresses without bytecode that are remembered; with more, all are forgotten.
 const MAX_MISSES: usize = 4096;
 /// Nanoseconds after which they are forgotten in any case: functions come to lie anywhere.
@@ -171,7 +180,7 @@ impl PythonProcess {
             self.samples = self.samples.wrapping_add(1);
             let mut next = None;
             let runs = activations.iter().map(|activation| {
-                sample.is_exploring = is_exploring || self.frame_votes.are_few(activation.site);
+                sample.is_exploring = is_exploring || self.frame_votes.wants_more(activation.site);
                 let (run, following) = self.run(&mut sample, activation, next);
                 next = following;
                 run
@@ -180,6 +189,15 @@ impl PythonProcess {
         });
         self.blocks = blocks;
         runs
+    }
+
+    fn codes_of(interpreter: &Interpreter, bias: u64) -> CodeReader<'_> {
+        let address = |variable: Svma| variable.0.wrapping_add(bias);
+        CodeReader {
+            layout: &interpreter.layout,
+            code_type: address(interpreter.code_type),
+            text_type: address(interpreter.text_type),
+        }
     }
 
     /// Returns true if the memory is that of a Python: the types have their names.
@@ -225,11 +243,7 @@ impl PythonProcess {
         frame: Option<u64>,
     ) -> (Run, Option<u64>) {
         let interpreter = Arc::clone(&self.interpreter);
-        let codes = CodeReader {
-            layout: &interpreter.layout,
-            code_type: self.address(interpreter.code_type),
-            text_type: self.address(interpreter.text_type),
-        };
+        let codes = Self::codes_of(&interpreter, self.bias);
         let Some((candidate, bytecode)) = self.find_bytecode(sample, codes, activation) else {
             let found = frame.and_then(|frame| self.frame_and_outer(sample, codes, frame));
             return found.unwrap_or_default();
@@ -248,10 +262,7 @@ impl PythonProcess {
         let outer = match (read, caller) {
             (Some(read), Some(caller)) => {
                 let read = Arc::new(read);
-                if self.remembered.len() >= MAX_REMEMBERED {
-                    self.remembered.clear();
-                }
-                self.remembered.insert(caller, Arc::clone(&read));
+                self.remember(caller, Arc::clone(&read));
                 Some(read)
             }
             (_, Some(caller)) => self.remembered.get(&caller).cloned(),
@@ -350,9 +361,8 @@ impl PythonProcess {
         (verified, guess)
     }
 
-    /// Counts the places of all bytecode pointers and frames that agree: that are of the same function. At first no place is preferred, so
-    /// that those that hold the innermost function get most votes; stale ones agree now and then. Then pointers are judged by the
-    /// frame in the best place alone: the frames of callers are in others, and their pointers in places of earlier calls.
+    /// Counts the places of all bytecode pointers and frames that agree: that are of the same function. No place is preferred, so that those
+    /// that hold the innermost function get most votes; stale ones agree now and then.
     fn vote(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, activation: &Activation) {
         let mut frames = Vec::new();
         for candidate in &activation.candidates {
@@ -368,15 +378,12 @@ impl PythonProcess {
             .filter_map(|candidate| Some((candidate.location, self.codes.holding(candidate.word)?)))
             .collect();
         let agree = |some: &[(Location, u64)], function| some.iter().any(|(_, other)| *other == function);
-        let best = self.frame_votes.best_place();
-        let judges = frames.iter().position(|(location, _)| Some(*location) == best);
-        let judges = judges.map_or(frames.as_slice(), |best| &frames[best..=best]);
-        if !pointers.iter().any(|(_, function)| agree(judges, *function)) {
+        if !pointers.iter().any(|(_, function)| agree(&frames, *function)) {
             // The process has gone on since.
             return;
         }
         for (location, function) in &pointers {
-            self.bytecode_votes.add(activation.site, *location, agree(judges, *function));
+            self.bytecode_votes.add(activation.site, *location, agree(&frames, *function));
         }
         for (location, function) in &frames {
             self.frame_votes.add(activation.site, *location, agree(&pointers, *function));
@@ -391,7 +398,7 @@ impl PythonProcess {
         frame: u64,
     ) -> Option<(Run, Option<u64>)> {
         let fields = fields(sample, codes, frame)?;
-        let (innermost, _) = self.codes.frame(sample, codes, &fields)?;
+        let (_, innermost, _) = self.codes.frame(sample, codes, &fields)?;
         let outer = self.outer(sample, codes, frame)?;
         let frames = [innermost].into_iter().chain(outer.frames).collect();
         let mut run = Run { frames, is_complete: outer.is_complete };
@@ -400,24 +407,36 @@ impl PythonProcess {
     }
 
     /// Follows the frames outside of `frame` to the end of its run.
-    fn outer(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, mut frame: u64) -> Option<Outer> {
+    fn outer(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<Outer> {
+        let mut frames = Vec::new();
+        let end = self.follow(sample, codes, frame, |_, _, found| frames.push(found))?;
+        Some(Outer { frames, is_complete: end.is_complete, next: end.next })
+    }
+
+    /// Calls `found` with each frame outside of `frame` in its run: its address, bytecode and function.
+    fn follow(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        mut frame: u64,
+        mut found: impl FnMut(u64, u64, PythonFrame),
+    ) -> Option<RunEnd> {
         let mut fields_here = fields(sample, codes, frame)?;
-        let mut outer = Outer { frames: Vec::new(), is_complete: false, next: None };
-        loop {
-            outer.is_complete = fields_here.is_entry;
-            outer.next = Some(fields_here.previous).filter(|previous| *previous != 0);
+        for _ in 0..MAX_FRAMES {
+            let is_complete = fields_here.is_entry;
+            let next = Some(fields_here.previous).filter(|previous| *previous != 0);
+            let end = Some(RunEnd { is_complete, next });
             // A generator that has been left since has no caller.
-            if outer.is_complete || outer.next.is_none() || outer.frames.len() >= MAX_FRAMES {
-                return Some(outer);
+            if is_complete || next.is_none() {
+                return end;
             }
-            let Some(next) = fields(sample, codes, fields_here.previous) else { return Some(outer) };
+            let Some(next) = fields(sample, codes, fields_here.previous) else { return end };
             if next.is_native {
-                outer.is_complete = true;
-                outer.next = Some(next.previous).filter(|previous| *previous != 0);
-                return Some(outer);
+                let next = Some(next.previous).filter(|previous| *previous != 0);
+                return Some(RunEnd { is_complete: true, next });
             }
-            let Some((found, frame_bytes)) = self.codes.frame(sample, codes, &next) else {
-                return Some(outer);
+            let Some((bytecode, shown, frame_bytes)) = self.codes.frame(sample, codes, &next) else {
+                return end;
             };
             // A frame that was left stays in memory, while another function's takes the place of its caller's.
             let is_caller = !(fields_here.is_stacked && next.is_stacked)
@@ -425,12 +444,20 @@ impl PythonProcess {
                     .checked_sub(fields_here.previous)
                     .is_none_or(|distance| distance == frame_bytes || distance > MAX_FRAME_DISTANCE);
             if !is_caller {
-                return Some(outer);
+                return end;
             }
-            outer.frames.push(found);
             frame = fields_here.previous;
+            found(frame, bytecode, shown);
             fields_here = next;
         }
+        Some(RunEnd { is_complete: false, next: None })
+    }
+
+    fn remember(&mut self, caller: Caller, outer: Arc<Outer>) {
+        if self.remembered.len() >= MAX_REMEMBERED {
+            self.remembered.clear();
+        }
+        self.remembered.insert(caller, outer);
     }
 }
 
@@ -550,17 +577,17 @@ impl Codes {
         }
     }
 
-    /// Returns the function and line of a frame, and the frame's size in bytes.
+    /// Returns the bytecode, the function and the line of a frame, and the frame's size in bytes.
     fn frame(
         &mut self,
         sample: &mut Sample<'_>,
         codes: CodeReader<'_>,
         fields: &FrameFields,
-    ) -> Option<(PythonFrame, u64)> {
+    ) -> Option<(u64, PythonFrame, u64)> {
         let bytecode = self.of_object(sample, codes, fields.code)?;
         let code = self.by_bytecode.get(&bytecode)?;
         let line = code.line_at(self.copies.in_object(fields.instruction));
-        Some((PythonFrame { function: Arc::clone(&code.function), line }, code.frame_bytes))
+        Some((bytecode, PythonFrame { function: Arc::clone(&code.function), line }, code.frame_bytes))
     }
 
     /// Adds a code object, in place of those that its bytecode overlaps. Returns the address of its bytecode.

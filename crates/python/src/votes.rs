@@ -14,7 +14,7 @@ pub(crate) struct Votes {
     of_sites: FxHashMap<Option<Avma>, PlaceVotes>,
 }
 
-/// The maximum number of addresses whose votes are counted apart, of one KiB each. CPython 3.11 calls from some 40 that are common.
+/// The maximum number of addresses whose votes are counted apart, of one KiB each; further ones have the votes of all.
 const MAX_SITES: usize = 64;
 
 impl Votes {
@@ -31,15 +31,16 @@ impl Votes {
         self.of_sites.get(&site).filter(|votes| votes.are_likely()).unwrap_or(&self.all)
     }
 
-    /// Returns the place that is best in all calls, once there are enough votes.
-    pub(crate) fn best_place(&self) -> Option<Location> {
-        self.all.are_enough().then(|| Location::from_number(self.all.best))
-    }
-
-    /// Returns true if more votes of a site are wanted.
-    pub(crate) fn are_few(&self, site: Option<Avma>) -> bool {
-        let is_counted = self.of_sites.len() < MAX_SITES || self.of_sites.contains_key(&site);
-        !self.all.are_enough() || is_counted && !self.of_sites.get(&site).is_some_and(PlaceVotes::are_enough)
+    /// Returns true if more votes of a call that goes on at `site` are wanted. Of a call of functions that are always left before the
+    /// process is read there are none to be had.
+    pub(crate) fn wants_more(&mut self, site: Option<Avma>) -> bool {
+        if !self.all.are_enough() {
+            return true;
+        }
+        let is_full = self.of_sites.len() >= MAX_SITES && !self.of_sites.contains_key(&site);
+        let Some(votes) = (!is_full).then(|| self.of_sites.entry(site).or_default()) else { return false };
+        votes.wanted = votes.wanted.saturating_add(1);
+        !votes.are_enough() && votes.wanted <= MOST_WANTED
     }
 
     /// Puts the candidates of a call into `order` ([`PlaceVotes::sort`]).
@@ -56,6 +57,8 @@ pub(crate) struct PlaceVotes {
     /// The number of a place that was right most often.
     best: u8,
     total: u32,
+    /// How often [`Votes::wants_more`] was asked.
+    wanted: u32,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -69,6 +72,8 @@ const MAX_COUNT: u16 = 1 << 14;
 
 /// The number of votes from which on places are trusted or not.
 const ENOUGH: u32 = 64;
+/// The number of calls from one address in which votes of it are looked for.
+const MOST_WANTED: u32 = 4 * ENOUGH;
 /// The number of votes from which on the best place is taken for the right one, where another fact must agree.
 const LIKELY: u32 = 8;
 /// A place with less than this share (1/N) of the votes of the best one is not trusted.
@@ -78,7 +83,7 @@ const LEAST_PRECISION: u32 = 2;
 
 impl Default for PlaceVotes {
     fn default() -> Self {
-        Self { counts: [Counts::default(); 256], best: 0, total: 0 }
+        Self { counts: [Counts::default(); 256], best: 0, total: 0, wanted: 0 }
     }
 }
 

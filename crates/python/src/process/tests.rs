@@ -8,6 +8,7 @@ use super::*;
 use crate::Location;
 use crate::layout::Layout;
 
+const RUNTIME: u64 = 0x60_0000;
 const CODE_TYPE: u64 = 0x1000_0000;
 const TEXT_TYPE: u64 = 0x1000_1000;
 const PID: Pid = Pid(7);
@@ -100,6 +101,7 @@ fn process() -> PythonProcess {
 fn process_with(layout: Layout) -> PythonProcess {
     let interpreter = Interpreter {
         layout,
+        runtime: Svma(RUNTIME - 0x1000),
         code_type: Svma(CODE_TYPE - 0x1000),
         text_type: Svma(TEXT_TYPE - 0x1000),
         eval: Vec::new(),
@@ -354,4 +356,38 @@ fn each_call_of_the_evaluator_has_places_of_its_own() {
         let runs = process.runs(&memory, (PID, TID), Timestamp(1_000), &[activation]);
         assert_eq!(names(runs), ["key:52"]);
     }
+}
+
+#[test]
+fn callers_are_known_from_a_look_at_any_time() {
+    const INTERPRETER: u64 = 0x40_0000;
+    const THREADS: u64 = 0x41_0000;
+    let (memory, mut process) = (three_functions(), process());
+    memory.word(RUNTIME + 40, INTERPRETER);
+    memory.word(INTERPRETER + 16, THREADS);
+    // Another thread, and then this one.
+    memory.word(THREADS + 8, THREADS + 0x1000);
+    memory.word(THREADS + 160, 77);
+    memory.word(THREADS + 0x1000 + 160, TID.0 as u64);
+    memory.word(THREADS + 0x1000 + 56, THREADS + 0x2000);
+    memory.word(THREADS + 0x2000 + 8, FRAMES + 0x200);
+    let [key, work] = key_in_work();
+    (0..200).for_each(|time| {
+        process.runs(&memory, (PID, TID), Timestamp(time), std::slice::from_ref(&work));
+    });
+    process.look_at(&memory, (PID, Tid(78)), Timestamp(200));
+    process.look_at(&memory, (PID, TID), Timestamp(200));
+    // Another function runs where `key` ran.
+    memory.frame(FRAMES + 0x200, MAIN, 0, true);
+    let gone = |process: &mut PythonProcess, tid, time| {
+        names(process.runs(&memory, (PID, tid), Timestamp(time), std::slice::from_ref(&key)))
+    };
+    assert_eq!(gone(&mut process, TID, 201), ["key:52"]);
+    assert_eq!(gone(&mut process, Tid(78), 202), ["key:52…"], "of an unknown thread nothing was seen");
+    // Lists without an end.
+    memory.word(THREADS + 0x1000 + 8, THREADS);
+    memory.word(INTERPRETER, INTERPRETER);
+    process.look_at(&memory, (PID, Tid(78)), Timestamp(203));
+    memory.word(RUNTIME + 40, u64::MAX);
+    process.look_at(&memory, (PID, TID), Timestamp(204));
 }

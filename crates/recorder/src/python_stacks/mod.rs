@@ -30,6 +30,8 @@ pub(crate) struct PythonStacks {
     processes: KnownPrograms<Process>,
     functions: FunctionTable<PythonFunction>,
     early_rounds: EarlyRounds,
+    /// The number of rounds that have begun.
+    round: u64,
     rewriter: ChainRewriter,
 }
 
@@ -41,6 +43,9 @@ struct Process {
     python: PythonProcess,
     /// The addresses of the functions for which there are records.
     recorded: FxHashSet<u64>,
+    /// The threads that were looked at in `round`.
+    looked_at: Vec<Tid>,
+    round: u64,
 }
 
 /// A sample of a process that has mapped an interpreter.
@@ -75,6 +80,7 @@ impl PythonStacks {
             processes: KnownPrograms::default(),
             functions: FunctionTable::default(),
             early_rounds: EarlyRounds::default(),
+            round: 0,
             rewriter: ChainRewriter::default(),
         }
     }
@@ -97,8 +103,18 @@ impl PythonStacks {
             bias,
             python: PythonProcess::new(interpreter.interpreter().clone(), bias),
             recorded: FxHashSet::default(),
+            looked_at: Vec::new(),
+            round: self.round,
         };
         let process = self.processes.of(pid, tracker, |process| process.bias == bias, begin);
+        if process.round != self.round {
+            process.round = self.round;
+            process.looked_at.clear();
+        }
+        if !process.looked_at.contains(&tid) {
+            process.looked_at.push(tid);
+            process.python.look_at(memory, (pid, tid), time);
+        }
         let Some(runs) = process.python.runs(memory, (pid, tid), time, activations) else { return };
         if runs.iter().any(|run| !run.is_complete) {
             self.early_rounds.want();
@@ -122,6 +138,7 @@ impl PythonStacks {
     /// Counts a round, before its samples come.
     pub(crate) fn begin_round(&mut self) {
         self.early_rounds.begin_round();
+        self.round += 1;
     }
 
     /// Forgets processes that the tracker has forgotten.
