@@ -95,6 +95,20 @@ fn wrong_usage_says_what_would_be_right() {
 }
 
 #[test]
+fn the_usage_of_the_command_that_was_typed_is_shown() {
+    for (args, usage) in [
+        (&["diff", "a"][..], "Usage: prof diff [OPTIONS]"),
+        (&["-q", "diff", "a"], "Usage: prof diff [OPTIONS]"),
+        (&["flame", "--nope"], "Usage: prof flame [OPTIONS]"),
+        (&["flame", "--opem"], "a similar argument exists: '--open'"),
+    ] {
+        let run = run(&mut prof(args));
+        assert_eq!(run.code, 2, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(usage), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
 fn wrong_usage_is_2() {
     for args in [
         &["record"][..],

@@ -2,6 +2,7 @@
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
+use clap::{Command, CommandFactory};
 use model::near::is_near;
 
 /// Exits with an error of clap. Suggests only what is near to what was typed, the new name of what was renamed, and the replacement for
@@ -33,6 +34,7 @@ pub fn exit_with_error(mut error: clap::Error) -> ! {
                 error.remove(kind);
                 // What clap says beside a flag that it suggests.
                 error.remove(ContextKind::TrailingArg);
+                error.insert(ContextKind::Usage, ContextValue::StyledStr(typed_command().render_usage()));
             }
             Some(ContextValue::Strings(names)) => {
                 let near: Vec<String> = names.iter().filter(|name| !is_far(name)).cloned().collect();
@@ -45,6 +47,14 @@ pub fn exit_with_error(mut error: clap::Error) -> ! {
         }
     }
     error.exit()
+}
+
+/// Returns the command of `prof` that was typed, or `prof` itself.
+pub fn typed_command() -> Command {
+    let mut prof = crate::Arguments::command();
+    prof.build();
+    let typed = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    typed.and_then(|typed| prof.find_subcommand(typed)).cloned().unwrap_or(prof)
 }
 
 /// Returns a flag without its dashes and its value.

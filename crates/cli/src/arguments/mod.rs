@@ -33,9 +33,7 @@ pub use stacks::{NamelessArguments, StackArguments};
 pub use symbols::SymbolArguments;
 pub use target::TargetArguments;
 
-/// Exits with a usage error in the form of clap.
+/// Exits with a usage error in the form of clap, with the usage of the command that was typed.
 pub fn exit_with_usage_error(text: &str) -> ! {
-    use clap::CommandFactory;
-    let mut command = crate::Arguments::command();
-    command.error(clap::error::ErrorKind::MissingRequiredArgument, text).exit()
+    crate::usage::typed_command().error(clap::error::ErrorKind::MissingRequiredArgument, text).exit()
 }
