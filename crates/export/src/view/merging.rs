@@ -55,7 +55,7 @@ impl Samples {
         let longest = units.last().copied().unwrap_or(clock.unit);
         self.segments.iter_mut().for_each(|segment| segment.sort(longest));
         let left =
-            |unit: &u64| self.segments.iter().map(|segment| segment.merged(longest, *unit)).sum::<usize>();
+            |unit: &u64| self.segments.iter().map(|segment| segment.rows_left(longest, *unit)).sum::<usize>();
         let unit = units.into_iter().find(|unit| left(unit) <= most).unwrap_or(longest);
         self.segments.iter_mut().for_each(|segment| segment.merge_stacks(longest, unit));
         let origin = clock.origin / unit * unit;
@@ -91,7 +91,7 @@ impl Segment {
     }
 
     /// Returns the number of rows that [`Self::merge_stacks`] leaves.
-    fn merged(&self, sorted: u64, unit: u64) -> usize {
+    fn rows_left(&self, sorted: u64, unit: u64) -> usize {
         let key = |row: &Row| (row.time / sorted, row.cpu, row.leaf, row.time / unit);
         self.rows.chunk_by(|one, next| key(one) == key(next)).count()
     }

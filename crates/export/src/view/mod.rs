@@ -281,8 +281,8 @@ fn caveats(page: &Page<'_>, merged: Option<Merged>, rows: Option<usize>) -> Vec<
     }
     if has_neighbours {
         caveats.push(
-            "of stacks next to each other that have few samples within that time, one stands for all: shares of functions differ from those \
-             of prof report by some 0.02 percentage points"
+            "of stacks next to each other that have few samples within that time, one stands for all: shares of functions are \
+             estimates, within 0.02 percentage points of those of prof report where that was measured"
                 .to_owned(),
         );
     }
