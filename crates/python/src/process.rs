@@ -285,6 +285,16 @@ impl PythonProcess {
     ) -> Option<(Candidate, u64)> {
         let mut order = std::mem::take(&mut self.order);
         self.bytecode_votes.sort(activation, &mut order);
+        if let Some(frame) = self.frame_votes.likely_place(activation)
+            && !self.bytecode_votes.knows(activation.site)
+        {
+            // Where functions always return before they are read there are no votes: one that was seen at this frame comes first.
+            let is_seen = |candidate: &Candidate| {
+                let bytecode = self.codes.holding(candidate.word);
+                bytecode.is_some_and(|bytecode| self.remembered.contains_key(&(sample.tid, frame, bytecode)))
+            };
+            order.sort_by_key(|candidate| !is_seen(candidate));
+        }
         let found = order.iter().find_map(|candidate| {
             if let Some(bytecode) = self.codes.known(sample, codes, candidate.word) {
                 return Some((*candidate, bytecode));

@@ -43,9 +43,26 @@ impl Votes {
         !votes.are_enough() && votes.wanted <= MOST_WANTED
     }
 
-    /// Puts the candidates of a call into `order` ([`PlaceVotes::sort`]).
+    /// Returns true if a site has votes of its own.
+    pub(crate) fn knows(&self, site: Option<Avma>) -> bool {
+        self.of_sites.get(&site).is_some_and(PlaceVotes::are_likely)
+    }
+
+    /// Returns the word in the place of a call that was right most often, once there are some votes.
+    pub(crate) fn likely_place(&self, activation: &Activation) -> Option<u64> {
+        let votes = Some(self.at(activation.site)).filter(|votes| votes.are_likely())?;
+        let candidates = activation.candidates.iter();
+        candidates.max_by_key(|of| votes.counts(of.location).right).map(|likely| likely.word)
+    }
+
+    /// Puts the candidates of a call into `order`: those of the places with most votes in all calls first, others in their order. Without
+    /// places that are not trusted, once there are enough votes: those of calls from its site, or else of all.
     pub(crate) fn sort(&self, activation: &Activation, order: &mut Vec<Candidate>) {
-        self.at(activation.site).sort(&activation.candidates, order);
+        let trusting = self.of_sites.get(&activation.site).filter(|votes| votes.are_enough());
+        let trusting = trusting.unwrap_or(&self.all);
+        order.clear();
+        order.extend(activation.candidates.iter().filter(|candidate| trusting.trusts(candidate.location)));
+        order.sort_by_key(|candidate| Reverse(self.all.counts(candidate.location).right));
     }
 }
 
@@ -122,18 +139,9 @@ impl PlaceVotes {
         self.counts.get(usize::from(location.number())).copied().unwrap_or_default()
     }
 
-    /// Puts candidates into `order`: those of the places with most votes first, others in their order. Without places that are not trusted,
-    /// once there are enough votes.
-    fn sort(&self, candidates: &[Candidate], order: &mut Vec<Candidate>) {
-        let best = self.best();
-        let are_enough = self.are_enough();
-        order.clear();
-        order.extend(
-            candidates
-                .iter()
-                .filter(|candidate| !are_enough || self.counts(candidate.location).are_trusted_beside(best)),
-        );
-        order.sort_by_key(|candidate| Reverse(self.counts(candidate.location).right));
+    /// Returns false for a place that is not trusted beside the best one. All are, until there are enough votes.
+    fn trusts(&self, location: Location) -> bool {
+        !self.are_enough() || self.counts(location).are_trusted_beside(self.best())
     }
 }
 
@@ -152,22 +160,22 @@ mod tests {
 
     #[test]
     fn stale_places_are_not_trusted() {
-        let mut votes = PlaceVotes::default();
+        let mut votes = Votes::default();
         let [good, stale, rare] = [1, 2, 3].map(Location::from_number);
         let candidates = [rare, stale, good].map(|location| Candidate { location, word: 0 });
-        let sorted = |votes: &PlaceVotes| {
+        let sorted = |votes: &Votes| {
             let mut order = Vec::new();
-            votes.sort(&candidates, &mut order);
+            votes.sort(&Activation { site: None, candidates: candidates.to_vec() }, &mut order);
             order.into_iter().map(|candidate| candidate.location).collect::<Vec<_>>()
         };
         assert_eq!(sorted(&votes), [rare, stale, good]);
         for number in 0..100 {
-            votes.add(good, true);
-            votes.add(stale, number % 3 == 0);
+            votes.add(None, good, true);
+            votes.add(None, stale, number % 3 == 0);
         }
         assert_eq!(sorted(&votes), [good]);
-        (0..100_000).for_each(|_| votes.add(good, true));
-        (0..5_000).for_each(|_| votes.add(rare, true));
+        (0..100_000).for_each(|_| votes.add(None, good, true));
+        (0..5_000).for_each(|_| votes.add(None, rare, true));
         assert_eq!(sorted(&votes), [good, rare]);
     }
 }
