@@ -46,7 +46,7 @@ pub struct Candidate {
 pub struct Activation {
     /// Where it will go on, if it has called something: compilers keep a variable in another place for each call.
     pub site: Option<Avma>,
-    /// Registers first.
+    /// What its registers and then its stack frame hold.
     pub candidates: Vec<Candidate>,
 }
 

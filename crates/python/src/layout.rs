@@ -68,16 +68,16 @@ pub(crate) enum EntryMark {
     Owner(u8),
 }
 
-/// What leads from `_PyRuntime` to the frame that a thread runs.
+/// The fields by which one gets from `_PyRuntime` to the innermost frame of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ThreadLayout {
     /// `_PyRuntimeState.interpreters.head`: the first `PyInterpreterState`.
     pub(crate) interpreters: u64,
-    /// `PyInterpreterState.next`.
+    /// `PyInterpreterState.next`: the next interpreter of the process.
     pub(crate) next_interpreter: u64,
     /// `PyInterpreterState.threads.head`: the first `PyThreadState`.
     pub(crate) threads: u64,
-    /// `PyThreadState.next`.
+    /// `PyThreadState.next`: the next thread of the interpreter.
     pub(crate) next: u64,
     /// `PyThreadState.native_thread_id`, a word.
     pub(crate) tid: u64,
@@ -109,7 +109,7 @@ pub(crate) const DEBUG_OFFSETS_BYTES: usize = 1024;
 
 /// No field that is used lies further from the start of its structure. A table that says so is wrong.
 const MAX_OFFSET: u64 = 1 << 12;
-/// The same of `_PyRuntimeState` and `PyInterpreterState`, which have whole arrays in front.
+/// No field of `_PyRuntimeState` and `PyInterpreterState` that is used lies further from their starts, which have whole arrays.
 const MAX_RUNTIME_OFFSET: u64 = 1 << 20;
 
 /// The numbers at which the first parts of `_Py_DebugOffsets` begin, in words of 8 bytes, in all versions.

@@ -47,12 +47,21 @@ impl Run {
 }
 
 /// A run without its innermost function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Outer {
-    frames: Vec<PythonFrame>,
+    /// The frames of the run, which others of the same look share.
+    run: Arc<[PythonFrame]>,
+    /// The number of those that are further inwards.
+    inner: usize,
     is_complete: bool,
     /// The frame of the innermost function of the next run outwards.
     next: Option<u64>,
+}
+
+impl Outer {
+    fn frames(&self) -> &[PythonFrame] {
+        self.run.get(self.inner..).unwrap_or_default()
+    }
 }
 
 /// Where the frames of a run end.
@@ -72,7 +81,9 @@ pub struct PythonProcess {
     codes: Codes,
     bytecode_votes: Votes,
     frame_votes: Votes,
-    remembered: FxHashMap<Caller, Arc<Outer>>,
+    remembered: FxHashMap<Caller, Outer>,
+    /// The frames in the runs of all that are remembered, and one for each.
+    remembered_frames: usize,
     samples: u32,
     blocks: Blocks,
     order: Vec<Candidate>,
@@ -100,8 +111,8 @@ const TRUSTED_NANOSECONDS: u64 = 100_000_000;
 const MAX_CODE_BYTES: usize = 16 << 20;
 /// The maximum number of copies of bytecode that are known, of some 50 bytes each; with more, all functions are forgotten.
 const MAX_COPIES: usize = 64 << 10;
-/// The maximum number of callers that are remembered; with more, all are forgotten.
-const MAX_REMEMBERED: usize = 16 << 10;
+/// The maximum number of frames, of 16 bytes each, in the runs of callers that are remembered, of some 80; with more, all are forgotten.
+const MAX_REMEMBERED: usize = 512 << 10;
 /// The maximum number of addresses without bytecode that are remembered; with more, all are forgotten.
 const MAX_MISSES: usize = 4096;
 /// Nanoseconds after which they are forgotten in any case: functions come to lie anywhere.
@@ -157,6 +168,7 @@ impl PythonProcess {
             bytecode_votes: Votes::default(),
             frame_votes: Votes::default(),
             remembered: FxHashMap::default(),
+            remembered_frames: 0,
             samples: 0,
             blocks: Blocks::new(MAX_BLOCKS),
             order: Vec::new(),
@@ -191,12 +203,11 @@ impl PythonProcess {
         runs
     }
 
-    fn codes_of(interpreter: &Interpreter, bias: u64) -> CodeReader<'_> {
-        let address = |variable: Svma| variable.0.wrapping_add(bias);
+    fn code_reader<'i>(&self, interpreter: &'i Interpreter) -> CodeReader<'i> {
         CodeReader {
             layout: &interpreter.layout,
-            code_type: address(interpreter.code_type),
-            text_type: address(interpreter.text_type),
+            code_type: self.address(interpreter.code_type),
+            text_type: self.address(interpreter.text_type),
         }
     }
 
@@ -243,7 +254,7 @@ impl PythonProcess {
         frame: Option<u64>,
     ) -> (Run, Option<u64>) {
         let interpreter = Arc::clone(&self.interpreter);
-        let codes = Self::codes_of(&interpreter, self.bias);
+        let codes = self.code_reader(&interpreter);
         let Some((candidate, bytecode)) = self.find_bytecode(sample, codes, activation) else {
             let found = frame.and_then(|frame| self.frame_and_outer(sample, codes, frame));
             return found.unwrap_or_default();
@@ -261,8 +272,7 @@ impl PythonProcess {
             verified.and_then(|frame| self.outer(sample, codes, frame)).filter(|outer| outer.is_complete);
         let outer = match (read, caller) {
             (Some(read), Some(caller)) => {
-                let read = Arc::new(read);
-                self.remember(caller, Arc::clone(&read));
+                self.remember(caller, read.clone());
                 Some(read)
             }
             (_, Some(caller)) => self.remembered.get(&caller).cloned(),
@@ -270,7 +280,7 @@ impl PythonProcess {
         };
         let mut run = Run { frames: vec![innermost], is_complete: false };
         let Some(outer) = outer else { return (run, None) };
-        run.frames.extend(outer.frames.iter().cloned());
+        run.frames.extend_from_slice(outer.frames());
         run.remove_interpreters_own();
         run.is_complete = outer.is_complete;
         (run, outer.next)
@@ -410,7 +420,7 @@ impl PythonProcess {
         let fields = fields(sample, codes, frame)?;
         let (_, innermost, _) = self.codes.frame(sample, codes, &fields)?;
         let outer = self.outer(sample, codes, frame)?;
-        let frames = [innermost].into_iter().chain(outer.frames).collect();
+        let frames = [innermost].into_iter().chain(outer.frames().iter().cloned()).collect();
         let mut run = Run { frames, is_complete: outer.is_complete };
         run.remove_interpreters_own();
         Some((run, outer.next))
@@ -420,7 +430,7 @@ impl PythonProcess {
     fn outer(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<Outer> {
         let mut frames = Vec::new();
         let end = self.follow(sample, codes, frame, |_, _, found| frames.push(found))?;
-        Some(Outer { frames, is_complete: end.is_complete, next: end.next })
+        Some(Outer { run: frames.into(), inner: 0, is_complete: end.is_complete, next: end.next })
     }
 
     /// Calls `found` with each frame outside of `frame` in its run: its address, bytecode and function.
@@ -432,12 +442,13 @@ impl PythonProcess {
         mut found: impl FnMut(u64, u64, PythonFrame),
     ) -> Option<RunEnd> {
         let mut fields_here = fields(sample, codes, frame)?;
-        for _ in 0..MAX_FRAMES {
+        let mut count = 0;
+        loop {
             let is_complete = fields_here.is_entry;
             let next = Some(fields_here.previous).filter(|previous| *previous != 0);
             let end = Some(RunEnd { is_complete, next });
             // A generator that has been left since has no caller.
-            if is_complete || next.is_none() {
+            if is_complete || next.is_none() || count >= MAX_FRAMES {
                 return end;
             }
             let Some(next) = fields(sample, codes, fields_here.previous) else { return end };
@@ -458,16 +469,20 @@ impl PythonProcess {
             }
             frame = fields_here.previous;
             found(frame, bytecode, shown);
+            count += 1;
             fields_here = next;
         }
-        Some(RunEnd { is_complete: false, next: None })
     }
 
-    fn remember(&mut self, caller: Caller, outer: Arc<Outer>) {
-        if self.remembered.len() >= MAX_REMEMBERED {
+    fn remember(&mut self, caller: Caller, outer: Outer) {
+        if self.remembered_frames >= MAX_REMEMBERED {
             self.remembered.clear();
+            self.remembered_frames = 0;
         }
-        self.remembered.insert(caller, outer);
+        self.remembered_frames += outer.run.len() + 1;
+        if let Some(before) = self.remembered.insert(caller, outer) {
+            self.remembered_frames -= before.run.len() + 1;
+        }
     }
 }
 

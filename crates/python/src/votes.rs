@@ -21,14 +21,30 @@ impl Votes {
     /// Counts a place that held it, or something else of its kind.
     pub(crate) fn add(&mut self, site: Option<Avma>, location: Location, is_right: bool) {
         self.all.add(location, is_right);
-        if self.of_sites.len() < MAX_SITES || self.of_sites.contains_key(&site) {
-            self.of_sites.entry(site).or_default().add(location, is_right);
+        if let Some(votes) = self.of_site(site) {
+            votes.add(location, is_right);
         }
+    }
+
+    /// Returns the votes of a site; `None` where there are too many sites.
+    fn of_site(&mut self, site: Option<Avma>) -> Option<&mut PlaceVotes> {
+        let is_counted = self.of_sites.len() < MAX_SITES || self.of_sites.contains_key(&site);
+        is_counted.then(|| self.of_sites.entry(site).or_default())
+    }
+
+    /// Returns the votes of a site if it has some.
+    fn own(&self, site: Option<Avma>) -> Option<&PlaceVotes> {
+        self.of_sites.get(&site).filter(|votes| votes.are_likely())
     }
 
     /// Returns the votes of a site, or of all as long as it has few.
     pub(crate) fn at(&self, site: Option<Avma>) -> &PlaceVotes {
-        self.of_sites.get(&site).filter(|votes| votes.are_likely()).unwrap_or(&self.all)
+        self.own(site).unwrap_or(&self.all)
+    }
+
+    /// Returns true if a site has votes of its own.
+    pub(crate) fn knows(&self, site: Option<Avma>) -> bool {
+        self.own(site).is_some()
     }
 
     /// Returns true if more votes of a call that goes on at `site` are wanted. Of a call of functions that are always left before the
@@ -37,15 +53,9 @@ impl Votes {
         if !self.all.are_enough() {
             return true;
         }
-        let is_full = self.of_sites.len() >= MAX_SITES && !self.of_sites.contains_key(&site);
-        let Some(votes) = (!is_full).then(|| self.of_sites.entry(site).or_default()) else { return false };
+        let Some(votes) = self.of_site(site) else { return false };
         votes.wanted = votes.wanted.saturating_add(1);
         !votes.are_enough() && votes.wanted <= MOST_WANTED
-    }
-
-    /// Returns true if a site has votes of its own.
-    pub(crate) fn knows(&self, site: Option<Avma>) -> bool {
-        self.of_sites.get(&site).is_some_and(PlaceVotes::are_likely)
     }
 
     /// Returns the word in the place of a call that was right most often, once there are some votes.

@@ -14,7 +14,7 @@ const MIN_MERGED_UNITS: u64 = 2_000;
 /// The factor from one unit of time to the next that is tried.
 const UNIT_STEP: u64 = 4;
 
-/// What merging leaves.
+/// How coarse the samples of a page are after merging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Merged {
     pub(crate) clock: Clock,

@@ -265,7 +265,7 @@ impl Samples {
         for (rank, &leaf) in (0..).zip(&order) {
             ranks[leaf as usize] = rank;
         }
-        ends.sort_unstable();
+        *ends = order.iter().map(|&leaf| ends[leaf as usize]).collect();
         for Segment { rows, .. } in &mut self.segments {
             rows.iter_mut().for_each(|row| row.leaf = ranks[row.leaf as usize]);
             rows.sort_by_key(|row| row.time);

@@ -14,7 +14,7 @@ use crate::layout::ThreadLayout;
 /// The maximum number of threads and interpreters of a process among which one is looked for: each lies in a page of its own.
 const MAX_THREADS: usize = 32;
 /// The maximum number of frames of one look whose callers are remembered, innermost first.
-const MAX_FRAMES: usize = 64;
+const MAX_LOOKED_AT: usize = 64;
 
 impl PythonProcess {
     /// Remembers the callers of the functions that thread `tid` runs now. Does nothing where its frames are not found, or may not be read.
@@ -27,7 +27,7 @@ impl PythonProcess {
         if self.check(&mut sample) {
             let runtime = self.address(interpreter.runtime);
             let mut frame = current_frame(&mut sample.reader, layout, runtime, tid);
-            let mut left = MAX_FRAMES;
+            let mut left = MAX_LOOKED_AT;
             while let Some(innermost) = frame.filter(|_| left > 0) {
                 frame = self.remember_run(&mut sample, innermost, &mut left);
             }
@@ -38,23 +38,25 @@ impl PythonProcess {
     /// Remembers the callers of the functions of one run, whose innermost frame is `frame`. Returns that of the next run outwards.
     fn remember_run(&mut self, sample: &mut Sample<'_>, frame: u64, left: &mut usize) -> Option<u64> {
         let interpreter = Arc::clone(&self.interpreter);
-        let codes = Self::codes_of(&interpreter, self.bias);
+        let codes = self.code_reader(&interpreter);
         let fields = super::fields(sample, codes, frame)?;
         if fields.is_native {
             *left -= 1;
             return Some(fields.previous).filter(|previous| *previous != 0);
         }
         let (bytecode, innermost, _) = self.codes.frame(sample, codes, &fields)?;
-        let mut run: Vec<(u64, u64, PythonFrame)> = vec![(frame, bytecode, innermost)];
-        let end =
-            self.follow(sample, codes, frame, |frame, bytecode, shown| run.push((frame, bytecode, shown)))?;
+        let (mut run, mut callers) = (vec![innermost], vec![(frame, bytecode)]);
+        let end = self.follow(sample, codes, frame, |frame, bytecode, shown| {
+            run.push(shown);
+            callers.push((frame, bytecode));
+        })?;
         if !end.is_complete {
             return None;
         }
-        for (number, &(frame, bytecode, _)) in run.iter().enumerate().take(*left) {
-            let frames = run.iter().skip(number + 1).map(|(_, _, shown)| shown.clone()).collect();
-            let outer = Outer { frames, is_complete: true, next: end.next };
-            self.remember((sample.tid, frame, bytecode), Arc::new(outer));
+        let run: Arc<[PythonFrame]> = run.into();
+        for ((frame, bytecode), inner) in callers.into_iter().zip(1..).take(*left) {
+            let outer = Outer { run: Arc::clone(&run), inner, is_complete: true, next: end.next };
+            self.remember((sample.tid, frame, bytecode), outer);
         }
         *left = left.saturating_sub(run.len());
         end.next

@@ -391,3 +391,19 @@ fn callers_are_known_from_a_look_at_any_time() {
     memory.word(RUNTIME + 40, u64::MAX);
     process.look_at(&memory, (PID, TID), Timestamp(204));
 }
+
+#[test]
+fn what_is_remembered_has_a_bound() {
+    let mut process = process();
+    let function = PythonFunction { file: String::new(), name: String::new(), first_line: 1, last_line: 1 };
+    let frame = PythonFrame { function: Arc::new(function), line: 1 };
+    let run: Arc<[PythonFrame]> = vec![frame; 4096].into();
+    for caller in 0..1_000 {
+        let outer = Outer { run: Arc::clone(&run), inner: 4095, is_complete: true, next: None };
+        process.remember((TID, caller, 0), outer.clone());
+        process.remember((TID, caller, 0), outer);
+    }
+    let frames: usize = process.remembered.values().map(|outer| outer.run.len() + 1).sum();
+    assert_eq!(process.remembered_frames, frames);
+    assert!((1..=MAX_REMEMBERED + 4097).contains(&frames), "{frames}");
+}
