@@ -46,18 +46,19 @@ impl Samples {
     /// Merges samples of one event, thread, CPU and stack that lie within one unit of time. Returns the clock: its unit is the shortest one
     /// that leaves no more rows than `most`, or the longest that is tried. Leaves the rows of each segment in the order of unit, CPU and stack.
     fn merge_stacks(&mut self, clock: Clock, most: usize) -> Clock {
+        let stacks = self.rows().map(|row| row.leaf as usize + 1).max().unwrap_or(0);
+        let mut recent = Recents { unit: 0, of_stacks: vec![(0, 0); stacks] };
         let length = clock.length.saturating_mul(clock.unit);
-        let is_fine = |unit: &u64| length / unit >= MIN_MERGED_UNITS;
-        let units: Vec<u64> = std::iter::successors(Some(clock.unit), |unit| unit.checked_mul(UNIT_STEP))
-            .skip(1)
-            .take_while(is_fine)
-            .collect();
-        let longest = units.last().copied().unwrap_or(clock.unit);
-        self.segments.iter_mut().for_each(|segment| segment.sort(longest));
-        let left =
-            |unit: &u64| self.segments.iter().map(|segment| segment.rows_left(longest, *unit)).sum::<usize>();
-        let unit = units.into_iter().find(|unit| left(unit) <= most).unwrap_or(longest);
-        self.segments.iter_mut().for_each(|segment| segment.merge_stacks(longest, unit));
+        let longer = |unit: u64| unit.checked_mul(UNIT_STEP).filter(|unit| length / unit >= MIN_MERGED_UNITS);
+        let mut unit = longer(clock.unit).unwrap_or(clock.unit);
+        loop {
+            self.segments.iter_mut().for_each(|segment| segment.merge_stacks(unit, &mut recent));
+            match longer(unit) {
+                Some(next) if self.row_count() > most => unit = next,
+                _ => break,
+            }
+        }
+        self.segments.iter_mut().for_each(|segment| segment.sort_within(unit));
         let origin = clock.origin / unit * unit;
         let last = self.rows().map(|row| row.time).max().unwrap_or(0);
         Clock { origin, unit, length: (last / unit).saturating_sub(origin / unit) + 1 }
@@ -71,6 +72,14 @@ impl Samples {
     }
 }
 
+/// The last row of each stack.
+struct Recents {
+    /// Counts units of time of all segments, from 1.
+    unit: u32,
+    /// The unit of the last row of each stack, and the row's number in its segment.
+    of_stacks: Vec<(u32, usize)>,
+}
+
 impl Row {
     /// Adds the samples of another row.
     fn add(&mut self, other: &Self) {
@@ -81,33 +90,33 @@ impl Row {
 }
 
 impl Segment {
-    /// Puts rows in the order of unit, CPU and stack; equal ones stay in that of time.
-    fn sort(&mut self, unit: u64) {
-        // They are in the order of time: that is seen at once.
-        self.rows.sort_by_key(|row| row.time / unit);
-        for within in self.rows.chunk_by_mut(|one, next| one.time / unit == next.time / unit) {
-            within.sort_by_key(|row| (row.cpu, row.leaf));
-        }
-    }
-
-    /// Returns the number of rows that [`Self::merge_stacks`] leaves.
-    fn rows_left(&self, sorted: u64, unit: u64) -> usize {
-        let key = |row: &Row| (row.time / sorted, row.cpu, row.leaf, row.time / unit);
-        self.rows.chunk_by(|one, next| key(one) == key(next)).count()
-    }
-
-    /// Merges samples of one CPU and stack that lie within one `unit`. The rows are sorted by a unit at least as long.
-    fn merge_stacks(&mut self, sorted: u64, unit: u64) {
-        let key = |row: &Row| (row.time / sorted, row.cpu, row.leaf, row.time / unit);
-        self.rows.dedup_by(|row, kept| {
-            let is_same = key(row) == key(kept);
-            if is_same {
-                kept.add(row);
+    /// Merges samples of one stack that lie within one `unit`, a power of two, with none on another CPU between them.
+    fn merge_stacks(&mut self, unit: u64, recent: &mut Recents) {
+        let mut kept = 0;
+        let mut last = None;
+        for at in 0..self.rows.len() {
+            let row = self.rows[at];
+            let time = row.time >> unit.trailing_zeros();
+            if last.replace(time) != Some(time) {
+                recent.unit += 1;
             }
-            is_same
-        });
-        if unit < sorted {
-            self.rows.sort_by_key(|row| (row.time / unit, row.cpu, row.leaf));
+            let of_stack = &mut recent.of_stacks[row.leaf as usize];
+            if of_stack.0 == recent.unit && self.rows[of_stack.1].cpu == row.cpu {
+                self.rows[of_stack.1].add(&row);
+            } else {
+                *of_stack = (recent.unit, kept);
+                self.rows[kept] = row;
+                kept += 1;
+            }
+        }
+        self.rows.truncate(kept);
+    }
+
+    /// Puts the rows of each unit in the order of CPU and stack.
+    fn sort_within(&mut self, unit: u64) {
+        let unit_of = |row: &Row| row.time >> unit.trailing_zeros();
+        for rows in self.rows.chunk_by_mut(|one, next| unit_of(one) == unit_of(next)) {
+            rows.sort_unstable_by_key(|row| (row.cpu, row.leaf, row.time));
         }
     }
 

@@ -136,11 +136,9 @@ pub fn write(
     let PageStacks { tree, ends } = stacks;
     samples.has_lines = page.has_lines;
     samples.instructions = Instructions::new(page.code);
-    for (((number, event), stacks), ends) in (0..).zip(&page.events).zip(&of_events).zip(&ends) {
-        samples.end(number, event.view, stacks, ends, page.sides.is_some());
-    }
+    let views: Vec<&View<'_>> = page.events.iter().map(|event| event.view).collect();
+    samples.end(&views, &of_events, &ends, page.sides.is_some());
     drop((of_events, ends));
-    samples.sort();
     let counts: Vec<usize> = (0..page.events.len()).map(|event| samples.count(event)).collect();
     let sample_count = samples.row_count();
     if counts.iter().all(|&count| count == 0) {

@@ -41,7 +41,7 @@ pub(super) struct Segment {
 /// One sample, or several that were merged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    /// The number of its stack in its event, and from [`Samples::end`] on of its leaf.
+    /// The number of its stack in its event, and from [`Samples::end`] on that of its leaf.
     pub(super) leaf: u32,
     /// The thread in the event's profile.
     pub(super) thread: u32,
@@ -192,21 +192,30 @@ impl Samples {
         stacks.into_stacks()
     }
 
-    /// Gives the samples of an event the ends of their stacks. Removes samples of stacks that the view omits.
+    /// Gives the samples of each event the leaves of their stacks, and puts them in the order of time; equal times stay in the order of the
+    /// recording. Removes samples of stacks that the view omits. Leaves are numbered in the order of the tree.
     pub(crate) fn end(
         &mut self,
-        event: u32,
-        view: &View<'_>,
-        stacks: &EventStacks,
-        ends: &[Option<StackEnd>],
+        views: &[&View<'_>],
+        stacks: &[EventStacks],
+        ends: &[Vec<Option<StackEnd>>],
         is_compared: bool,
     ) {
+        let of_events = views.iter().zip(stacks).zip(ends);
+        let mut leaves: Vec<_> =
+            of_events.map(|((view, stacks), ends)| self.leaves(view, stacks, ends)).collect();
+        self.sort_leaves(&mut leaves);
+        self.is_timed = true;
+        for ((event, view), leaves) in (0..).zip(views).zip(&leaves) {
+            self.end_of_event(event, view, leaves, is_compared);
+        }
+        self.segments.retain(|segment| !segment.rows.is_empty());
+    }
+
+    /// As [`Self::end`], of one event, whose stacks have these leaves.
+    fn end_of_event(&mut self, event: u32, view: &View<'_>, leaves: &[Option<u32>], is_compared: bool) {
         let threads = view.profile().threads();
         let side = if is_compared { event } else { 0 };
-        if event == 0 {
-            self.is_timed = true;
-        }
-        let leaves = self.leaves(view, stacks, ends);
         let mut has_cpus = true;
         let mut named = vec![0_u64; threads.len()];
         let mut last = vec![None; threads.len()];
@@ -223,10 +232,9 @@ impl Samples {
                 last[thread] = last[thread].max(Some(row.time));
                 true
             });
+            rows.sort_by_key(|row| row.time);
         }
-        self.segments.retain(|segment| !segment.rows.is_empty());
-        self.has_cpus.resize(event as usize + 1, false);
-        self.has_cpus[event as usize] = has_cpus;
+        self.has_cpus.push(has_cpus);
         let lanes: Vec<u32> = threads.iter().map(|thread| self.lane(side, thread)).collect();
         self.name_lanes(threads, &pool_names(threads), &lanes, &named);
         self.name_processes(side, threads, &last);
@@ -255,21 +263,17 @@ impl Samples {
         stacks.all.iter().zip(ends).map(leaf).collect()
     }
 
-    /// Numbers the ends of stacks in the order of the tree, and puts samples in that of time. Equal times stay in the order of the
-    /// recording.
-    pub(crate) fn sort(&mut self) {
-        let ends = &mut self.leaves.values;
-        let mut order: Vec<u32> = (0..ends.len() as u32).collect();
-        order.sort_unstable_by_key(|&leaf| ends[leaf as usize]);
-        let mut ranks = vec![0_u32; ends.len()];
+    /// Numbers leaves in the order of the tree.
+    fn sort_leaves(&mut self, of_stacks: &mut [Vec<Option<u32>>]) {
+        let leaves = &mut self.leaves.values;
+        let mut order: Vec<u32> = (0..leaves.len() as u32).collect();
+        order.sort_unstable_by_key(|&leaf| leaves[leaf as usize]);
+        let mut ranks = vec![0_u32; leaves.len()];
         for (rank, &leaf) in (0..).zip(&order) {
             ranks[leaf as usize] = rank;
         }
-        *ends = order.iter().map(|&leaf| ends[leaf as usize]).collect();
-        for Segment { rows, .. } in &mut self.segments {
-            rows.iter_mut().for_each(|row| row.leaf = ranks[row.leaf as usize]);
-            rows.sort_by_key(|row| row.time);
-        }
+        *leaves = order.iter().map(|&leaf| leaves[leaf as usize]).collect();
+        of_stacks.iter_mut().flatten().flatten().for_each(|leaf| *leaf = ranks[*leaf as usize]);
     }
 
     /// Returns for each node of the tree whether stacks of samples end at it.
