@@ -46,6 +46,8 @@ pub struct Candidate {
 pub struct Activation {
     /// Where it will go on, if it has called something: compilers keep a variable in another place for each call.
     pub site: Option<Avma>,
+    /// The end of its native stack frame (the canonical frame address), where that is known.
+    pub end: Option<u64>,
     /// What its registers and then its stack frame hold.
     pub candidates: Vec<Candidate>,
 }

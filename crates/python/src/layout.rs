@@ -81,8 +81,17 @@ pub(crate) struct ThreadLayout {
     pub(crate) next: u64,
     /// `PyThreadState.native_thread_id`, a word.
     pub(crate) tid: u64,
-    /// The pointers from `PyThreadState` to the frame: `current_frame`, and in 3.11 and 3.12 before it `cframe`.
-    pub(crate) frame: [Option<u64>; 2],
+    pub(crate) frame: CurrentFrame,
+}
+
+/// Where `PyThreadState` has the innermost frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CurrentFrame {
+    /// 3.11 and 3.12: `cframe` points to a `_PyCFrame` on the native stack, in the frame of `_PyEval_EvalFrameDefault` itself. That has
+    /// `current_frame` and behind it `previous`, the one of the call outside of it.
+    OfNative { cframe: u64, current_frame: u64 },
+    /// Since 3.13: `current_frame`.
+    OfThread(u64),
 }
 
 /// `PyASCIIObject` and `PyCompactUnicodeObject`.
@@ -157,7 +166,7 @@ impl Layout {
                 threads: 16,
                 next: 8,
                 tid: 160,
-                frame: [Some(56), Some(8)],
+                frame: CurrentFrame::OfNative { cframe: 56, current_frame: 8 },
             }),
             text: TextLayout { length: 16, state: 32, kind_shift: 2, ascii: 48, compact: 72 },
             bytes_data: 32,
@@ -185,7 +194,7 @@ impl Layout {
                 threads: 72,
                 next: 8,
                 tid: 144,
-                frame: [Some(56), Some(0)],
+                frame: CurrentFrame::OfNative { cframe: 56, current_frame: 0 },
             }),
             text: TextLayout { ascii: 40, compact: 56, ..Self::of_3_11().text },
             ..Self::of_3_11()
@@ -266,7 +275,7 @@ impl DebugOffsets<'_> {
             threads: interpreter(3)?,
             next: self.offset(start, 2)?,
             tid: self.offset(start, 6)?,
-            frame: [None, Some(self.offset(start, 4)?)],
+            frame: CurrentFrame::OfThread(self.offset(start, 4)?),
         })
     }
 
@@ -363,7 +372,7 @@ mod tests {
             assert_eq!((layout.frame.previous, layout.frame.owner), (8, 74));
             assert_eq!((layout.text.kind_shift, layout.text.compact, layout.bytes_data), (2, 56, 32));
             let thread = layout.thread.map(|thread| (thread.threads, thread.tid, thread.frame));
-            let known = starts.thread_state.map(|_| (7_272, 160, [None, Some(72)]));
+            let known = starts.thread_state.map(|_| (7_272, 160, CurrentFrame::OfThread(72)));
             assert_eq!(thread, known);
             assert_eq!(Layout::of_version(version + 1, &bytes), None, "the table is of another version");
             assert_eq!(Layout::of_version(version, &bytes[1..]), None);

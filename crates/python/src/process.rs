@@ -15,36 +15,13 @@ use model::{Pid, ProcessMemory, Svma, Tid, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Interpreter;
-use crate::code::{Code, CodeReader, PythonFunction};
+use crate::code::{Code, CodeReader};
 use crate::copies::Copies;
 use crate::evidence::{Activation, Candidate, Location};
 use crate::layout::EntryMark;
-use crate::votes::Votes;
-
-/// One Python function on a stack.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PythonFrame {
-    /// The function.
-    pub function: Arc<PythonFunction>,
-    /// The line that it executed, or from which it called: one of the function's.
-    pub line: u32,
-}
-
-/// The Python functions that one call of `_PyEval_EvalFrameDefault` ran.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Run {
-    /// Innermost first.
-    pub frames: Vec<PythonFrame>,
-    /// False if further functions, or all, were not found.
-    pub is_complete: bool,
-}
-
-impl Run {
-    /// Removes code of the interpreter that is in no program.
-    fn remove_interpreters_own(&mut self) {
-        self.frames.retain(|frame| !frame.function.is_interpreters_own());
-    }
-}
+use crate::looks::{Looks, MAX_FRAME_DISTANCE};
+use crate::run::{PythonFrame, Run};
+use crate::votes::{FrameSlot, Votes};
 
 /// A run without its innermost function.
 #[derive(Clone, Debug)]
@@ -64,6 +41,16 @@ impl Outer {
     }
 }
 
+/// A run that was found.
+#[derive(Default)]
+struct Found {
+    run: Run,
+    /// The frame of its innermost function, where that is known.
+    frame: Option<u64>,
+    /// That of the next run outwards.
+    next: Option<u64>,
+}
+
 /// Where the frames of a run end.
 struct RunEnd {
     is_complete: bool,
@@ -81,6 +68,8 @@ pub struct PythonProcess {
     codes: Codes,
     bytecode_votes: Votes,
     frame_votes: Votes,
+    frame_slot: FrameSlot,
+    looks: Looks,
     remembered: FxHashMap<Caller, Outer>,
     /// The frames in the runs of all that are remembered, and one for each.
     remembered_frames: usize,
@@ -123,10 +112,6 @@ const MAX_BLOCKS: usize = 96;
 /// The maximum number of frames in one run.
 const MAX_FRAMES: usize = 4096;
 
-/// Frames of a thread that are further apart lie in two pieces of its stack, which CPython allocates as the stack grows. A piece has 16
-/// KiB, or what its first frame needs.
-const MAX_FRAME_DISTANCE: u64 = 16 << 10;
-
 /// The interval, in samples, at which the places of all candidates are counted once there are enough votes.
 const EXPLORING_SAMPLES: u32 = 32;
 /// The number of places that are looked at in other samples.
@@ -137,6 +122,9 @@ const MAX_SEARCHES: usize = 6;
 const NEAR_BYTES: u64 = 4 << 10;
 const FAR_BYTES: u64 = 128 << 10;
 
+/// The maximum distance in bytes from an instruction to the next one: a unit of two, and up to nine units of what it has cached.
+const MAX_INSTRUCTION_BYTES: u64 = 20;
+
 /// One sample of the process.
 struct Sample<'r> {
     reader: Reader<'r>,
@@ -144,6 +132,8 @@ struct Sample<'r> {
     tid: Tid,
     searches: usize,
     is_exploring: bool,
+    /// True for the innermost run of the sample.
+    is_innermost: bool,
 }
 
 /// The fields of a frame.
@@ -167,6 +157,8 @@ impl PythonProcess {
             codes: Codes::default(),
             bytecode_votes: Votes::default(),
             frame_votes: Votes::default(),
+            frame_slot: FrameSlot::default(),
+            looks: Looks::default(),
             remembered: FxHashMap::default(),
             remembered_frames: 0,
             samples: 0,
@@ -187,14 +179,21 @@ impl PythonProcess {
         let mut blocks = std::mem::replace(&mut self.blocks, Blocks::new(0));
         let reader = Reader::new(memory, pid, &mut blocks);
         let is_exploring = self.samples.is_multiple_of(EXPLORING_SAMPLES);
-        let mut sample = Sample { reader, time, tid, searches: 0, is_exploring };
+        let mut sample = Sample { reader, time, tid, searches: 0, is_exploring, is_innermost: true };
         let runs = self.check(&mut sample).then(|| {
             self.samples = self.samples.wrapping_add(1);
+            let lasting = self.looks.lasting(tid);
             let mut next = None;
-            let runs = activations.iter().map(|activation| {
+            let runs = activations.iter().zip((0..activations.len()).rev()).map(|(activation, outside)| {
                 sample.is_exploring = is_exploring || self.frame_votes.wants_more(activation.site);
-                let (run, following) = self.run(&mut sample, activation, next);
-                next = following;
+                let found = self.run(&mut sample, activation, next);
+                next = found.next;
+                sample.is_innermost = false;
+                let mut run = found.run;
+                if let Some(lasting) = lasting.get(outside).filter(|_| !run.is_complete) {
+                    run.lasting.extend(lasting.outside_of(found.frame));
+                    run.remove_interpreters_own();
+                }
                 run
             });
             runs.collect()
@@ -245,21 +244,23 @@ impl PythonProcess {
         variable.0.wrapping_add(self.bias)
     }
 
-    /// Finds one run, and the frame of the innermost function of the next run outwards. `frame` is that of this run, if the run before
-    /// has led to it.
-    fn run(
-        &mut self,
-        sample: &mut Sample<'_>,
-        activation: &Activation,
-        frame: Option<u64>,
-    ) -> (Run, Option<u64>) {
+    /// Finds one run. `frame` is that of its innermost function, if the run before has led to it.
+    fn run(&mut self, sample: &mut Sample<'_>, activation: &Activation, frame: Option<u64>) -> Found {
         let interpreter = Arc::clone(&self.interpreter);
         let codes = self.code_reader(&interpreter);
-        let Some((candidate, bytecode)) = self.find_bytecode(sample, codes, activation) else {
+        let known = self.exact_frame(activation).or(frame);
+        let at_frame =
+            |this: &mut Self, sample: &mut Sample<'_>| this.at_frame(sample, codes, activation, known?);
+        // What has called natively waits, and is most probably where it was when the sample was taken.
+        let waiting = if sample.is_innermost { None } else { at_frame(self, sample) };
+        let found = waiting
+            .or_else(|| self.find_bytecode(sample, codes, activation))
+            .or_else(|| at_frame(self, sample));
+        let Some((candidate, bytecode)) = found else {
             let found = frame.and_then(|frame| self.frame_and_outer(sample, codes, frame));
-            return found.unwrap_or_default();
+            return found.unwrap_or_else(|| Found { frame: known, ..Found::default() });
         };
-        let Some(code) = self.codes.by_bytecode.get(&bytecode) else { return Default::default() };
+        let Some(code) = self.codes.by_bytecode.get(&bytecode) else { return Found::default() };
         let next = self.codes.copies.in_object(candidate.word);
         let (object, line) = (code.object, code.line_at(next.saturating_sub(1)));
         let innermost = PythonFrame { function: Arc::clone(&code.function), line };
@@ -267,7 +268,8 @@ impl PythonProcess {
         if sample.is_exploring {
             self.vote(sample, codes, activation);
         }
-        let caller = verified.or(guess).map(|frame| (sample.tid, frame, bytecode));
+        let frame = verified.or(guess);
+        let caller = frame.map(|frame| (sample.tid, frame, bytecode));
         let read =
             verified.and_then(|frame| self.outer(sample, codes, frame)).filter(|outer| outer.is_complete);
         let outer = match (read, caller) {
@@ -278,12 +280,37 @@ impl PythonProcess {
             (_, Some(caller)) => self.remembered.get(&caller).cloned(),
             _ => None,
         };
-        let mut run = Run { frames: vec![innermost], is_complete: false };
-        let Some(outer) = outer else { return (run, None) };
+        let mut run = Run { frames: vec![innermost], ..Run::default() };
+        let Some(outer) = outer else { return Found { run, frame, next: None } };
         run.frames.extend_from_slice(outer.frames());
         run.remove_interpreters_own();
         run.is_complete = outer.is_complete;
-        (run, outer.next)
+        Found { run, frame, next: outer.next }
+    }
+
+    /// Returns the frame that an activation ran, where it is known in which slot that is.
+    fn exact_frame(&self, activation: &Activation) -> Option<u64> {
+        let slot = self.frame_slot.known()?;
+        activation.candidates.iter().find(|candidate| candidate.location == slot).map(|found| found.word)
+    }
+
+    /// Finds the candidate that is at the instruction at which `frame` is, and the bytecode.
+    fn at_frame(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        activation: &Activation,
+        frame: u64,
+    ) -> Option<(Candidate, u64)> {
+        let fields = fields(sample, codes, frame).filter(|fields| !fields.is_native)?;
+        let bytecode = self.codes.of_object(sample, codes, fields.code)?;
+        let instruction = self.codes.instruction(sample, fields.instruction)?;
+        let is_next = |candidate: &&Candidate| {
+            instruction.goes_on_at(self.codes.copies.in_object(candidate.word))
+                && self.codes.holding(candidate.word) == Some(bytecode)
+        };
+        let candidate = activation.candidates.iter().find(is_next)?;
+        Some((*candidate, bytecode))
     }
 
     /// Finds the bytecode that an activation ran: the candidate that points into it, and its address in `self.codes`.
@@ -295,9 +322,8 @@ impl PythonProcess {
     ) -> Option<(Candidate, u64)> {
         let mut order = std::mem::take(&mut self.order);
         self.bytecode_votes.sort(activation, &mut order);
-        if let Some(frame) = self.frame_votes.likely_place(activation)
-            && !self.bytecode_votes.knows(activation.site)
-        {
+        let frame = self.exact_frame(activation).or_else(|| self.frame_votes.likely_place(activation));
+        if let Some(frame) = frame.filter(|_| !self.bytecode_votes.knows(activation.site)) {
             // Where functions always return before they are read there are no votes: one that was seen at this frame comes first.
             let is_seen = |candidate: &Candidate| {
                 let bytecode = self.codes.holding(candidate.word);
@@ -368,9 +394,12 @@ impl PythonProcess {
         object: u64,
         linked: Option<u64>,
     ) -> (Option<u64>, Option<u64>) {
+        let mut is_frame = |frame| (code_of(&mut sample.reader, codes, frame)? == object).then_some(frame);
+        if let Some(frame) = self.exact_frame(activation) {
+            return (is_frame(frame), Some(frame));
+        }
         let mut order = std::mem::take(&mut self.order);
         self.frame_votes.sort(activation, &mut order);
-        let mut is_frame = |frame| (code_of(&mut sample.reader, codes, frame)? == object).then_some(frame);
         let places = if sample.is_exploring { order.len() } else { PLACES_LOOKED_AT };
         let verified = order.iter().take(places).find_map(|candidate| is_frame(candidate.word));
         let verified = verified.or_else(|| linked.and_then(is_frame));
@@ -381,32 +410,61 @@ impl PythonProcess {
         (verified, guess)
     }
 
-    /// Counts the places of all bytecode pointers and frames that agree: that are of the same function. No place is preferred, so that those
-    /// that hold the innermost function get most votes; stale ones agree now and then.
+    /// Counts the places of all bytecode pointers and frames that agree: that are at the same instruction. What has returned since has left a
+    /// pointer and a frame that are of the same function, but its frame is at its last instruction. Code that calls nothing goes on between
+    /// sample and reading: there the same function is enough.
     fn vote(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, activation: &Activation) {
-        let mut frames = Vec::new();
-        for candidate in &activation.candidates {
+        let mut frames: Vec<(Location, u64, Instruction)> = Vec::new();
+        let slot = self.exact_frame(activation).and(self.frame_slot.known());
+        let is_frame = |of: &&Candidate| slot.is_none_or(|slot| of.location == slot);
+        for candidate in activation.candidates.iter().filter(is_frame) {
             if let Some(object) = code_of(&mut sample.reader, codes, candidate.word)
                 && let Some(bytecode) = self.codes.by_object.get(&object)
+                && let Some(field) = candidate.word.checked_add(codes.layout.frame.instruction)
+                && let Some(address) = sample.reader.word(field)
+                && let Some(instruction) = self.codes.instruction(sample, address)
             {
-                frames.push((candidate.location, *bytecode));
+                frames.push((candidate.location, *bytecode, instruction));
             }
         }
-        let pointers: Vec<(Location, u64)> = activation
+        let pointers: Vec<(Location, u64, u64)> = activation
             .candidates
             .iter()
-            .filter_map(|candidate| Some((candidate.location, self.codes.holding(candidate.word)?)))
+            .filter_map(|candidate| {
+                let word = candidate.word;
+                Some((candidate.location, self.codes.holding(word)?, self.codes.copies.in_object(word)))
+            })
             .collect();
-        let agree = |some: &[(Location, u64)], function| some.iter().any(|(_, other)| *other == function);
-        if !pointers.iter().any(|(_, function)| agree(&frames, *function)) {
+        let find = |is_enough: fn(u64, &Instruction) -> bool| -> Vec<(usize, usize)> {
+            let of_pointer = |(at, (_, function, next)): (usize, &(Location, u64, u64))| {
+                let agrees =
+                    move |(_, (_, of_frame, instruction)): &(usize, &(Location, u64, Instruction))| {
+                        function == of_frame && is_enough(*next, instruction)
+                    };
+                frames
+                    .iter()
+                    .enumerate()
+                    .filter(agrees)
+                    .map(move |(frame, _)| (at, frame))
+                    .collect::<Vec<_>>()
+            };
+            pointers.iter().enumerate().flat_map(of_pointer).collect()
+        };
+        let mut agreeing = find(|next, instruction| instruction.goes_on_at(next));
+        if agreeing.is_empty() && activation.site.is_none() {
+            agreeing = find(|_, _| true);
+        }
+        if agreeing.is_empty() {
             // The process has gone on since.
             return;
         }
-        for (location, function) in &pointers {
-            self.bytecode_votes.add(activation.site, *location, agree(&frames, *function));
+        for (at, (location, ..)) in pointers.iter().enumerate() {
+            let is_right = agreeing.iter().any(|(pointer, _)| *pointer == at);
+            self.bytecode_votes.add(activation.site, *location, is_right);
         }
-        for (location, function) in &frames {
-            self.frame_votes.add(activation.site, *location, agree(&pointers, *function));
+        for (at, (location, ..)) in frames.iter().enumerate() {
+            let is_right = agreeing.iter().any(|(_, frame)| *frame == at);
+            self.frame_votes.add(activation.site, *location, is_right);
         }
     }
 
@@ -416,14 +474,14 @@ impl PythonProcess {
         sample: &mut Sample<'_>,
         codes: CodeReader<'_>,
         frame: u64,
-    ) -> Option<(Run, Option<u64>)> {
+    ) -> Option<Found> {
         let fields = fields(sample, codes, frame)?;
         let (_, innermost, _) = self.codes.frame(sample, codes, &fields)?;
         let outer = self.outer(sample, codes, frame)?;
         let frames = [innermost].into_iter().chain(outer.frames().iter().cloned()).collect();
-        let mut run = Run { frames, is_complete: outer.is_complete };
+        let mut run = Run { frames, is_complete: outer.is_complete, lasting: Vec::new() };
         run.remove_interpreters_own();
-        Some((run, outer.next))
+        Some(Found { run, frame: Some(frame), next: outer.next })
     }
 
     /// Follows the frames outside of `frame` to the end of its run.
@@ -491,6 +549,27 @@ const REFERENCE_TAGS: u64 = 7;
 
 /// The `owner` of frames on the stack of a thread's frames (`FRAME_OWNED_BY_THREAD`).
 const OWNED_BY_THREAD: u8 = 0;
+
+/// An instruction of bytecode that a frame executes.
+struct Instruction {
+    address: u64,
+    argument: u8,
+}
+
+impl Instruction {
+    /// Returns true if the interpreter's pointer can be at `next` while it executes this: behind it, or where it jumps back to. The argument
+    /// of a jump is how many units it goes back, from behind itself or one unit that is cached (3.13).
+    fn goes_on_at(&self, next: u64) -> bool {
+        let jumps_from = |end: u64| {
+            let back = self.address.saturating_add(end).checked_sub(next);
+            back.is_some_and(|bytes| bytes > 0 && (bytes / 2) as u8 == self.argument)
+        };
+        match next.checked_sub(self.address) {
+            Some(distance) => distance <= MAX_INSTRUCTION_BYTES,
+            None => jumps_from(2) || jumps_from(4),
+        }
+    }
+}
 
 /// Reads the address of a frame's code object.
 fn code_of(reader: &mut Reader<'_>, codes: CodeReader<'_>, frame: u64) -> Option<u64> {
@@ -600,6 +679,12 @@ impl Codes {
                 Some(self.insert(sample, codes, code))
             }
         }
+    }
+
+    /// Reads the instruction at an address in a code object or in a copy.
+    fn instruction(&self, sample: &mut Sample<'_>, address: u64) -> Option<Instruction> {
+        let [_, argument] = sample.reader.array::<2>(address)?;
+        Some(Instruction { address: self.copies.in_object(address), argument })
     }
 
     /// Returns the bytecode, the function and the line of a frame, and the frame's size in bytes.

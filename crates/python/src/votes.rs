@@ -68,11 +68,11 @@ impl Votes {
     /// Puts the candidates of a call into `order`: those of the places with most votes in all calls first, others in their order. Without
     /// places that are not trusted, once there are enough votes: those of calls from its site, or else of all.
     pub(crate) fn sort(&self, activation: &Activation, order: &mut Vec<Candidate>) {
-        let trusting = self.of_sites.get(&activation.site).filter(|votes| votes.are_enough());
-        let trusting = trusting.unwrap_or(&self.all);
+        let votes = self.of_sites.get(&activation.site).filter(|votes| votes.are_enough());
+        let votes = votes.unwrap_or(&self.all);
         order.clear();
-        order.extend(activation.candidates.iter().filter(|candidate| trusting.trusts(candidate.location)));
-        order.sort_by_key(|candidate| Reverse(self.all.counts(candidate.location).right));
+        order.extend(activation.candidates.iter().filter(|candidate| votes.trusts(candidate.location)));
+        order.sort_by_key(|candidate| Reverse(votes.counts(candidate.location).right));
     }
 }
 
@@ -164,6 +164,33 @@ impl Counts {
     }
 }
 
+/// The slot of the native frame in which 3.11 and 3.12 keep the interpreter's frame (`_PyCFrame.current_frame`), by where it was when
+/// threads were looked at.
+#[derive(Default, Debug)]
+pub(crate) struct FrameSlot {
+    seen: Vec<(Location, u32)>,
+}
+
+/// The number of looks from which on the slot is known, if most of them agree.
+const LEAST_LOOKS: u32 = 3;
+
+impl FrameSlot {
+    /// Counts a look at a thread, in which it was here.
+    pub(crate) fn add(&mut self, location: Location) {
+        match self.seen.iter_mut().find(|(seen, _)| *seen == location) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => self.seen.push((location, 1)),
+        }
+    }
+
+    /// Returns the slot; `None` as long as it is not known.
+    pub(crate) fn known(&self) -> Option<Location> {
+        let all = self.seen.iter().fold(0, |all: u32, (_, count)| all.saturating_add(*count));
+        let &(location, count) = self.seen.iter().max_by_key(|(_, count)| *count)?;
+        (count >= LEAST_LOOKS && count > all / 2).then_some(location)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,7 +202,7 @@ mod tests {
         let candidates = [rare, stale, good].map(|location| Candidate { location, word: 0 });
         let sorted = |votes: &Votes| {
             let mut order = Vec::new();
-            votes.sort(&Activation { site: None, candidates: candidates.to_vec() }, &mut order);
+            votes.sort(&Activation { site: None, end: None, candidates: candidates.to_vec() }, &mut order);
             order.into_iter().map(|candidate| candidate.location).collect::<Vec<_>>()
         };
         assert_eq!(sorted(&votes), [rare, stale, good]);

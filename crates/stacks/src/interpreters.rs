@@ -220,7 +220,8 @@ pub(crate) fn push_activations(
         let mut found: Vec<Candidate> = registers.filter(|candidate| is_candidate(candidate.word)).collect();
         let start = stack.frames.get(watched.index).map(|frame| frame.stack_pointer);
         let end = stack.frames.get(watched.index + 1).map(|frame| frame.stack_pointer);
-        if let (Some(start), Some(end)) = (start, end.filter(|end| end.is_multiple_of(8))) {
+        let end = end.filter(|end| end.is_multiple_of(8));
+        if let (Some(start), Some(end)) = (start, end) {
             let start = start.max(end.saturating_sub(8 * MAX_SLOTS)).next_multiple_of(8);
             let slots = (start..end)
                 .step_by(8)
@@ -235,6 +236,6 @@ pub(crate) fn push_activations(
             FrameAddress::ReturnAddress(address) => Some(address),
             FrameAddress::InstructionPointer(_) => None,
         });
-        activations.push(Activation { site, candidates: found });
+        activations.push(Activation { site, end, candidates: found });
     }
 }

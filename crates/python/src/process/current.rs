@@ -8,77 +8,142 @@ use std::sync::Arc;
 use memory::Reader;
 use model::{Pid, ProcessMemory, Tid, Timestamp};
 
-use super::{Outer, PythonFrame, PythonProcess, Sample};
-use crate::layout::ThreadLayout;
+use super::{Outer, PythonProcess, Sample};
+use crate::evidence::{Activation, Location};
+use crate::layout::{CurrentFrame, ThreadLayout};
+use crate::looks::{LookedFrame, LookedRun};
+use crate::run::PythonFrame;
 
 /// The maximum number of threads and interpreters of a process among which one is looked for: each lies in a page of its own.
 const MAX_THREADS: usize = 32;
+/// The maximum number of calls of `_PyEval_EvalFrameDefault` in each other among which the outermost is looked for.
+const MAX_NATIVE_FRAMES: usize = 64;
 /// The maximum number of frames of one look whose callers are remembered, innermost first.
 const MAX_LOOKED_AT: usize = 64;
 
 impl PythonProcess {
     /// Remembers the callers of the functions that thread `tid` runs now. Does nothing where its frames are not found, or may not be read.
-    pub fn look_at(&mut self, memory: &dyn ProcessMemory, (pid, tid): (Pid, Tid), time: Timestamp) {
+    /// `activations` are those of its last sample, innermost first.
+    pub fn look_at(
+        &mut self,
+        memory: &dyn ProcessMemory,
+        (pid, tid): (Pid, Tid),
+        time: Timestamp,
+        activations: &[Activation],
+    ) {
         let interpreter = Arc::clone(&self.interpreter);
         let Some(layout) = &interpreter.layout.thread else { return };
         let mut blocks = std::mem::replace(&mut self.blocks, memory::Blocks::new(0));
         let reader = Reader::new(memory, pid, &mut blocks);
-        let mut sample = Sample { reader, time, tid, searches: 0, is_exploring: false };
+        let mut sample = Sample { reader, time, tid, searches: 0, is_exploring: false, is_innermost: true };
         if self.check(&mut sample) {
             let runtime = self.address(interpreter.runtime);
-            let mut frame = current_frame(&mut sample.reader, layout, runtime, tid);
-            let mut left = MAX_LOOKED_AT;
+            let state = thread_state(&mut sample.reader, layout, runtime, tid);
+            // Of all calls, the outermost is most probably that of the sample still.
+            let outermost = activations.last().and_then(|outermost| outermost.end);
+            if let (None, Some(state), Some(end)) = (self.frame_slot.known(), state, outermost)
+                && let Some(field) = outermost_field(&mut sample.reader, layout.frame, state)
+                && let Some(slot) = end.checked_sub(field).and_then(Location::slot)
+            {
+                self.frame_slot.add(slot);
+            }
+            let mut frame = state.and_then(|state| current_frame(&mut sample.reader, layout.frame, state));
+            let (mut left, mut runs) = (MAX_LOOKED_AT, Vec::new());
             while let Some(innermost) = frame.filter(|_| left > 0) {
-                frame = self.remember_run(&mut sample, innermost, &mut left);
+                let Some(next) = self.remember_run(&mut sample, innermost, &mut left, &mut runs) else {
+                    break;
+                };
+                frame = next;
+            }
+            match frame {
+                None => self.looks.add(tid, time, runs),
+                Some(_) => self.looks.remove(tid),
             }
         }
         self.blocks = blocks;
     }
 
-    /// Remembers the callers of the functions of one run, whose innermost frame is `frame`. Returns that of the next run outwards.
-    fn remember_run(&mut self, sample: &mut Sample<'_>, frame: u64, left: &mut usize) -> Option<u64> {
+    /// Remembers the callers of the functions of one run, whose innermost frame is `frame`, and appends its frames. Returns that of the next
+    /// run outwards, if there is one; `None` where the run has no end.
+    fn remember_run(
+        &mut self,
+        sample: &mut Sample<'_>,
+        frame: u64,
+        left: &mut usize,
+        runs: &mut Vec<LookedRun>,
+    ) -> Option<Option<u64>> {
         let interpreter = Arc::clone(&self.interpreter);
         let codes = self.code_reader(&interpreter);
         let fields = super::fields(sample, codes, frame)?;
         if fields.is_native {
             *left -= 1;
-            return Some(fields.previous).filter(|previous| *previous != 0);
+            return Some(Some(fields.previous).filter(|previous| *previous != 0));
         }
         let (bytecode, innermost, _) = self.codes.frame(sample, codes, &fields)?;
-        let (mut run, mut callers) = (vec![innermost], vec![(frame, bytecode)]);
+        let mut frames = vec![LookedFrame { frame, bytecode, shown: innermost }];
         let end = self.follow(sample, codes, frame, |frame, bytecode, shown| {
-            run.push(shown);
-            callers.push((frame, bytecode));
+            frames.push(LookedFrame { frame, bytecode, shown });
         })?;
         if !end.is_complete {
             return None;
         }
-        let run: Arc<[PythonFrame]> = run.into();
-        for ((frame, bytecode), inner) in callers.into_iter().zip(1..).take(*left) {
+        let run: Arc<[PythonFrame]> = frames.iter().map(|frame| frame.shown.clone()).collect();
+        for (LookedFrame { frame, bytecode, .. }, inner) in frames.iter().zip(1..).take(*left) {
             let outer = Outer { run: Arc::clone(&run), inner, is_complete: true, next: end.next };
-            self.remember((sample.tid, frame, bytecode), outer);
+            self.remember((sample.tid, *frame, *bytecode), outer);
         }
         *left = left.saturating_sub(run.len());
-        end.next
+        runs.push(LookedRun(frames));
+        Some(end.next)
     }
 }
 
-/// Returns the frame that a thread runs.
-fn current_frame(reader: &mut Reader<'_>, layout: &ThreadLayout, runtime: u64, tid: Tid) -> Option<u64> {
-    let mut word = |base: u64, offset: u64| reader.word(base.checked_add(offset)?);
-    let mut interpreter = word(runtime, layout.interpreters)?;
+/// Returns the `PyThreadState` of a thread.
+fn thread_state(reader: &mut Reader<'_>, layout: &ThreadLayout, runtime: u64, tid: Tid) -> Option<u64> {
+    let mut interpreter = word(reader, runtime, layout.interpreters)?;
     for _ in 0..MAX_THREADS {
-        let mut thread = word(interpreter, layout.threads)?;
+        let mut thread = word(reader, interpreter, layout.threads)?;
         for _ in 0..MAX_THREADS {
             if thread == 0 {
                 break;
             }
-            if word(thread, layout.tid)? == tid.0 as u64 {
-                return layout.frame.iter().flatten().try_fold(thread, |state, &offset| word(state, offset));
+            if word(reader, thread, layout.tid)? == tid.0 as u64 {
+                return Some(thread);
             }
-            thread = word(thread, layout.next)?;
+            thread = word(reader, thread, layout.next)?;
         }
-        interpreter = Some(word(interpreter, layout.next_interpreter)?).filter(|next| *next != 0)?;
+        let next = word(reader, interpreter, layout.next_interpreter)?;
+        interpreter = Some(next).filter(|next| *next != 0)?;
     }
     None
+}
+
+/// Returns the frame that a thread runs.
+fn current_frame(reader: &mut Reader<'_>, layout: CurrentFrame, state: u64) -> Option<u64> {
+    match layout {
+        CurrentFrame::OfNative { cframe, current_frame } => {
+            let native = word(reader, state, cframe)?;
+            word(reader, native, current_frame)
+        }
+        CurrentFrame::OfThread(frame) => word(reader, state, frame),
+    }
+}
+
+/// Returns where the outermost call of `_PyEval_EvalFrameDefault` of a thread keeps the frame that it runs: the address of
+/// `_PyCFrame.current_frame`. Outside of it is one more, in the `PyThreadState`.
+fn outermost_field(reader: &mut Reader<'_>, layout: CurrentFrame, state: u64) -> Option<u64> {
+    let CurrentFrame::OfNative { cframe, current_frame } = layout else { return None };
+    let mut native = word(reader, state, cframe)?;
+    for _ in 0..MAX_NATIVE_FRAMES {
+        let previous = word(reader, native, current_frame + 8)?;
+        if word(reader, previous, current_frame + 8)? == 0 {
+            return native.checked_add(current_frame);
+        }
+        native = previous;
+    }
+    None
+}
+
+fn word(reader: &mut Reader<'_>, base: u64, offset: u64) -> Option<u64> {
+    reader.word(base.checked_add(offset)?)
 }

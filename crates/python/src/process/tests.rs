@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Location;
+use crate::code::PythonFunction;
 use crate::layout::Layout;
 
 const RUNTIME: u64 = 0x60_0000;
@@ -115,8 +116,8 @@ fn activation(pointer: u64, frame: u64) -> Activation {
 }
 
 fn activation_at(site: Option<u64>, places: &[(u8, u64)]) -> Activation {
-    let candidate = |&(place, word): &(u8, u64)| Candidate::new(Location::register(place), word);
-    Activation { site: site.map(Avma), candidates: places.iter().filter_map(candidate).collect() }
+    let candidate = |&(place, word): &(u8, u64)| Candidate::new(Some(Location::from_number(place)), word);
+    Activation { site: site.map(Avma), end: None, candidates: places.iter().filter_map(candidate).collect() }
 }
 
 const MAIN: u64 = 0x20_0000;
@@ -138,9 +139,10 @@ fn three_functions() -> Memory {
 
 fn names(runs: Option<Vec<Run>>) -> Vec<String> {
     let run = |run: Run| {
-        let frames = run.frames.iter().map(|frame| format!("{}:{}", frame.function.name, frame.line));
+        let shown = |frame: &PythonFrame| format!("{}:{}", frame.function.name, frame.line);
+        let joined = |frames: &[PythonFrame]| frames.iter().map(shown).collect::<Vec<_>>().join(" ");
         let end = if run.is_complete { "" } else { "…" };
-        frames.collect::<Vec<_>>().join(" ") + end
+        joined(&run.frames) + end + &joined(&run.lasting)
     };
     runs.unwrap().into_iter().map(run).collect()
 }
@@ -358,25 +360,35 @@ fn each_call_of_the_evaluator_has_places_of_its_own() {
     }
 }
 
+const INTERPRETER: u64 = 0x40_0000;
+const THREADS: u64 = 0x41_0000;
+const NATIVE: u64 = 0x43_0000;
+
+impl Memory {
+    /// Puts the list of threads: another one, and then one that runs `frame` in a native frame at `NATIVE`.
+    fn threads(&self, frame: u64) {
+        self.word(RUNTIME + 40, INTERPRETER);
+        self.word(INTERPRETER + 16, THREADS);
+        self.word(THREADS + 8, THREADS + 0x1000);
+        self.word(THREADS + 160, 77);
+        self.word(THREADS + 0x1000 + 160, TID.0 as u64);
+        self.word(THREADS + 0x1000 + 56, NATIVE);
+        self.word(NATIVE + 8, frame);
+        self.word(NATIVE + 16, THREADS + 0x2000);
+        self.word(THREADS + 0x2000 + 16, 0);
+    }
+}
+
 #[test]
 fn callers_are_known_from_a_look_at_any_time() {
-    const INTERPRETER: u64 = 0x40_0000;
-    const THREADS: u64 = 0x41_0000;
     let (memory, mut process) = (three_functions(), process());
-    memory.word(RUNTIME + 40, INTERPRETER);
-    memory.word(INTERPRETER + 16, THREADS);
-    // Another thread, and then this one.
-    memory.word(THREADS + 8, THREADS + 0x1000);
-    memory.word(THREADS + 160, 77);
-    memory.word(THREADS + 0x1000 + 160, TID.0 as u64);
-    memory.word(THREADS + 0x1000 + 56, THREADS + 0x2000);
-    memory.word(THREADS + 0x2000 + 8, FRAMES + 0x200);
+    memory.threads(FRAMES + 0x200);
     let [key, work] = key_in_work();
     (0..200).for_each(|time| {
         process.runs(&memory, (PID, TID), Timestamp(time), std::slice::from_ref(&work));
     });
-    process.look_at(&memory, (PID, Tid(78)), Timestamp(200));
-    process.look_at(&memory, (PID, TID), Timestamp(200));
+    process.look_at(&memory, (PID, Tid(78)), Timestamp(200), &[]);
+    process.look_at(&memory, (PID, TID), Timestamp(200), &[]);
     // Another function runs where `key` ran.
     memory.frame(FRAMES + 0x200, MAIN, 0, true);
     let gone = |process: &mut PythonProcess, tid, time| {
@@ -387,9 +399,58 @@ fn callers_are_known_from_a_look_at_any_time() {
     // Lists without an end.
     memory.word(THREADS + 0x1000 + 8, THREADS);
     memory.word(INTERPRETER, INTERPRETER);
-    process.look_at(&memory, (PID, Tid(78)), Timestamp(203));
+    process.look_at(&memory, (PID, Tid(78)), Timestamp(203), &[]);
     memory.word(RUNTIME + 40, u64::MAX);
-    process.look_at(&memory, (PID, TID), Timestamp(204));
+    process.look_at(&memory, (PID, TID), Timestamp(204), &[]);
+}
+
+#[test]
+fn functions_that_last_are_outside_of_what_is_not_known() {
+    let (memory, mut process) = (three_functions(), process());
+    memory.threads(FRAMES + 0x100);
+    process.runs(&memory, (PID, TID), Timestamp(0), &key_in_work());
+    memory.frame(FRAMES + 0x200, MAIN, 0, true);
+    let run = |process: &mut PythonProcess, time, frame| {
+        let key = activation(KEY + 184 + 36, frame);
+        names(process.runs(&memory, (PID, Tid(TID.0)), Timestamp(time), &[key]))
+    };
+    process.remembered.clear();
+    process.look_at(&memory, (PID, TID), Timestamp(100), &[]);
+    assert_eq!(run(&mut process, 150, FRAMES + 0x300), ["key:52…"], "one look tells nothing");
+    process.look_at(&memory, (PID, TID), Timestamp(200), &[]);
+    assert_eq!(run(&mut process, 201, FRAMES + 0x300), ["key:52…C.work:31 main:11"]);
+    (0..200).for_each(|time| {
+        process.runs(&memory, (PID, TID), Timestamp(time), &[activation(WORK + 184 + 36, FRAMES + 0x100)]);
+    });
+    assert_eq!(run(&mut process, 202, FRAMES + 0x300), ["key:52…C.work:31 main:11"]);
+    assert_eq!(run(&mut process, 203, FRAMES + 0x100), ["key:52…main:11"], "another function was there");
+    process.look_at(&memory, (PID, TID), Timestamp(1_000_000_000), &[]);
+    assert_eq!(run(&mut process, 1_000_000_001, FRAMES + 0x300), ["key:52…"], "long after the look before");
+    memory.threads(FRAMES);
+    process.look_at(&memory, (PID, TID), Timestamp(1_000_000_002), &[]);
+    assert_eq!(run(&mut process, 1_000_000_003, FRAMES + 0x300), ["key:52…main:11"]);
+}
+
+#[test]
+fn the_slot_of_the_frame_is_where_threads_have_it() {
+    let (memory, mut process) = (three_functions(), process());
+    memory.threads(FRAMES + 0x100);
+    // An earlier call of the same function, from elsewhere.
+    memory.frame(FRAMES + 0x300, WORK, 0, true);
+    let slot = |distance| Location::slot(distance).unwrap().number();
+    let mut work = activation_at(
+        Some(0x9000),
+        &[(POINTER, WORK + 184 + 36), (FRAME, FRAMES + 0x300), (slot(0x40), FRAMES + 0x100)],
+    );
+    // `_PyCFrame.current_frame` lies 0x40 bytes below.
+    work.end = Some(NATIVE + 8 + 0x40);
+    let run = |process: &mut PythonProcess, time| {
+        names(process.runs(&memory, (PID, TID), Timestamp(time), std::slice::from_ref(&work)))
+    };
+    assert_eq!(run(&mut process, 0), ["C.work:32"]);
+    (0..3)
+        .for_each(|time| process.look_at(&memory, (PID, TID), Timestamp(time), std::slice::from_ref(&work)));
+    assert_eq!(run(&mut process, 4), ["C.work:32 main:11"]);
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl ChainRewriter {
 }
 
 /// A run of which nothing was found.
-static UNKNOWN: Run = Run { frames: Vec::new(), is_complete: false };
+static UNKNOWN: Run = Run { frames: Vec::new(), is_complete: false, lasting: Vec::new() };
 
 fn is_own(value: u64, sample: &PythonSample<'_>) -> bool {
     sample.interpreter.is_own(Avma(value.wrapping_sub(1)))

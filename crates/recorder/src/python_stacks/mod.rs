@@ -113,7 +113,7 @@ impl PythonStacks {
         }
         if !process.looked_at.contains(&tid) {
             process.looked_at.push(tid);
-            process.python.look_at(memory, (pid, tid), time);
+            process.python.look_at(memory, (pid, tid), time, activations);
         }
         let Some(runs) = process.python.runs(memory, (pid, tid), time, activations) else { return };
         if runs.iter().any(|run| !run.is_complete) {
@@ -122,7 +122,7 @@ impl PythonStacks {
         let functions = &mut self.functions;
         let mut addresses = |run: &Run, found: &mut Vec<u64>| {
             let unknown = (!run.is_complete).then_some(None);
-            for frame in run.frames.iter().map(Some).chain(unknown) {
+            for frame in run.frames.iter().map(Some).chain(unknown).chain(run.lasting.iter().map(Some)) {
                 let function = frame.map(|frame| (&frame.function, frame.line));
                 found.push(functions.address(function, (pid, time), &mut process.recorded, layout, records));
             }

@@ -1,0 +1,96 @@
+//! What threads ran when they were looked at. What they ran at two looks one after the other they also ran between them: functions that last are
+//! known of each sample, even where those that they have called have returned.
+
+use std::sync::Arc;
+
+use model::{Tid, Timestamp};
+use rustc_hash::FxHashMap;
+
+use crate::run::PythonFrame;
+
+/// Frames of a thread that are further apart lie in two pieces of its stack, which CPython allocates as the stack grows. A piece has 16
+/// KiB, or what its first frame needs.
+pub(crate) const MAX_FRAME_DISTANCE: u64 = 16 << 10;
+
+/// The maximum number of threads whose last look is kept; with more, all are forgotten.
+const MAX_LOOKED_THREADS: usize = 1024;
+/// The maximum time in nanoseconds between two looks of which one tells that a frame lasts: a server is often where it was a second ago, with
+/// something else between.
+const MAX_BETWEEN: u64 = 200_000_000;
+
+/// A frame that a thread ran when it was looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct LookedFrame {
+    pub(crate) frame: u64,
+    pub(crate) bytecode: u64,
+    pub(crate) shown: PythonFrame,
+}
+
+/// The frames of one run, innermost first.
+#[derive(Clone, Debug)]
+pub(crate) struct LookedRun(pub(crate) Vec<LookedFrame>);
+
+impl LookedRun {
+    /// Returns its frames that may be outside of `frame`: all where that is not known. Frames lie outwards at lower addresses, so that one
+    /// which is not lower came later.
+    pub(crate) fn outside_of(&self, frame: Option<u64>) -> impl Iterator<Item = PythonFrame> {
+        let is_outside = move |of: &&LookedFrame| {
+            frame.is_none_or(|frame| of.frame < frame || of.frame - frame > MAX_FRAME_DISTANCE)
+        };
+        self.0.iter().filter(is_outside).map(|of| of.shown.clone())
+    }
+}
+
+/// The runs of one thread, the outermost first.
+type Runs = Arc<[LookedRun]>;
+
+/// What threads ran when they were looked at last.
+#[derive(Default, Debug)]
+pub(crate) struct Looks(FxHashMap<Tid, Look>);
+
+#[derive(Debug)]
+struct Look {
+    time: Timestamp,
+    runs: Runs,
+    lasting: Runs,
+}
+
+impl Looks {
+    /// Adds a look at a thread, with its runs, innermost first.
+    pub(crate) fn add(&mut self, tid: Tid, time: Timestamp, mut runs: Vec<LookedRun>) {
+        runs.reverse();
+        let before = self.0.remove(&tid);
+        let before = before.filter(|before| time.0.saturating_sub(before.time.0) <= MAX_BETWEEN);
+        let lasting = before.map(|before| in_both(&before.runs, &runs)).unwrap_or_default();
+        if self.0.len() >= MAX_LOOKED_THREADS {
+            self.0.clear();
+        }
+        self.0.insert(tid, Look { time, runs: runs.into(), lasting: lasting.into() });
+    }
+
+    /// Forgets the look at a thread.
+    pub(crate) fn remove(&mut self, tid: Tid) {
+        self.0.remove(&tid);
+    }
+
+    /// Returns the runs, the outermost first, as far as they were the same in the last look at a thread and the one before.
+    pub(crate) fn lasting(&self, tid: Tid) -> Runs {
+        self.0.get(&tid).map_or_else(Runs::default, |look| Arc::clone(&look.lasting))
+    }
+}
+
+/// Returns the outermost frames that are the same in both.
+fn in_both(before: &[LookedRun], now: &[LookedRun]) -> Vec<LookedRun> {
+    let mut both = Vec::new();
+    for (LookedRun(before), LookedRun(now)) in before.iter().zip(now) {
+        let is_same = |(before, now): &(&LookedFrame, &LookedFrame)| {
+            (before.frame, before.bytecode) == (now.frame, now.bytecode)
+        };
+        let same = before.iter().rev().zip(now.iter().rev()).take_while(is_same).count();
+        both.push(LookedRun(now[now.len() - same..].to_vec()));
+        if same < before.len() || same < now.len() {
+            break;
+        }
+    }
+    both
+}
