@@ -13,7 +13,9 @@ use crate::run::PythonFrame;
 pub(crate) const MAX_FRAME_DISTANCE: u64 = 16 << 10;
 
 /// The maximum number of threads whose last look is kept; with more, all are forgotten.
-const MAX_LOOKED_THREADS: usize = 1024;
+const MAX_LOOKED_THREADS: usize = 256;
+/// The maximum number of frames of a look that is kept, of 32 bytes each.
+const MAX_LOOKED_FRAMES: usize = 512;
 /// The maximum time in nanoseconds between two looks of which one tells that a frame lasts: a server is often where it was a second ago, with
 /// something else between.
 const MAX_BETWEEN: u64 = 200_000_000;
@@ -26,9 +28,14 @@ pub(crate) struct LookedFrame {
     pub(crate) shown: PythonFrame,
 }
 
-/// The frames of one run, innermost first.
+/// One run.
 #[derive(Clone, Debug)]
-pub(crate) struct LookedRun(pub(crate) Vec<LookedFrame>);
+pub(crate) struct LookedRun {
+    /// Innermost first.
+    pub(crate) frames: Vec<LookedFrame>,
+    /// The address of the frame without Python code that is outside of it, on the native stack.
+    pub(crate) entry: Option<u64>,
+}
 
 impl LookedRun {
     /// Returns its frames that may be outside of `frame`: all where that is not known. Frames lie outwards at lower addresses, so that one
@@ -37,7 +44,7 @@ impl LookedRun {
         let is_outside = move |of: &&LookedFrame| {
             frame.is_none_or(|frame| of.frame < frame || of.frame - frame > MAX_FRAME_DISTANCE)
         };
-        self.0.iter().filter(is_outside).map(|of| of.shown.clone())
+        self.frames.iter().filter(is_outside).map(|of| of.shown.clone())
     }
 }
 
@@ -62,6 +69,9 @@ impl Looks {
         let before = self.0.remove(&tid);
         let before = before.filter(|before| time.0.saturating_sub(before.time.0) <= MAX_BETWEEN);
         let lasting = before.map(|before| in_both(&before.runs, &runs)).unwrap_or_default();
+        if runs.iter().map(|run| run.frames.len()).sum::<usize>() > MAX_LOOKED_FRAMES {
+            return;
+        }
         if self.0.len() >= MAX_LOOKED_THREADS {
             self.0.clear();
         }
@@ -82,12 +92,14 @@ impl Looks {
 /// Returns the outermost frames that are the same in both.
 fn in_both(before: &[LookedRun], now: &[LookedRun]) -> Vec<LookedRun> {
     let mut both = Vec::new();
-    for (LookedRun(before), LookedRun(now)) in before.iter().zip(now) {
+    for (before, now) in before.iter().zip(now) {
+        let entry = now.entry;
+        let (before, now) = (&before.frames, &now.frames);
         let is_same = |(before, now): &(&LookedFrame, &LookedFrame)| {
             (before.frame, before.bytecode) == (now.frame, now.bytecode)
         };
         let same = before.iter().rev().zip(now.iter().rev()).take_while(is_same).count();
-        both.push(LookedRun(now[now.len() - same..].to_vec()));
+        both.push(LookedRun { frames: now[now.len() - same..].to_vec(), entry });
         if same < before.len() || same < now.len() {
             break;
         }

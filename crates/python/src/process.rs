@@ -54,6 +54,8 @@ struct Found {
 /// Where the frames of a run end.
 struct RunEnd {
     is_complete: bool,
+    /// The address of the frame without Python code that is there since 3.12, on the native stack.
+    entry: Option<u64>,
     /// The frame of the innermost function of the next run outwards.
     next: Option<u64>,
 }
@@ -68,7 +70,10 @@ pub struct PythonProcess {
     codes: Codes,
     bytecode_votes: Votes,
     frame_votes: Votes,
+    /// Where 3.11 and 3.12 keep the frame that a call runs (`_PyCFrame.current_frame`).
     frame_slot: FrameSlot,
+    /// Where calls of 3.12 and later keep the frame that has called them (`previous` of the entry frame).
+    caller_slot: FrameSlot,
     looks: Looks,
     remembered: FxHashMap<Caller, Outer>,
     /// The frames in the runs of all that are remembered, and one for each.
@@ -134,6 +139,8 @@ struct Sample<'r> {
     is_exploring: bool,
     /// True for the innermost run of the sample.
     is_innermost: bool,
+    /// The frame of the run, where a slot of a native frame always has it.
+    exact: Option<u64>,
 }
 
 /// The fields of a frame.
@@ -158,6 +165,7 @@ impl PythonProcess {
             bytecode_votes: Votes::default(),
             frame_votes: Votes::default(),
             frame_slot: FrameSlot::default(),
+            caller_slot: FrameSlot::default(),
             looks: Looks::default(),
             remembered: FxHashMap::default(),
             remembered_frames: 0,
@@ -179,16 +187,19 @@ impl PythonProcess {
         let mut blocks = std::mem::replace(&mut self.blocks, Blocks::new(0));
         let reader = Reader::new(memory, pid, &mut blocks);
         let is_exploring = self.samples.is_multiple_of(EXPLORING_SAMPLES);
-        let mut sample = Sample { reader, time, tid, searches: 0, is_exploring, is_innermost: true };
+        let mut sample =
+            Sample { reader, time, tid, searches: 0, is_exploring, is_innermost: true, exact: None };
         let runs = self.check(&mut sample).then(|| {
             self.samples = self.samples.wrapping_add(1);
             let lasting = self.looks.lasting(tid);
-            let mut next = None;
+            let (mut next, mut inner) = (None, None);
             let runs = activations.iter().zip((0..activations.len()).rev()).map(|(activation, outside)| {
                 sample.is_exploring = is_exploring || self.frame_votes.wants_more(activation.site);
+                let exact = self.frame_slot.frame_of(activation);
+                sample.exact = exact.or_else(|| self.caller_slot.frame_of(inner?));
+                sample.is_innermost = inner.is_none();
                 let found = self.run(&mut sample, activation, next);
-                next = found.next;
-                sample.is_innermost = false;
+                (next, inner) = (found.next, Some(activation));
                 let mut run = found.run;
                 if let Some(lasting) = lasting.get(outside).filter(|_| !run.is_complete) {
                     run.lasting.extend(lasting.outside_of(found.frame));
@@ -248,14 +259,15 @@ impl PythonProcess {
     fn run(&mut self, sample: &mut Sample<'_>, activation: &Activation, frame: Option<u64>) -> Found {
         let interpreter = Arc::clone(&self.interpreter);
         let codes = self.code_reader(&interpreter);
-        let known = self.exact_frame(activation).or(frame);
+        let known = sample.exact.or(frame);
         let at_frame =
             |this: &mut Self, sample: &mut Sample<'_>| this.at_frame(sample, codes, activation, known?);
-        // What has called natively waits, and is most probably where it was when the sample was taken.
-        let waiting = if sample.is_innermost { None } else { at_frame(self, sample) };
-        let found = waiting
-            .or_else(|| self.find_bytecode(sample, codes, activation))
-            .or_else(|| at_frame(self, sample));
+        let found = if sample.is_innermost {
+            self.find_bytecode(sample, codes, activation).or_else(|| at_frame(self, sample))
+        } else {
+            // What has called natively waits, and is most probably where it was when the sample was taken.
+            at_frame(self, sample).or_else(|| self.find_bytecode(sample, codes, activation))
+        };
         let Some((candidate, bytecode)) = found else {
             let found = frame.and_then(|frame| self.frame_and_outer(sample, codes, frame));
             return found.unwrap_or_else(|| Found { frame: known, ..Found::default() });
@@ -288,12 +300,6 @@ impl PythonProcess {
         Found { run, frame, next: outer.next }
     }
 
-    /// Returns the frame that an activation ran, where it is known in which slot that is.
-    fn exact_frame(&self, activation: &Activation) -> Option<u64> {
-        let slot = self.frame_slot.known()?;
-        activation.candidates.iter().find(|candidate| candidate.location == slot).map(|found| found.word)
-    }
-
     /// Finds the candidate that is at the instruction at which `frame` is, and the bytecode.
     fn at_frame(
         &mut self,
@@ -304,7 +310,7 @@ impl PythonProcess {
     ) -> Option<(Candidate, u64)> {
         let fields = fields(sample, codes, frame).filter(|fields| !fields.is_native)?;
         let bytecode = self.codes.of_object(sample, codes, fields.code)?;
-        let instruction = self.codes.instruction(sample, fields.instruction)?;
+        let instruction = self.codes.instruction(&mut sample.reader, fields.instruction)?;
         let is_next = |candidate: &&Candidate| {
             instruction.goes_on_at(self.codes.copies.in_object(candidate.word))
                 && self.codes.holding(candidate.word) == Some(bytecode)
@@ -322,7 +328,7 @@ impl PythonProcess {
     ) -> Option<(Candidate, u64)> {
         let mut order = std::mem::take(&mut self.order);
         self.bytecode_votes.sort(activation, &mut order);
-        let frame = self.exact_frame(activation).or_else(|| self.frame_votes.likely_place(activation));
+        let frame = sample.exact.or_else(|| self.frame_votes.likely_place(activation));
         if let Some(frame) = frame.filter(|_| !self.bytecode_votes.knows(activation.site)) {
             // Where functions always return before they are read there are no votes: one that was seen at this frame comes first.
             let is_seen = |candidate: &Candidate| {
@@ -395,7 +401,7 @@ impl PythonProcess {
         linked: Option<u64>,
     ) -> (Option<u64>, Option<u64>) {
         let mut is_frame = |frame| (code_of(&mut sample.reader, codes, frame)? == object).then_some(frame);
-        if let Some(frame) = self.exact_frame(activation) {
+        if let Some(frame) = sample.exact {
             return (is_frame(frame), Some(frame));
         }
         let mut order = std::mem::take(&mut self.order);
@@ -414,57 +420,53 @@ impl PythonProcess {
     /// pointer and a frame that are of the same function, but its frame is at its last instruction. Code that calls nothing goes on between
     /// sample and reading: there the same function is enough.
     fn vote(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, activation: &Activation) {
-        let mut frames: Vec<(Location, u64, Instruction)> = Vec::new();
-        let slot = self.exact_frame(activation).and(self.frame_slot.known());
-        let is_frame = |of: &&Candidate| slot.is_none_or(|slot| of.location == slot);
-        for candidate in activation.candidates.iter().filter(is_frame) {
-            if let Some(object) = code_of(&mut sample.reader, codes, candidate.word)
-                && let Some(bytecode) = self.codes.by_object.get(&object)
-                && let Some(field) = candidate.word.checked_add(codes.layout.frame.instruction)
-                && let Some(address) = sample.reader.word(field)
-                && let Some(instruction) = self.codes.instruction(sample, address)
-            {
-                frames.push((candidate.location, *bytecode, instruction));
-            }
-        }
-        let pointers: Vec<(Location, u64, u64)> = activation
+        let exact = sample.exact;
+        let frame = |(location, word)| {
+            let object = code_of(&mut sample.reader, codes, word)?;
+            let function = *self.codes.by_object.get(&object)?;
+            let address = sample.reader.word(word.checked_add(codes.layout.frame.instruction)?)?;
+            let instruction = self.codes.instruction(&mut sample.reader, address)?;
+            Some(VotingFrame { location, word, function, instruction })
+        };
+        let places = activation.candidates.iter().map(|candidate| (Some(candidate.location), candidate.word));
+        let places = places.chain(exact.map(|exact| (None, exact)));
+        let frames: Vec<VotingFrame> = places.filter_map(frame).collect();
+        let pointers: Vec<VotingPointer> = activation
             .candidates
             .iter()
             .filter_map(|candidate| {
-                let word = candidate.word;
-                Some((candidate.location, self.codes.holding(word)?, self.codes.copies.in_object(word)))
+                let function = self.codes.holding(candidate.word)?;
+                let next = self.codes.copies.in_object(candidate.word);
+                Some(VotingPointer { location: candidate.location, function, next })
             })
             .collect();
-        let find = |is_enough: fn(u64, &Instruction) -> bool| -> Vec<(usize, usize)> {
-            let of_pointer = |(at, (_, function, next)): (usize, &(Location, u64, u64))| {
-                let agrees =
-                    move |(_, (_, of_frame, instruction)): &(usize, &(Location, u64, Instruction))| {
-                        function == of_frame && is_enough(*next, instruction)
-                    };
-                frames
-                    .iter()
-                    .enumerate()
-                    .filter(agrees)
-                    .map(move |(frame, _)| (at, frame))
-                    .collect::<Vec<_>>()
-            };
-            pointers.iter().enumerate().flat_map(of_pointer).collect()
+        let is_here = |frame: &VotingFrame| exact.is_none_or(|exact| frame.word == exact);
+        let in_function = |pointer: &VotingPointer, frame: &VotingFrame| {
+            is_here(frame) && pointer.function == frame.function
         };
-        let mut agreeing = find(|next, instruction| instruction.goes_on_at(next));
-        if agreeing.is_empty() && activation.site.is_none() {
-            agreeing = find(|_, _| true);
-        }
-        if agreeing.is_empty() {
+        let at_instruction = |pointer: &VotingPointer, frame: &VotingFrame| {
+            in_function(pointer, frame) && frame.instruction.goes_on_at(pointer.next)
+        };
+        let any = |agree: &Agreement<'_>| {
+            pointers.iter().any(|pointer| frames.iter().any(|frame| agree(pointer, frame)))
+        };
+        let agree: &Agreement<'_> = if any(&at_instruction) {
+            &at_instruction
+        } else if activation.site.is_none() && any(&in_function) {
+            &in_function
+        } else {
             // The process has gone on since.
             return;
+        };
+        for pointer in &pointers {
+            let is_right = frames.iter().any(|frame| agree(pointer, frame));
+            self.bytecode_votes.add(activation.site, pointer.location, is_right);
         }
-        for (at, (location, ..)) in pointers.iter().enumerate() {
-            let is_right = agreeing.iter().any(|(pointer, _)| *pointer == at);
-            self.bytecode_votes.add(activation.site, *location, is_right);
-        }
-        for (at, (location, ..)) in frames.iter().enumerate() {
-            let is_right = agreeing.iter().any(|(_, frame)| *frame == at);
-            self.frame_votes.add(activation.site, *location, is_right);
+        for frame in &frames {
+            if let Some(location) = frame.location {
+                let is_right = pointers.iter().any(|pointer| agree(pointer, frame));
+                self.frame_votes.add(activation.site, location, is_right);
+            }
         }
     }
 
@@ -478,7 +480,8 @@ impl PythonProcess {
         let fields = fields(sample, codes, frame)?;
         let (_, innermost, _) = self.codes.frame(sample, codes, &fields)?;
         let outer = self.outer(sample, codes, frame)?;
-        let frames = [innermost].into_iter().chain(outer.frames().iter().cloned()).collect();
+        let outside = outer.frames().iter().filter(|_| outer.is_complete);
+        let frames = [innermost].into_iter().chain(outside.cloned()).collect();
         let mut run = Run { frames, is_complete: outer.is_complete, lasting: Vec::new() };
         run.remove_interpreters_own();
         Some(Found { run, frame: Some(frame), next: outer.next })
@@ -504,7 +507,7 @@ impl PythonProcess {
         loop {
             let is_complete = fields_here.is_entry;
             let next = Some(fields_here.previous).filter(|previous| *previous != 0);
-            let end = Some(RunEnd { is_complete, next });
+            let end = Some(RunEnd { is_complete, entry: None, next });
             // A generator that has been left since has no caller.
             if is_complete || next.is_none() || count >= MAX_FRAMES {
                 return end;
@@ -512,7 +515,7 @@ impl PythonProcess {
             let Some(next) = fields(sample, codes, fields_here.previous) else { return end };
             if next.is_native {
                 let next = Some(next.previous).filter(|previous| *previous != 0);
-                return Some(RunEnd { is_complete: true, next });
+                return Some(RunEnd { is_complete: true, entry: Some(fields_here.previous), next });
             }
             let Some((bytecode, shown, frame_bytes)) = self.codes.frame(sample, codes, &next) else {
                 return end;
@@ -549,6 +552,23 @@ const REFERENCE_TAGS: u64 = 7;
 
 /// The `owner` of frames on the stack of a thread's frames (`FRAME_OWNED_BY_THREAD`).
 const OWNED_BY_THREAD: u8 = 0;
+
+/// A place that holds a pointer to bytecode, with the function, and the address in its code object.
+struct VotingPointer {
+    location: Location,
+    function: u64,
+    next: u64,
+}
+
+/// A frame, the place that holds it if one does, its function and its instruction.
+struct VotingFrame {
+    location: Option<Location>,
+    word: u64,
+    function: u64,
+    instruction: Instruction,
+}
+
+type Agreement<'a> = dyn Fn(&VotingPointer, &VotingFrame) -> bool + 'a;
 
 /// An instruction of bytecode that a frame executes.
 struct Instruction {
@@ -682,8 +702,8 @@ impl Codes {
     }
 
     /// Reads the instruction at an address in a code object or in a copy.
-    fn instruction(&self, sample: &mut Sample<'_>, address: u64) -> Option<Instruction> {
-        let [_, argument] = sample.reader.array::<2>(address)?;
+    fn instruction(&self, reader: &mut Reader<'_>, address: u64) -> Option<Instruction> {
+        let [_, argument] = reader.array::<2>(address)?;
         Some(Instruction { address: self.copies.in_object(address), argument })
     }
 

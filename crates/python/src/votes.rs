@@ -164,8 +164,7 @@ impl Counts {
     }
 }
 
-/// The slot of the native frame in which 3.11 and 3.12 keep the interpreter's frame (`_PyCFrame.current_frame`), by where it was when
-/// threads were looked at.
+/// A slot of the native frame that always holds a frame of the interpreter, by where it was when threads were looked at.
 #[derive(Default, Debug)]
 pub(crate) struct FrameSlot {
     seen: Vec<(Location, u32)>,
@@ -181,6 +180,12 @@ impl FrameSlot {
             Some((_, count)) => *count = count.saturating_add(1),
             None => self.seen.push((location, 1)),
         }
+    }
+
+    /// Returns the frame that a call has there; `None` as long as the slot is not known.
+    pub(crate) fn frame_of(&self, activation: &Activation) -> Option<u64> {
+        let slot = self.known()?;
+        activation.candidates.iter().find(|candidate| candidate.location == slot).map(|found| found.word)
     }
 
     /// Returns the slot; `None` as long as it is not known.

@@ -35,18 +35,11 @@ impl PythonProcess {
         let Some(layout) = &interpreter.layout.thread else { return };
         let mut blocks = std::mem::replace(&mut self.blocks, memory::Blocks::new(0));
         let reader = Reader::new(memory, pid, &mut blocks);
-        let mut sample = Sample { reader, time, tid, searches: 0, is_exploring: false, is_innermost: true };
+        let mut sample =
+            Sample { reader, time, tid, searches: 0, is_exploring: false, is_innermost: true, exact: None };
         if self.check(&mut sample) {
             let runtime = self.address(interpreter.runtime);
             let state = thread_state(&mut sample.reader, layout, runtime, tid);
-            // Of all calls, the outermost is most probably that of the sample still.
-            let outermost = activations.last().and_then(|outermost| outermost.end);
-            if let (None, Some(state), Some(end)) = (self.frame_slot.known(), state, outermost)
-                && let Some(field) = outermost_field(&mut sample.reader, layout.frame, state)
-                && let Some(slot) = end.checked_sub(field).and_then(Location::slot)
-            {
-                self.frame_slot.add(slot);
-            }
             let mut frame = state.and_then(|state| current_frame(&mut sample.reader, layout.frame, state));
             let (mut left, mut runs) = (MAX_LOOKED_AT, Vec::new());
             while let Some(innermost) = frame.filter(|_| left > 0) {
@@ -54,6 +47,22 @@ impl PythonProcess {
                     break;
                 };
                 frame = next;
+            }
+            // Of all calls, the outermost is most probably that of the sample still.
+            if let (Some(state), Some(end)) = (state, activations.last().and_then(|outermost| outermost.end))
+            {
+                let slot = |field: u64| end.checked_sub(field).and_then(Location::slot);
+                if self.frame_slot.known().is_none()
+                    && let Some(field) = outermost_field(&mut sample.reader, layout.frame, state)
+                {
+                    slot(field).into_iter().for_each(|slot| self.frame_slot.add(slot));
+                }
+                if self.caller_slot.known().is_none()
+                    && let (None, Some(entry)) = (frame, runs.last().and_then(|outermost| outermost.entry))
+                {
+                    let field = entry.saturating_add(interpreter.layout.frame.previous);
+                    slot(field).into_iter().for_each(|slot| self.caller_slot.add(slot));
+                }
             }
             match frame {
                 None => self.looks.add(tid, time, runs),
@@ -93,7 +102,7 @@ impl PythonProcess {
             self.remember((sample.tid, *frame, *bytecode), outer);
         }
         *left = left.saturating_sub(run.len());
-        runs.push(LookedRun(frames));
+        runs.push(LookedRun { frames, entry: end.entry });
         Some(end.next)
     }
 }

@@ -454,6 +454,35 @@ fn the_slot_of_the_frame_is_where_threads_have_it() {
 }
 
 #[test]
+fn what_called_natively_has_its_frame_in_the_call() {
+    const ENTRY: u64 = 0x44_0000;
+    let mut layout = Layout::of_version(0x030b_07f0, &[]).unwrap();
+    layout.frame.entry = EntryMark::Owner(3);
+    let (memory, mut process) = (three_functions(), process_with(layout));
+    memory.threads(FRAMES + 0x200);
+    // Runs begin in frames on the native stack: that of `key`, and outside of it that of `work` and `main`.
+    for (entry, previous, first) in [(ENTRY, FRAMES + 0x100, FRAMES + 0x200), (ENTRY + 0x200, 0, FRAMES)] {
+        memory.word(entry + 48, previous);
+        memory.put(entry + 69, &[3]);
+        memory.word(first + 48, entry);
+    }
+    // An earlier call of the same function, from elsewhere.
+    memory.frame(FRAMES + 0x300, WORK, FRAMES + 0x200, false);
+    let slot = Location::slot(0x40).unwrap().number();
+    let mut unknown = activation_at(None, &[(slot, FRAMES + 0x100)]);
+    unknown.end = Some(ENTRY + 48 + 0x40);
+    let mut work = activation(WORK + 184 + 36, FRAMES + 0x300);
+    work.end = Some(ENTRY + 0x200 + 48 + 0x40);
+    let activations = [unknown, work];
+    let run = |process: &mut PythonProcess, time| {
+        names(process.runs(&memory, (PID, TID), Timestamp(time), &activations))
+    };
+    assert_eq!(run(&mut process, 0), ["…", "C.work:32 key:51"]);
+    (0..3).for_each(|time| process.look_at(&memory, (PID, TID), Timestamp(time), &activations));
+    assert_eq!(run(&mut process, 4)[1], "C.work:32 main:11");
+}
+
+#[test]
 fn what_is_remembered_has_a_bound() {
     let mut process = process();
     let function = PythonFunction { file: String::new(), name: String::new(), first_line: 1, last_line: 1 };
