@@ -48,7 +48,7 @@ pub struct Activation {
     pub site: Option<Avma>,
     /// The end of its native stack frame (the canonical frame address), where that is known.
     pub end: Option<u64>,
-    /// What its registers and then its stack frame hold.
+    /// The words of its registers, and then of its stack frame, that can be addresses of bytecode or of frames.
     pub candidates: Vec<Candidate>,
 }
 

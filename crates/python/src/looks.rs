@@ -28,10 +28,10 @@ pub(crate) struct LookedFrame {
     pub(crate) shown: PythonFrame,
 }
 
-/// One run.
+/// The frames of one call of `_PyEval_EvalFrameDefault` in a look at its thread.
 #[derive(Clone, Debug)]
 pub(crate) struct LookedRun {
-    /// Innermost first.
+    /// The frames, innermost first.
     pub(crate) frames: Vec<LookedFrame>,
     /// The address of the frame without Python code that is outside of it, on the native stack.
     pub(crate) entry: Option<u64>,
@@ -51,7 +51,7 @@ impl LookedRun {
 /// The runs of one thread, the outermost first.
 type Runs = Arc<[LookedRun]>;
 
-/// What threads ran when they were looked at last.
+/// The last look at each thread, and what it has in common with the one before.
 #[derive(Default, Debug)]
 pub(crate) struct Looks(FxHashMap<Tid, Look>);
 

@@ -7,7 +7,7 @@ use crate::code::PythonFunction;
 /// One Python function on a stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PythonFrame {
-    /// The function.
+    /// The function that ran.
     pub function: Arc<PythonFunction>,
     /// The line that it executed, or from which it called: one of the function's.
     pub line: u32,
@@ -16,11 +16,11 @@ pub struct PythonFrame {
 /// The Python functions that one call of `_PyEval_EvalFrameDefault` ran.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Run {
-    /// Innermost first.
+    /// The functions, innermost first.
     pub frames: Vec<PythonFrame>,
     /// False if further functions, or all, were not found.
     pub is_complete: bool,
-    /// Those outside of the ones that were not found: functions that the thread ran before the sample and behind it.
+    /// The functions outside of those that were not found: they are functions that the thread ran before the sample and behind it.
     pub lasting: Vec<PythonFrame>,
 }
 

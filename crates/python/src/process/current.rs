@@ -35,8 +35,7 @@ impl PythonProcess {
         let Some(layout) = &interpreter.layout.thread else { return };
         let mut blocks = std::mem::replace(&mut self.blocks, memory::Blocks::new(0));
         let reader = Reader::new(memory, pid, &mut blocks);
-        let mut sample =
-            Sample { reader, time, tid, searches: 0, is_exploring: false, is_innermost: true, exact: None };
+        let mut sample = Sample::new(reader, time, tid);
         if self.check(&mut sample) {
             let runtime = self.address(interpreter.runtime);
             let state = thread_state(&mut sample.reader, layout, runtime, tid);
