@@ -13,7 +13,9 @@ use recorder::{Ending, LostCount, RecordedEvent, Recording, RecordingSink, Switc
 use rustc_hash::FxBuildHasher;
 use tracker::{Events, OrderedRecord, Tracker};
 
-use super::engine::{Engine, EngineEvent, EngineSettings, Interval, MAX_SPACES, NewestSample, OwnCpu};
+use super::engine::{
+    CountedLost, Engine, EngineEvent, EngineSettings, Interval, MAX_SPACES, NewestSample, OwnCpu,
+};
 use super::events::LiveEvents;
 use super::sample_counter::SampleCounter;
 use super::thread_time::ThreadTime;
@@ -152,6 +154,15 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
         self.unsent.is_none() && self.time.as_ref().is_some_and(ThreadTime::wants_round_soon)
     }
 
+    fn set_lost(&mut self, lost: &[LostCount]) {
+        let total = |sideband: bool| {
+            let events =
+                (0..).zip(lost).filter(|(event, _)| self.events.is_sideband(EventIndex(*event)) == sideband);
+            events.fold(LostCount::default(), |sum, (_, lost)| sum + *lost)
+        };
+        self.counted_lost = CountedLost { samplers: total(false), sideband: total(true) };
+    }
+
     fn update_switches(&mut self, news: &[SwitchUpdate]) {
         if let Some(time) = &mut self.time {
             time.learn(news);
@@ -177,7 +188,11 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
         if is_interval {
             counted.covered = length.unwrap_or_else(|| self.last_snapshot_at.elapsed());
         }
-        let loss = self.final_loss(ending);
+        match &ending.lost {
+            Some(lost) => self.set_lost(lost),
+            None => self.counted_lost.samplers.unread = ending.full_rings,
+        }
+        let loss = self.loss();
         self.send_named_snapshot(&counted, loss);
         Ok(())
     }
@@ -196,26 +211,6 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         }
         if self.dumps.is_due(time) {
             self.dumps.play(time, &mut self.samples.tracker);
-        }
-    }
-
-    /// Returns the loss since the last reset or interval as the kernel counted it (`PERF_FORMAT_LOST`). LOST records alone would
-    /// give too little: the kernel writes one only when the ring has room again.
-    fn final_loss(&mut self, ending: &Ending) -> Loss {
-        let seen = self.samples.loss();
-        let Some(lost) = &ending.lost else { return Loss { unread: ending.full_rings, ..seen } };
-        let total = |sideband: bool| {
-            let events =
-                (0..).zip(lost).filter(|(event, _)| self.events.is_sideband(EventIndex(*event)) == sideband);
-            events.fold(LostCount::default(), |sum, (_, lost)| sum + *lost)
-        };
-        let (samplers, sideband) = (total(false), total(true));
-        let earlier = &self.earlier_loss;
-        Loss {
-            samples: seen.samples.max(samplers.samples.saturating_sub(earlier.samples)),
-            unread: samplers.unread,
-            sideband: seen.sideband.max(sideband.samples.saturating_sub(earlier.sideband)),
-            ..seen
         }
     }
 }

@@ -15,7 +15,7 @@ use crossbeam_channel::Receiver;
 use host::sys::clock;
 use model::{Loss, Name, SpaceId, StackEntry};
 use recorder::unwind::RefusedTables;
-use recorder::{ProcessResources, Recording};
+use recorder::{LostCount, ProcessResources, Recording};
 use rustc_hash::FxBuildHasher;
 use symbolizer::NameStyle;
 use tracker::SampleReader;
@@ -120,8 +120,12 @@ pub struct Engine<F: FnMut(EngineEvent)> {
     /// True if the window has been compacted, so that spaces may have become unused.
     pub(crate) has_unused_spaces: bool,
     pub(crate) span: Span,
-    /// The loss of earlier intervals, or before the last reset.
+    /// The loss of earlier intervals, or before the last reset, as it was reported.
     pub(crate) earlier_loss: Loss,
+    /// The same as the records alone told it.
+    pub(crate) earlier_seen: Loss,
+    /// What the kernel counted as lost since the recording began, when that was last read.
+    pub(crate) counted_lost: CountedLost,
     pub(crate) started_at: Instant,
     pub(crate) last_snapshot_at: Instant,
     /// True if the symbol worker has been asked for the functions of the next snapshot.
@@ -131,6 +135,13 @@ pub struct Engine<F: FnMut(EngineEvent)> {
     /// An interval that has ended and waits for its functions.
     pub(crate) unsent: Option<Interval>,
     pub(crate) has_ended: bool,
+}
+
+/// What the kernel counted as lost (`PERF_FORMAT_LOST`): records of the sampling events, and of the sideband event.
+#[derive(Default)]
+pub(crate) struct CountedLost {
+    pub(crate) samplers: LostCount,
+    pub(crate) sideband: LostCount,
 }
 
 /// An interval that has ended.
@@ -202,6 +213,8 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             has_unused_spaces: false,
             span: Span::Window,
             earlier_loss: Loss::default(),
+            earlier_seen: Loss::default(),
+            counted_lost: CountedLost::default(),
             started_at: now,
             last_snapshot_at: now,
             has_requested_ahead: false,
@@ -288,7 +301,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
     fn send_running_snapshot(&mut self) {
         self.last_snapshot_at = Instant::now();
         let counted = self.window.counted(self.span);
-        self.send_snapshot(&counted, self.samples.loss());
+        self.send_snapshot(&counted, self.loss());
         self.has_requested_ahead = false;
     }
 
@@ -441,9 +454,24 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         self.symbol_worker.request(&wanted, self.samples.tracker.spaces(), pids, &weights, haste);
     }
 
+    /// Returns the loss since the last reset or interval. LOST records alone would give too little: the kernel writes one only when
+    /// something else is written to the same ring.
+    pub(crate) fn loss(&self) -> Loss {
+        let (seen, before, reported) = (self.samples.loss(), self.earlier_seen, self.earlier_loss);
+        let since =
+            |seen: u64, counted: LostCount, reported: u64| seen.max(counted.samples).saturating_sub(reported);
+        Loss {
+            samples: since(before.samples + seen.samples, self.counted_lost.samplers, reported.samples),
+            sideband: since(before.sideband + seen.sideband, self.counted_lost.sideband, reported.sideband),
+            unread: self.counted_lost.samplers.unread,
+            ..seen
+        }
+    }
+
     /// Returns the loss since the last call, and adds it to that of earlier intervals.
     pub(crate) fn drain_loss(&mut self) -> Loss {
-        let loss = self.samples.take_loss();
+        let loss = self.loss();
+        self.earlier_seen += self.samples.take_loss();
         self.earlier_loss += loss;
         loss
     }

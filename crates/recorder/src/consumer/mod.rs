@@ -85,6 +85,14 @@ pub trait RecordingSink {
         }
     }
 
+    /// Replaces the numbers of samples that each event has lost since the recording began, in the order of [`Ending::lost`]. Called
+    /// after a ring of samples was full, about every half second, where the kernel counts them.
+    fn set_lost(&mut self, lost: &[LostCount]) {
+        if let Some(next) = self.next() {
+            next.set_lost(lost);
+        }
+    }
+
     /// Reports changes in how switches are recorded. [`Ending`] repeats all of them but the counts of threads.
     fn update_switches(&mut self, news: &[SwitchUpdate]) {
         if let Some(next) = self.next() {

@@ -14,7 +14,7 @@ use decoder::{ReadFormat, SampleFormat, kind, offsets};
 use host::procfs;
 use model::Pid;
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind};
+use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RecordingSink, RingKind};
 use crate::records::{each, is_sample, u32_at, u64_at};
 use crate::ring::ExcludedProcesses;
 use crate::summary::Tally;
@@ -111,6 +111,13 @@ impl<'c> MemberFilter<'c> {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
+    /// Leaves of the lost samples of each event the share of the members.
+    fn leave_share(&self, lost: &mut [LostCount]) {
+        // The last count is that of the sideband event, which is shared by all processes.
+        let Some((_, samplers)) = lost.split_last_mut() else { return };
+        samplers.iter_mut().for_each(|lost| lost.samples = self.share_of(lost.samples));
+    }
+
     /// Forwards the records of members in these chunks.
     fn forward(&mut self, chunks: Vec<Chunk>) -> io::Result<()> {
         for mut chunk in chunks {
@@ -183,6 +190,12 @@ impl RecordingSink for MemberFilter<'_> {
         self.consumer.finished_round()
     }
 
+    fn set_lost(&mut self, lost: &[LostCount]) {
+        let mut lost = lost.to_vec();
+        self.leave_share(&mut lost);
+        self.consumer.set_lost(&lost);
+    }
+
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         for chunks in [mem::take(&mut self.previous_round), mem::take(&mut self.current_round)] {
             self.forward(chunks)?;
@@ -191,11 +204,7 @@ impl RecordingSink for MemberFilter<'_> {
         for (place, coverage) in ending.coverage.events.iter_mut().enumerate() {
             (coverage.samples, coverage.sampled) = self.tally.of(place);
         }
-        // The last count is that of the sideband event, which is shared by all processes.
-        let lost = ending.lost.as_deref_mut().and_then(|lost| lost.split_last_mut());
-        if let Some((_, samplers)) = lost {
-            samplers.iter_mut().for_each(|lost| lost.samples = self.share_of(lost.samples));
-        }
+        ending.lost.iter_mut().for_each(|lost| self.leave_share(lost));
         self.consumer.end(&ending)
     }
 }
@@ -222,11 +231,10 @@ impl Consumer for MemberFilter<'_> {
 mod tests {
     use super::*;
     use crate::consumer::DrainStats;
-    use crate::consumer::LostCount;
 
-    /// Keeps the pids of samples, with a `0` for each round, and the losses at the end.
+    /// Keeps the pids of samples, with a `0` for each round, and the losses that are told.
     #[derive(Default)]
-    struct SampledPids(Vec<u32>, Option<Vec<LostCount>>);
+    struct SampledPids(Vec<u32>, Vec<Vec<LostCount>>);
 
     impl RecordingSink for SampledPids {
         fn begin(&mut self, _: &Recording) -> io::Result<()> {
@@ -246,8 +254,12 @@ mod tests {
             Ok(())
         }
 
+        fn set_lost(&mut self, lost: &[LostCount]) {
+            self.1.push(lost.to_vec());
+        }
+
         fn end(&mut self, ending: &Ending) -> io::Result<()> {
-            self.1.clone_from(&ending.lost);
+            self.1.extend(ending.lost.clone());
             Ok(())
         }
     }
@@ -359,8 +371,14 @@ mod tests {
         // Two samples of five were a member's.
         assert_eq!((members.share_of(10), members.share_of(0), members.share_of(1)), (4, 0, 1));
         let lost = [10, 5].map(|samples| LostCount { samples, unread: 0 }).to_vec();
+        members.set_lost(&lost);
         members.end(&Ending { lost: Some(lost), ..Ending::default() }).unwrap();
-        assert_eq!(notes.1.unwrap().iter().map(|lost| lost.samples).collect::<Vec<_>>(), [4, 5]);
+        let of_members = |lost: &Vec<LostCount>| lost.iter().map(|lost| lost.samples).collect::<Vec<_>>();
+        assert_eq!(
+            notes.1.iter().map(of_members).collect::<Vec<_>>(),
+            [[4, 5], [4, 5]],
+            "running, at the end"
+        );
     }
 
     #[test]

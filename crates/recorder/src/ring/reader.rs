@@ -190,6 +190,11 @@ impl Readers {
         self.handles.iter().map(|reader| reader.shared.rings.full_rings() as u64).sum()
     }
 
+    /// Returns true if a ring of samples was full when it was emptied, at any time since the last call.
+    pub(crate) fn take_filled(&self) -> bool {
+        self.handles.iter().fold(false, |any, reader| any | reader.shared.rings.take_filled())
+    }
+
     /// Returns the buffer of a chunk that was consumed; `None` where the consumer has kept it.
     pub(crate) fn recycle(&self, bytes: Option<Vec<u8>>) {
         self.buffer_return.put_back(bytes);

@@ -1,5 +1,6 @@
 //! The rings of one CPU, which its reader and the writer empty in turns.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,6 +27,8 @@ pub(crate) struct RingSource {
     /// True if the ring may have had no room for a record when it was emptied last. The LOST record that would say so comes with
     /// the next record.
     was_full: bool,
+    /// True if that was so at any time since the last call of [`SharedRings::take_filled`].
+    has_filled: bool,
 }
 
 /// A ring with less room than this has none for the largest record: the kernel keeps a byte free (`CIRC_SPACE()`), and records are
@@ -34,12 +37,12 @@ const ROOM_FOR_ANY_RECORD_BYTES: u64 = decoder::MAX_RECORD_BYTES as u64 + 8;
 
 impl RingSource {
     pub(crate) fn new(kind: RingKind, mapping: RingMapping, events: Vec<Arc<PerfEvent>>) -> Self {
-        Self { kind, mapping, events, head: 0, observed: 0, was_full: false }
+        Self { kind, mapping, events, head: 0, observed: 0, was_full: false, has_filled: false }
     }
 
     /// Returns the number of bytes that the kernel has written since the last call.
     fn take_written(&mut self) -> u64 {
-        let before = std::mem::replace(&mut self.head, self.mapping.head());
+        let before = mem::replace(&mut self.head, self.mapping.head());
         self.head.wrapping_sub(before)
     }
 
@@ -84,6 +87,7 @@ impl RingSource {
             let size = self.mapping.data_size() as u64;
             // Rings of a few pages are for records that are much smaller than the largest.
             self.was_full = size.saturating_sub(chunk.drained.fill) < ROOM_FOR_ANY_RECORD_BYTES.min(size / 4);
+            self.has_filled |= self.was_full;
         }
         messages.leave(Message::Chunk(chunk))
     }
@@ -125,6 +129,13 @@ impl SharedRings {
     /// Returns the number of rings of samples that were full when they were emptied last.
     pub(super) fn full_rings(&self) -> usize {
         self.lock().iter().filter(|ring| ring.kind == RingKind::Samples && ring.was_full).count()
+    }
+
+    /// Returns true if a ring of samples was full when it was emptied, at any time since the last call.
+    pub(super) fn take_filled(&self) -> bool {
+        let mut rings = self.lock();
+        let of_samples = rings.iter_mut().filter(|ring| ring.kind == RingKind::Samples);
+        of_samples.fold(false, |any, ring| any | mem::take(&mut ring.has_filled))
     }
 
     /// Returns how much was written into the busiest ring since the last call, in sizes of a ring.

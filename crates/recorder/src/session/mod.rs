@@ -23,7 +23,7 @@ use crate::control::{Answers, DumpRequests};
 use crate::error::Error;
 use crate::mapped_files::MappingObserver;
 use crate::notice::Notice;
-use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskReports, follow_cpus, processes};
+use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskReports, follow_cpus, lost_samples, processes};
 use crate::options::{Options, Target};
 use crate::processes::Synthesis;
 use crate::ring::Readers;
@@ -207,6 +207,11 @@ impl Session<'_> {
             if now >= next_checkpoint {
                 let result = self.consumer.checkpoint();
                 self.keep_first_failure(result);
+                if self.readers.take_filled()
+                    && let Some(lost) = lost_samples(opened)
+                {
+                    self.consumer.set_lost(&lost);
+                }
                 self.follow_cpus(opened, options);
                 upkeep.release_memory(&self.readers);
                 checkpoint = (2 * checkpoint).min(MAX_CHECKPOINT_INTERVAL);
