@@ -290,7 +290,7 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
     let mut html = Vec::new();
     let views = || page.events.iter().map(|event| event.view);
     let samples = PageSamples::of(views(), false);
-    let stacks = PageStacks::of(views(), &samples, None);
+    let stacks = PageStacks::of(views(), None);
     let pack_all = |blocks: &[Vec<u8>]| blocks.iter().map(|block| export::view::pack(block)).collect();
     export::view::write(&page, samples, stacks, &pack_all, &mut html).unwrap();
     html

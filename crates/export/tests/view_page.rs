@@ -69,7 +69,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
     };
     let mut html = Vec::new();
     let samples = PageSamples::of(std::iter::once(&view), false);
-    let stacks = PageStacks::of(std::iter::once(&view), &samples, None);
+    let stacks = PageStacks::of(std::iter::once(&view), None);
     let pack_all = |blocks: &[Vec<u8>]| blocks.iter().map(|block| pack(block)).collect();
     write(&page, samples, stacks, &pack_all, &mut html).unwrap();
     String::from_utf8(html).unwrap()

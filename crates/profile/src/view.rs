@@ -312,6 +312,11 @@ impl<'a> View<'a> {
         census
     }
 
+    /// Returns the frame of the function that the code at a place belongs to, into which its other frames were inlined.
+    pub fn outermost_frame(&self, place: PlaceId) -> Option<FrameId> {
+        self.shown(place).first().map(|&(frame, _)| frame)
+    }
+
     /// The frames of a place, outermost first.
     pub(crate) fn shown(&self, place: PlaceId) -> &[(FrameId, Fold)] {
         self.chains.get(self.shown[place.index()])

@@ -1,12 +1,13 @@
 //! Which functions samples were taken in, and the pieces that make one function.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use export::annotate::AnnotatedFunction;
 use model::{AddressKind, Resolution, SpaceId, StackEntry, Symbolized};
-use profile::View;
 use profile::code::CodeRange;
+use profile::{FrameId, PlaceId, View};
 use rustc_hash::FxHashMap;
 
 use crate::Analysis;
@@ -54,17 +55,44 @@ impl SampledFunction {
 /// Finds the functions in which samples were taken, heaviest first, with the samples and the frames that a view shows: one whose
 /// innermost frames it hides is where they were called.
 pub fn sampled_functions(analysis: &Analysis, view: &View<'_>) -> Vec<SampledFunction> {
+    functions_of_samples(sampled_places(view).map(|(_, entry, weight)| (entry, weight)), |entry| {
+        analysis.resolve(entry)
+    })
+}
+
+/// As [`sampled_functions`], but only those of the `most` heaviest names. The resolutions of half a million sampled instructions lie
+/// apart in memory: to look all of them up takes a quarter of a second.
+pub fn hottest_functions(analysis: &Analysis, view: &View<'_>, most: usize) -> Vec<SampledFunction> {
+    let samples: Vec<_> = sampled_places(view).collect();
+    let function = |place: PlaceId| view.outermost_frame(place).map(FrameId::index);
+    let mut weights = vec![0_u64; view.frames().frames().len()];
+    for &(place, _, added) in &samples {
+        if let Some(weight) = function(place).and_then(|frame| weights.get_mut(frame)) {
+            *weight = weight.saturating_add(added);
+        }
+    }
+    let mut heaviest = weights.clone();
+    heaviest.sort_unstable_by_key(|weight| Reverse(*weight));
+    let least = heaviest.get(most.saturating_sub(1)).copied().unwrap_or(0);
+    let is_heavy =
+        |place| function(place).and_then(|frame| weights.get(frame)).is_some_and(|weight| *weight >= least);
+    let samples =
+        samples.iter().filter(|(place, ..)| is_heavy(*place)).map(|&(_, entry, weight)| (entry, weight));
+    functions_of_samples(samples, |entry| analysis.resolve(entry))
+}
+
+/// Returns the innermost place of each sample that a view shows, with the weight of all samples there.
+fn sampled_places(view: &View<'_>) -> impl Iterator<Item = (PlaceId, StackEntry, u64)> {
     let (profile, weight) = (view.profile(), view.weight());
-    let places = profile.stacks.places();
-    let mut weights: Vec<Option<u64>> = vec![None; places.len()];
+    let mut weights: Vec<Option<u64>> = vec![None; profile.stacks.places().len()];
     for (thread, stack, count) in profile.counts() {
         let place = view.innermost_place(thread, stack);
         if let Some(all) = place.and_then(|place| weights.get_mut(place.index())) {
             *all = Some(all.unwrap_or(0).saturating_add(count.weight(weight)));
         }
     }
-    let samples = places.iter().zip(weights).filter_map(|(place, weight)| Some((*place, weight?)));
-    functions_of_samples(samples, |entry| analysis.resolve(entry))
+    let places = profile.stacks.numbered_places();
+    places.zip(weights).filter_map(|((place, entry), weight)| Some((place, *entry, weight?)))
 }
 
 /// Finds the functions in which samples were taken, heaviest first, from the innermost places of the samples and their weights.
@@ -154,7 +182,7 @@ pub fn wholes(pieces: Vec<SampledFunction>) -> Vec<Whole> {
         }
     }
     let weight = |whole: &Whole| whole.1.iter().map(|piece| piece.weight).fold(0, u64::saturating_add);
-    wholes.sort_by_key(|whole| std::cmp::Reverse(weight(whole)));
+    wholes.sort_by_key(|whole| Reverse(weight(whole)));
     wholes
 }
 
@@ -182,7 +210,7 @@ impl Chosen {
                 };
                 let mut ranges: Vec<_> = callers.iter().map(instance).collect();
                 ranges.retain(|range| range.weight > 0 || range.missing.is_some());
-                ranges.sort_by_key(|range| std::cmp::Reverse(range.weight));
+                ranges.sort_by_key(|range| Reverse(range.weight));
                 AnnotatedFunction { name: name.to_string(), ranges }
             }
         }

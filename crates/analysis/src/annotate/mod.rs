@@ -24,7 +24,8 @@ use disassembly::{Decoded, Disassembler};
 
 pub use disassembly::{HAS_DISASSEMBLY, Syntax};
 pub use functions::{
-    Chosen, SampledFunction, Whole, functions_of_samples, name_of_whole, sampled_functions, wholes,
+    Chosen, SampledFunction, Whole, functions_of_samples, hottest_functions, name_of_whole,
+    sampled_functions, wholes,
 };
 
 /// Instructions of a function that are decoded at the most; longer ones are cut and say so.

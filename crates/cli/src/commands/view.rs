@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
-use analysis::annotate::{Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, sampled_functions};
+use analysis::annotate::{
+    Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, hottest_functions, sampled_functions,
+};
 use analysis::input::Input;
 use analysis::packages::packages;
 use analysis::user_modules::UserModules;
@@ -208,18 +210,15 @@ fn write(
     };
     let views: Vec<&View<'_>> = shown.iter().map(|shown| &shown.view).collect();
     // Files are read meanwhile.
-    let (stacks, (code, packages)) = thread::scope(|threads| {
-        let stacks = threads.spawn(|| {
-            let samples = PageSamples::of(views.iter().copied(), false);
-            let stacks = PageStacks::of(views.iter().copied(), &samples, None);
-            (samples, stacks)
-        });
+    let (stacks, samples, (code, packages)) = thread::scope(|threads| {
+        let stacks = threads.spawn(|| PageStacks::of(views.iter().copied(), None));
+        let samples = threads.spawn(|| PageSamples::of(views.iter().copied(), false));
         let code = if has_code { code(&analysis, &shown, &annotator, choice) } else { Vec::new() };
         let packages = packages(&analysis, &own, &annotator);
-        (stacks.join(), (code, packages))
+        (stacks.join(), samples.join(), (code, packages))
     });
-    let (samples, stacks) =
-        stacks.map_err(|_| anyhow!("an internal error ended the thread that counts stacks"))?;
+    let ended = |_| anyhow!("an internal error ended a thread that counts stacks");
+    let (stacks, samples) = (stacks.map_err(ended)?, samples.map_err(ended)?);
     let mut owners = annotator.source_owners();
     owners.extend(&analysis.symbols.source_owners);
     let read = sources.map(|sources| |path: &str| sources.text(path, &owners));
@@ -289,7 +288,12 @@ fn code(
     let mut hottest: Vec<(f64, SampledFunction)> = Vec::new();
     for EventView { view, .. } in shown {
         let total = view.shown_total().max(1) as f64;
-        for function in sampled_functions(analysis, view).into_iter().take(MAX_FUNCTIONS) {
+        let functions = match choice {
+            // The view has frames for each line of a function.
+            CodeChoice::All => sampled_functions(analysis, view),
+            CodeChoice::Hottest | CodeChoice::Carried => hottest_functions(analysis, view, MAX_FUNCTIONS),
+        };
+        for function in functions.into_iter().take(MAX_FUNCTIONS) {
             let share = function.weight as f64 / total;
             let of_it = |(_, known): &&mut (f64, SampledFunction)| {
                 (known.space, known.start, &known.name) == (function.space, function.start, &function.name)

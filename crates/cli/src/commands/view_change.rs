@@ -115,7 +115,7 @@ pub fn write(
     };
     let views = || events.iter().map(|shown| &shown.view);
     let samples = PageSamples::of(views(), true);
-    let stacks = PageStacks::of(views(), &samples, Some(&comparison));
+    let stacks = PageStacks::of(views(), Some(&comparison));
     export::view::write(&page, samples, stacks, &pack_blocks, output)?;
     Ok(())
 }

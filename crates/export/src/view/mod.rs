@@ -6,7 +6,6 @@
 mod assembly;
 mod blocks;
 mod merging;
-mod numbered_stacks;
 mod samples;
 mod script;
 mod sides;
@@ -132,13 +131,13 @@ pub fn write(
     output: &mut dyn Write,
 ) -> io::Result<()> {
     let page = &page.with_safe_text();
-    let PageSamples { mut samples, stacks: of_events } = samples;
-    let PageStacks { tree, ends } = stacks;
+    let PageSamples(mut samples) = samples;
+    let PageStacks { tree, events: of_events } = stacks;
     samples.has_lines = page.has_lines;
     samples.instructions = Instructions::new(page.code);
     let views: Vec<&View<'_>> = page.events.iter().map(|event| event.view).collect();
-    samples.end(&views, &of_events, &ends, page.sides.is_some());
-    drop((of_events, ends));
+    samples.end(&views, &of_events, page.sides.is_some());
+    drop(of_events);
     let counts: Vec<usize> = (0..page.events.len()).map(|event| samples.count(event)).collect();
     let sample_count = samples.row_count();
     if counts.iter().all(|&count| count == 0) {

@@ -8,8 +8,8 @@ use rustc_hash::FxBuildHasher;
 
 use super::assembly::Instructions;
 use super::blocks::Column;
-use super::numbered_stacks::{EventStacks, KnownStacks, RootedStack};
 use super::source::Lines;
+use super::stacks::{EventStacks, RootedStack};
 use super::tree::{PageTree, StackEnd};
 use crate::interner::IndexedInterner;
 
@@ -41,7 +41,7 @@ pub(super) struct Segment {
 /// One sample, or several that were merged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    /// The number of its stack in its event, and from [`Samples::end`] on that of its leaf.
+    /// The number of its stack in the event's profile, and from [`Samples::end`] on that of its leaf.
     pub(super) leaf: u32,
     /// The thread in the event's profile.
     pub(super) thread: u32,
@@ -149,38 +149,33 @@ const MAX_UNITS: u64 = u32::MAX as u64 - 1;
 const MAX_MICROSECOND_SAMPLES: u64 = 1 << 17;
 
 /// The samples of a page before it is known where their stacks end.
-#[derive(Default, Debug)]
-pub struct PageSamples {
-    pub(crate) samples: Samples,
-    /// The different stacks of each event.
-    pub(crate) stacks: Vec<EventStacks>,
-}
+#[derive(Debug)]
+pub struct PageSamples(pub(crate) Samples);
 
 impl PageSamples {
     /// Puts the samples of the views of a page's events in order; `is_compared` for the two sides of a comparison.
     pub fn of<'v>(views: impl Iterator<Item = &'v View<'v>>, is_compared: bool) -> Self {
         let mut samples = Samples::default();
-        let stacks = (0..).zip(views).map(|(event, view)| samples.add(event, view, is_compared)).collect();
-        Self { samples, stacks }
+        (0..).zip(views).for_each(|(event, view)| samples.add(event, view, is_compared));
+        Self(samples)
     }
 }
 
 impl Samples {
-    /// Adds the samples of an event, in a comparison those of a side. Returns their stacks, whose ends are yet to be told
-    /// ([`Samples::end`]).
-    fn add(&mut self, event: u32, view: &View<'_>, is_compared: bool) -> EventStacks {
+    /// Adds the samples of an event, in a comparison those of a side, in the order of time; equal times stay in the order of the
+    /// recording. The ends of their stacks are yet to be told ([`Samples::end`]).
+    fn add(&mut self, event: u32, view: &View<'_>, is_compared: bool) {
         let profile = view.profile();
         let side = if is_compared { event } else { 0 };
         let first = is_compared.then(|| profile.samples().iter().filter_map(|sample| sample.time).min());
         let origin = first.flatten().map_or(0, |first| first.0 / 1000);
         self.origins.resize(side as usize + 1, origin);
         let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(side, thread)).collect();
-        let mut stacks = KnownStacks::new(view, is_compared);
         let mut rows: Vec<Vec<Row>> = vec![Vec::new(); self.lanes.len()];
         for sample in profile.samples().iter() {
             let thread = sample.thread.index() as u32;
             rows[lanes[thread as usize] as usize].push(Row {
-                leaf: stacks.number(sample.stack, sample.thread),
+                leaf: sample.stack.index() as u32,
                 thread,
                 cpu: sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MAX_CPUS).unwrap_or(NO_CPU),
                 time: sample.time.map_or(NO_TIME, |time| (time.0 / 1000).saturating_sub(origin)),
@@ -188,32 +183,26 @@ impl Samples {
                 count: 1,
             });
         }
+        // Those without a time come first.
+        rows.iter_mut().for_each(|rows| rows.sort_by_key(|row| row.time.wrapping_add(1)));
         self.segments.extend((0..).zip(rows).map(|(lane, rows)| Segment { event, lane, rows }));
-        stacks.into_stacks()
     }
 
-    /// Gives the samples of each event the leaves of their stacks, and puts them in the order of time; equal times stay in the order of the
-    /// recording. Removes samples of stacks that the view omits. Leaves are numbered in the order of the tree.
-    pub(crate) fn end(
-        &mut self,
-        views: &[&View<'_>],
-        stacks: &[EventStacks],
-        ends: &[Vec<Option<StackEnd>>],
-        is_compared: bool,
-    ) {
-        let of_events = views.iter().zip(stacks).zip(ends);
-        let mut leaves: Vec<_> =
-            of_events.map(|((view, stacks), ends)| self.leaves(view, stacks, ends)).collect();
+    /// Gives the samples of each event the leaves of their stacks. Removes samples of stacks that the view omits. Leaves are numbered in
+    /// the order of the tree.
+    pub(crate) fn end(&mut self, views: &[&View<'_>], stacks: &[EventStacks], is_compared: bool) {
+        let of_events = views.iter().zip(stacks);
+        let mut leaves: Vec<_> = of_events.map(|(view, stacks)| self.leaves(view, stacks)).collect();
         self.sort_leaves(&mut leaves);
         self.is_timed = true;
-        for ((event, view), leaves) in (0..).zip(views).zip(&leaves) {
-            self.end_of_event(event, view, leaves, is_compared);
+        for (((event, view), stacks), leaves) in (0..).zip(views).zip(stacks).zip(&leaves) {
+            self.end_of_event(event, view, &StackLeaves::new(stacks, leaves), is_compared);
         }
         self.segments.retain(|segment| !segment.rows.is_empty());
     }
 
-    /// As [`Self::end`], of one event, whose stacks have these leaves.
-    fn end_of_event(&mut self, event: u32, view: &View<'_>, leaves: &[Option<u32>], is_compared: bool) {
+    /// As [`Self::end`], of one event.
+    fn end_of_event(&mut self, event: u32, view: &View<'_>, leaves: &StackLeaves<'_>, is_compared: bool) {
         let threads = view.profile().threads();
         let side = if is_compared { event } else { 0 };
         let mut has_cpus = true;
@@ -221,7 +210,7 @@ impl Samples {
         let mut last = vec![None; threads.len()];
         for Segment { rows, .. } in self.segments.iter_mut().filter(|segment| segment.event == event) {
             rows.retain_mut(|row| {
-                let Some(leaf) = leaves[row.leaf as usize] else { return false };
+                let Some(leaf) = leaves.get(row.leaf, row.thread) else { return false };
                 self.is_timed &= row.time != NO_TIME;
                 has_cpus &= row.cpu != NO_CPU;
                 row.leaf = leaf;
@@ -232,7 +221,6 @@ impl Samples {
                 last[thread] = last[thread].max(Some(row.time));
                 true
             });
-            rows.sort_by_key(|row| row.time);
         }
         self.has_cpus.push(has_cpus);
         let lanes: Vec<u32> = threads.iter().map(|thread| self.lane(side, thread)).collect();
@@ -241,16 +229,11 @@ impl Samples {
     }
 
     /// Returns the leaf of each stack; `None` if the view omits it.
-    fn leaves(
-        &mut self,
-        view: &View<'_>,
-        stacks: &EventStacks,
-        ends: &[Option<StackEnd>],
-    ) -> Vec<Option<u32>> {
+    fn leaves(&mut self, view: &View<'_>, stacks: &EventStacks) -> Vec<Option<u32>> {
         let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
         let instructions = self.instructions.of_places(view.profile().stacks.places());
-        let leaf = |(&RootedStack { thread, stack, .. }, end): (&RootedStack, &Option<StackEnd>)| {
-            let StackEnd { node, frame } = (*end)?;
+        let leaf = |&RootedStack { thread, stack, end, .. }: &RootedStack| {
+            let StackEnd { node, frame } = end?;
             let line = frame.and_then(|frame| lines.get(frame.index()).copied()).unwrap_or(0);
             let mut leaf = Leaf { node, line, instruction: 0 };
             if !instructions.is_empty() {
@@ -260,7 +243,7 @@ impl Samples {
             }
             Some(self.leaves.intern(leaf.node as usize, leaf))
         };
-        stacks.all.iter().zip(ends).map(leaf).collect()
+        stacks.all.iter().map(leaf).collect()
     }
 
     /// Numbers leaves in the order of the tree.
@@ -451,6 +434,43 @@ impl Samples {
             columns.cpu_count = 0;
         }
         columns
+    }
+}
+
+/// The leaves of an event's stacks by stack and thread. Most stacks have one root alone, and those are found without hashing.
+struct StackLeaves<'s> {
+    roots: &'s [Option<u32>],
+    /// The first root of each stack, and its leaf.
+    first: Vec<(Option<u32>, u32)>,
+    others: HashMap<(Option<u32>, u32), u32, FxBuildHasher>,
+}
+
+/// Stands for the leaf of a stack that the view omits.
+const NO_LEAF: u32 = u32::MAX;
+
+impl<'s> StackLeaves<'s> {
+    /// Of stacks with these leaves.
+    fn new(stacks: &'s EventStacks, leaves: &[Option<u32>]) -> Self {
+        let count = stacks.all.iter().map(|rooted| rooted.stack.index() + 1).max().unwrap_or(0);
+        let (mut first, mut others) = (vec![(None, NO_LEAF); count], HashMap::default());
+        for (RootedStack { root, stack, .. }, leaf) in stacks.all.iter().zip(leaves) {
+            let Some(leaf) = *leaf else { continue };
+            match &mut first[stack.index()] {
+                known @ (_, NO_LEAF) => *known = (*root, leaf),
+                _ => _ = others.insert((*root, stack.index() as u32), leaf),
+            }
+        }
+        Self { roots: &stacks.roots, first, others }
+    }
+
+    /// Returns the leaf of a stack of a thread, both by their numbers.
+    fn get(&self, stack: u32, thread: u32) -> Option<u32> {
+        let root = *self.roots.get(thread as usize)?;
+        match *self.first.get(stack as usize)? {
+            (_, NO_LEAF) => None,
+            (first, leaf) if first == root => Some(leaf),
+            _ => self.others.get(&(root, stack)).copied(),
+        }
     }
 }
 

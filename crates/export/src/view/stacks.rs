@@ -1,64 +1,78 @@
 //! The stacks of all events, each as a node of one tree.
 
 use profile::comparison::Comparison;
-use profile::{StackId, View};
+use profile::{StackId, ThreadId, View, pool_names};
 
-use super::numbered_stacks::{EventStacks, RootedStack};
-use super::samples::PageSamples;
 use super::tree::{SortedTree, StackEnd, StackTree};
 
-/// The stacks of a page. They take as long as all else in it, and need no file: they can be made while files are read.
+/// The stacks of a page. They take as long as all else in it, and need neither its samples nor a file: they can be made meanwhile.
 #[derive(Debug)]
 pub struct PageStacks {
     pub(crate) tree: SortedTree,
-    /// For each event the ends of its stacks; `None` for those that the view omits.
-    pub(crate) ends: Vec<Vec<Option<StackEnd>>>,
+    pub(crate) events: Vec<EventStacks>,
+}
+
+/// The stacks of an event.
+#[derive(Debug)]
+pub(crate) struct EventStacks {
+    /// By root and stack.
+    pub(crate) all: Vec<RootedStack>,
+    /// The root of each thread of the event's profile.
+    pub(crate) roots: Vec<Option<u32>>,
+}
+
+/// A stack that threads of one root have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootedStack {
+    /// The root frame; `None` in comparisons, whose stacks have no threads.
+    pub(crate) root: Option<u32>,
+    pub(crate) stack: StackId,
+    /// One of the threads.
+    pub(crate) thread: ThreadId,
+    /// `None` if the view omits it.
+    pub(crate) end: Option<StackEnd>,
 }
 
 impl PageStacks {
-    /// Makes the stacks of `samples`, which are those of the views of a page's events, in the same order; for two sides those of their
-    /// comparison.
-    pub fn of<'v>(
-        views: impl Iterator<Item = &'v View<'v>>,
-        samples: &PageSamples,
-        comparison: Option<&Comparison>,
-    ) -> Self {
+    /// Makes the stacks of the views of a page's events, in the same order; for two sides those of their comparison.
+    pub fn of<'v>(views: impl Iterator<Item = &'v View<'v>>, comparison: Option<&Comparison>) -> Self {
         let mut tree = StackTree::default();
-        let mut all_ends: Vec<_> = views
-            .zip(&samples.stacks)
-            .map(|(view, stacks)| ends(stacks, view, &mut tree, comparison))
-            .collect();
+        let mut events: Vec<_> = views.map(|view| EventStacks::of(view, &mut tree, comparison)).collect();
         let (tree, moved) = tree.sorted();
-        for end in all_ends.iter_mut().flatten().flatten() {
+        for end in events.iter_mut().flat_map(|event| &mut event.all).filter_map(|stack| stack.end.as_mut()) {
             end.node = moved[end.node as usize];
         }
-        Self { tree, ends: all_ends }
+        Self { tree, events }
     }
 }
 
-/// Adds the stacks of an event to the tree, and returns their ends.
-fn ends(
-    stacks: &EventStacks,
-    view: &View<'_>,
-    tree: &mut StackTree,
-    comparison: Option<&Comparison>,
-) -> Vec<Option<StackEnd>> {
-    let numbers = tree.frames_of(view, comparison);
-    let roots: Vec<u32> = stacks.roots.iter().map(|name| tree.root(name)).collect();
-    let mut ends = vec![None; stacks.all.len()];
-    let mut ordered: Vec<(RootedStack, usize)> = stacks.all.iter().copied().zip(0..).collect();
-    ordered.sort_unstable_by_key(|&(RootedStack { root, stack, .. }, _)| (root, stack));
-    for of_root in ordered.chunk_by(|(one, _), (other, _)| one.root == other.root) {
-        let Some(&(RootedStack { root, thread, .. }, _)) = of_root.first() else { continue };
-        let root = root.and_then(|root| roots.get(root as usize).copied());
-        let ids: Vec<StackId> = of_root.iter().map(|(rooted, _)| rooted.stack).collect();
-        // They come in this order, but for those that the view omits.
-        let mut positions = of_root.iter();
-        tree.add(view, &numbers, root, thread, &ids, |stack, node, frame| {
-            if let Some(&(_, position)) = positions.find(|(rooted, _)| rooted.stack == stack) {
-                ends[position] = Some(StackEnd { node, frame });
-            }
-        });
+impl EventStacks {
+    /// Adds the stacks of an event to the tree.
+    fn of(view: &View<'_>, tree: &mut StackTree, comparison: Option<&Comparison>) -> Self {
+        let numbers = tree.frames_of(view, comparison);
+        // Roots are the pools of threads.
+        let pools = pool_names(view.profile().threads());
+        let root = |name| comparison.is_none().then(|| tree.root(&name));
+        let roots: Vec<Option<u32>> = pools.into_iter().map(root).collect();
+        let rooted = |(thread, stack, _): (ThreadId, _, _)| {
+            let root = roots.get(thread.index()).copied().flatten();
+            RootedStack { root, stack, thread, end: None }
+        };
+        let mut all: Vec<RootedStack> = view.profile().counts().map(rooted).collect();
+        // They come nearly in the order of stacks.
+        all.sort_by_key(|rooted| (rooted.root, rooted.stack));
+        all.dedup_by_key(|rooted| (rooted.root, rooted.stack));
+        for of_root in all.chunk_by_mut(|one, other| one.root == other.root) {
+            let Some(&RootedStack { root, thread, .. }) = of_root.first() else { continue };
+            let ids: Vec<StackId> = of_root.iter().map(|rooted| rooted.stack).collect();
+            // They come in this order, but for those that the view omits.
+            let mut rooted = of_root.iter_mut();
+            tree.add(view, &numbers, root, thread, &ids, |stack, node, frame| {
+                if let Some(rooted) = rooted.find(|rooted| rooted.stack == stack) {
+                    rooted.end = Some(StackEnd { node, frame });
+                }
+            });
+        }
+        Self { all, roots }
     }
-    ends
 }
