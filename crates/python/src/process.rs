@@ -201,9 +201,11 @@ impl PythonProcess {
             let lasting = self.looks.lasting(tid);
             let (mut next, mut inner) = (None, None);
             let runs = activations.iter().zip((0..activations.len()).rev()).map(|(activation, outside)| {
-                sample.is_exploring = is_exploring || self.frame_votes.wants_more(activation.site);
                 let exact = self.frame_slot.frame_of(activation);
                 sample.exact = exact.or_else(|| self.caller_slot.frame_of(inner?));
+                let votes =
+                    if sample.exact.is_some() { &mut self.bytecode_votes } else { &mut self.frame_votes };
+                sample.is_exploring = is_exploring || votes.wants_more(activation.site);
                 sample.is_innermost = inner.is_none();
                 let found = self.run(&mut sample, activation, next);
                 (next, inner) = (found.next, Some(activation));
@@ -317,12 +319,16 @@ impl PythonProcess {
     ) -> Option<(Candidate, u64)> {
         let fields = fields(sample, codes, frame).filter(|fields| !fields.is_native)?;
         let bytecode = self.codes.of_object(sample, codes, fields.code)?;
-        let instruction = self.codes.instruction(&mut sample.reader, fields.instruction)?;
-        let is_next = |candidate: &&Candidate| {
-            instruction.goes_on_at(self.codes.copies.in_object(candidate.word))
-                && self.codes.holding(candidate.word) == Some(bytecode)
-        };
-        let candidate = activation.candidates.iter().find(is_next)?;
+        let inside: Vec<Candidate> = activation
+            .candidates
+            .iter()
+            .copied()
+            .filter(|candidate| self.codes.holding(candidate.word) == Some(bytecode))
+            .collect();
+        let next_of = |candidate: &Candidate| self.codes.copies.in_object(candidate.word);
+        let nexts = inside.iter().map(next_of);
+        let instruction = self.codes.instruction(&mut sample.reader, fields.instruction, nexts)?;
+        let candidate = inside.iter().find(|candidate| instruction.goes_on_at(next_of(candidate)))?;
         Some((*candidate, bytecode))
     }
 
@@ -427,17 +433,6 @@ impl PythonProcess {
     /// pointer and a frame that are of the same function, but its frame is at its last instruction. Code that calls nothing goes on between
     /// sample and reading: there the same function is enough.
     fn vote(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, activation: &Activation) {
-        let exact = sample.exact;
-        let frame = |(location, word)| {
-            let object = code_of(&mut sample.reader, codes, word)?;
-            let function = *self.codes.by_object.get(&object)?;
-            let address = sample.reader.word(word.checked_add(codes.layout.frame.instruction)?)?;
-            let instruction = self.codes.instruction(&mut sample.reader, address)?;
-            Some(VotingFrame { location, word, function, instruction })
-        };
-        let places = activation.candidates.iter().map(|candidate| (Some(candidate.location), candidate.word));
-        let places = places.chain(exact.map(|exact| (None, exact)));
-        let frames: Vec<VotingFrame> = places.filter_map(frame).collect();
         let pointers: Vec<VotingPointer> = activation
             .candidates
             .iter()
@@ -447,10 +442,23 @@ impl PythonProcess {
                 Some(VotingPointer { location: candidate.location, function, next })
             })
             .collect();
-        let is_here = |frame: &VotingFrame| exact.is_none_or(|exact| frame.word == exact);
-        let in_function = |pointer: &VotingPointer, frame: &VotingFrame| {
-            is_here(frame) && pointer.function == frame.function
+        let mut frame = |location, word: u64| {
+            let object = code_of(&mut sample.reader, codes, word)?;
+            let function = *self.codes.by_object.get(&object)?;
+            let address = sample.reader.word(word.checked_add(codes.layout.frame.instruction)?)?;
+            let inside = pointers.iter().filter(|pointer| pointer.function == function);
+            let nexts = inside.map(|pointer| pointer.next);
+            let instruction = self.codes.instruction(&mut sample.reader, address, nexts)?;
+            Some(VotingFrame { location, function, instruction })
         };
+        let frames: Vec<VotingFrame> = match sample.exact {
+            Some(exact) => frame(None, exact).into_iter().collect(),
+            None => {
+                let candidates = activation.candidates.iter();
+                candidates.filter_map(|candidate| frame(Some(candidate.location), candidate.word)).collect()
+            }
+        };
+        let in_function = |pointer: &VotingPointer, frame: &VotingFrame| pointer.function == frame.function;
         let at_instruction = |pointer: &VotingPointer, frame: &VotingFrame| {
             in_function(pointer, frame) && frame.instruction.goes_on_at(pointer.next)
         };
@@ -570,7 +578,6 @@ struct VotingPointer {
 /// A frame, the place that holds it if one does, its function and its instruction.
 struct VotingFrame {
     location: Option<Location>,
-    word: u64,
     function: u64,
     instruction: Instruction,
 }
@@ -580,7 +587,8 @@ type Agreement<'a> = dyn Fn(&VotingPointer, &VotingFrame) -> bool + 'a;
 /// An instruction of bytecode that a frame executes.
 struct Instruction {
     address: u64,
-    argument: u8,
+    /// `None` where it cannot matter.
+    argument: Option<u8>,
 }
 
 impl Instruction {
@@ -589,7 +597,7 @@ impl Instruction {
     fn goes_on_at(&self, next: u64) -> bool {
         let jumps_from = |end: u64| {
             let back = self.address.saturating_add(end).checked_sub(next);
-            back.is_some_and(|bytes| bytes > 0 && (bytes / 2) as u8 == self.argument)
+            back.is_some_and(|bytes| bytes > 0 && Some((bytes / 2) as u8) == self.argument)
         };
         match next.checked_sub(self.address) {
             Some(distance) => distance <= MAX_INSTRUCTION_BYTES,
@@ -708,10 +716,19 @@ impl Codes {
         }
     }
 
-    /// Reads the instruction at an address in a code object or in a copy.
-    fn instruction(&self, reader: &mut Reader<'_>, address: u64) -> Option<Instruction> {
-        let [_, argument] = reader.array::<2>(address)?;
-        Some(Instruction { address: self.copies.in_object(address), argument })
+    /// Reads the instruction at an address in a code object or in a copy, for [`Instruction::goes_on_at`] any of `nexts`.
+    fn instruction(
+        &self,
+        reader: &mut Reader<'_>,
+        address: u64,
+        mut nexts: impl Iterator<Item = u64>,
+    ) -> Option<Instruction> {
+        let in_object = self.copies.in_object(address);
+        let argument = match nexts.any(|next| next < in_object) {
+            true => Some(reader.array::<2>(address)?[1]),
+            false => None,
+        };
+        Some(Instruction { address: in_object, argument })
     }
 
     /// Returns the bytecode, the function and the line of a frame, and the frame's size in bytes.
