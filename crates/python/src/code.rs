@@ -6,6 +6,7 @@ use memory::{BLOCK_BYTES, Reader};
 
 use crate::layout::{FrameSize, Layout};
 use crate::lines::Lines;
+use crate::misses::Misses;
 use crate::text;
 
 /// A function of a Python program.
@@ -155,8 +156,15 @@ impl CodeReader<'_> {
         !is_readable || self.identity(reader, code.object).as_ref() == Some(&code.identity)
     }
 
-    /// Finds the code object whose bytecode ends at or behind `pointer`, by the memory before it, up to a distance of `most` bytes.
-    pub(crate) fn find(self, reader: &mut Reader<'_>, pointer: u64, most: u64) -> Option<Code> {
+    /// Finds the code object whose bytecode ends at or behind `pointer`, by the memory before it, up to a distance of `most` bytes. Leaves
+    /// out the blocks in `blank`, and adds those in which none begins.
+    pub(crate) fn find(
+        self,
+        reader: &mut Reader<'_>,
+        pointer: u64,
+        most: u64,
+        blank: &mut Misses,
+    ) -> Option<Code> {
         let kind = self.layout.object_type;
         // The fields that may be the type of its object lie below this.
         let mut end = (pointer.checked_sub(self.layout.code.bytecode)? & !7).checked_add(kind + 8)?;
@@ -164,6 +172,10 @@ impl CodeReader<'_> {
         let mut buffer = [0; BLOCK_BYTES as usize];
         while end > least {
             let start = (end - 1) & !(BLOCK_BYTES - 1);
+            if blank.contains(start) {
+                end = start;
+                continue;
+            }
             let block = buffer.get_mut(..(end - start) as usize)?;
             if !reader.read(start, block) {
                 return None;
@@ -173,6 +185,9 @@ impl CodeReader<'_> {
                 // A function ends before the next one begins: those further away do not reach to here.
                 let object = end.checked_sub(8 * (back as u64 + 1) + kind)?;
                 return self.read(reader, object).filter(|code| code.has_executed(pointer));
+            }
+            if end - start == BLOCK_BYTES {
+                blank.insert(start);
             }
             end = start;
         }

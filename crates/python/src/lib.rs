@@ -18,6 +18,7 @@ mod interpreter;
 mod layout;
 mod lines;
 mod looks;
+mod misses;
 mod process;
 mod run;
 mod split;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use memory::{Blocks, Reader};
 use model::{Pid, ProcessMemory, Svma, Tid, Timestamp};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::Interpreter;
 use crate::code::{Code, CodeReader};
@@ -20,6 +20,7 @@ use crate::copies::Copies;
 use crate::evidence::{Activation, Candidate, Location};
 use crate::layout::EntryMark;
 use crate::looks::{Looks, MAX_FRAME_DISTANCE};
+use crate::misses::Misses;
 use crate::run::{PythonFrame, Run};
 use crate::votes::{FrameSlot, Votes};
 
@@ -107,10 +108,6 @@ const MAX_CODE_BYTES: usize = 16 << 20;
 const MAX_COPIES: usize = 64 << 10;
 /// The maximum number of frames, of 16 bytes each, in the runs of callers that are remembered, of some 80; with more, all are forgotten.
 const MAX_REMEMBERED: usize = 512 << 10;
-/// The maximum number of addresses without bytecode that are remembered; with more, all are forgotten.
-const MAX_MISSES: usize = 4096;
-/// Nanoseconds after which they are forgotten in any case: functions come to lie anywhere.
-const MISS_NANOSECONDS: u64 = 1_000_000_000;
 /// The maximum number of blocks of memory that are read for one sample: frames of 300 functions, or 30 functions that are new, lie in so
 /// many.
 const MAX_BLOCKS: usize = 96;
@@ -198,6 +195,7 @@ impl PythonProcess {
         let mut sample = Sample::new(reader, time, tid);
         let runs = self.check(&mut sample).then(|| {
             self.samples = self.samples.wrapping_add(1);
+            self.codes.forget_misses(time);
             let lasting = self.looks.lasting(tid);
             let (mut next, mut inner) = (None, None);
             let runs = activations.iter().zip((0..activations.len()).rev()).map(|(activation, outside)| {
@@ -319,17 +317,16 @@ impl PythonProcess {
     ) -> Option<(Candidate, u64)> {
         let fields = fields(sample, codes, frame).filter(|fields| !fields.is_native)?;
         let bytecode = self.codes.of_object(sample, codes, fields.code)?;
-        let inside: Vec<Candidate> = activation
-            .candidates
-            .iter()
-            .copied()
-            .filter(|candidate| self.codes.holding(candidate.word) == Some(bytecode))
-            .collect();
-        let next_of = |candidate: &Candidate| self.codes.copies.in_object(candidate.word);
-        let nexts = inside.iter().map(next_of);
+        let code = self.codes.by_bytecode.get(&bytecode)?;
+        let copies = &self.codes.copies;
+        let inside = activation.candidates.iter().filter_map(|candidate| {
+            let next = copies.in_object(candidate.word);
+            code.has_executed(next).then_some((*candidate, next))
+        });
+        let nexts = inside.clone().map(|(_, next)| next);
         let instruction = self.codes.instruction(&mut sample.reader, fields.instruction, nexts)?;
-        let candidate = inside.iter().find(|candidate| instruction.goes_on_at(next_of(candidate)))?;
-        Some((*candidate, bytecode))
+        let (candidate, _) = inside.clone().find(|(_, next)| instruction.goes_on_at(*next))?;
+        Some((candidate, bytecode))
     }
 
     /// Finds the bytecode that an activation ran: the candidate that points into it, and its address in `self.codes`.
@@ -354,16 +351,17 @@ impl PythonProcess {
             if let Some(bytecode) = self.codes.known(sample, codes, candidate.word) {
                 return Some((*candidate, bytecode));
             }
-            if sample.searches >= MAX_SEARCHES || !self.codes.may_hold(candidate.word, sample.time) {
+            if sample.searches >= MAX_SEARCHES || self.codes.in_no_bytecode.contains(candidate.word) {
                 return None;
             }
             sample.searches += 1;
             let most =
                 if self.bytecode_votes.at(activation.site).are_enough() { FAR_BYTES } else { NEAR_BYTES };
-            match codes.find(&mut sample.reader, candidate.word, most) {
+            let blank = &mut self.codes.blank_blocks;
+            match codes.find(&mut sample.reader, candidate.word, most, blank) {
                 Some(code) => Some((*candidate, self.codes.insert(sample, codes, code))),
                 None => {
-                    self.codes.insert_miss(candidate.word);
+                    self.codes.in_no_bytecode.insert(candidate.word);
                     None
                 }
             }
@@ -642,9 +640,12 @@ struct Codes {
     copies: Copies,
     /// The bytes that all take.
     bytes: usize,
-    /// Addresses in no bytecode, and the time since which they are remembered.
-    misses: FxHashSet<u64>,
-    misses_since: Timestamp,
+    /// Addresses in no bytecode.
+    in_no_bytecode: Misses,
+    /// Addresses at which there is no code object.
+    no_objects: Misses,
+    /// Blocks of memory in which no code object begins.
+    blank_blocks: Misses,
 }
 
 /// A code object, and when it was seen at its address.
@@ -707,11 +708,18 @@ impl Codes {
     /// Returns the bytecode of a code object, which is read unless it is known.
     fn of_object(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, object: u64) -> Option<u64> {
         let known = self.by_object.get(&object).copied();
-        match known.filter(|bytecode| self.is_current(sample, codes, *bytecode)) {
-            Some(bytecode) => Some(bytecode),
+        if let Some(bytecode) = known.filter(|bytecode| self.is_current(sample, codes, *bytecode)) {
+            return Some(bytecode);
+        }
+        // Frames that were left hold anything.
+        if self.no_objects.contains(object) {
+            return None;
+        }
+        match codes.read(&mut sample.reader, object) {
+            Some(code) => Some(self.insert(sample, codes, code)),
             None => {
-                let code = codes.read(&mut sample.reader, object)?;
-                Some(self.insert(sample, codes, code))
+                self.no_objects.insert(object);
+                None
             }
         }
     }
@@ -765,28 +773,17 @@ impl Codes {
         bytecode
     }
 
+    fn forget_misses(&mut self, now: Timestamp) {
+        let Self { in_no_bytecode, no_objects, blank_blocks, .. } = self;
+        [in_no_bytecode, no_objects, blank_blocks].into_iter().for_each(|misses| misses.forget_old(now));
+    }
+
     fn remove(&mut self, bytecode: u64) {
         if let Some(known) = self.by_bytecode.remove(&bytecode) {
             self.by_object.remove(&known.object);
             self.copies.remove(bytecode);
             self.bytes = self.bytes.saturating_sub(known.size_in_memory());
         }
-    }
-
-    /// Returns false for an address at which no bytecode was found lately.
-    fn may_hold(&mut self, address: u64, now: Timestamp) -> bool {
-        if now.0.saturating_sub(self.misses_since.0) > MISS_NANOSECONDS {
-            self.misses.clear();
-            self.misses_since = now;
-        }
-        !self.misses.contains(&address)
-    }
-
-    fn insert_miss(&mut self, address: u64) {
-        if self.misses.len() >= MAX_MISSES {
-            self.misses.clear();
-        }
-        self.misses.insert(address);
     }
 }
 
