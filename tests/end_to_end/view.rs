@@ -479,7 +479,11 @@ fn two_times_of_a_page_are_compared_as_diff_compares_slices() {
         pressed('⇄').click(); await wait();
         const swapped = [page.totals.weight, store.state.time[0]];
         store.set({ timeBefore: null }); await wait();
-        return { asked, rows, all, heads, tip, command, swapped, plain: page.words.comparison, sorted: side.sorted };";
+        store.set({ time: [0, part] }); await wait();
+        const listed = () => [...page.table.table.functions].map(id => [id, page.table.table.self[id]].join()).join(' '), before = listed();
+        store.set({ time: [part, 3 * part] }); store.set({ time: [0, part] }); await wait();
+        const returned = [before, listed()];
+        return { returned, asked, rows, all, heads, tip, command, swapped, plain: page.words.comparison, sorted: side.sorted };";
     for browser in browsers() {
         let said = visit(browser, &html, "", COMPARED);
         let text = |key: &str| said[key].as_str().unwrap_or_else(|| panic!("{browser} {key}: {said}"));
@@ -519,6 +523,7 @@ fn two_times_of_a_page_are_compared_as_diff_compares_slices() {
                 assert_eq!(Some(shown.sum()), row[*field].as_f64(), "{browser} {function} {field}");
             }
         }
+        assert_eq!(said["returned"][0], said["returned"][1], "{browser}");
         assert_eq!(said["swapped"], json!([said["all"][0], 0]), "{browser}: {said}");
         assert_eq!((&said["plain"], &said["sorted"]), (&Value::Null, &json!("self")), "{browser}: {said}");
     }

@@ -546,6 +546,8 @@ export class Page {
       this.words.compare(totals);
       for (const picture of [this.main, this.callers, this.callees]) picture?.compare();
       if (table) this.listed = key;
+      // Meanwhile an earlier answer has brought the table of another selection.
+      else if (key !== this.listed) this.select();
       this.side?.show(totals, table);
       this.table?.show(totals, table);
       for (const picture of [this.main, this.callers, this.callees]) {
