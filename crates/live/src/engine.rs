@@ -122,9 +122,9 @@ pub struct Engine<F: FnMut(EngineEvent)> {
     pub(crate) span: Span,
     /// The loss of earlier intervals, or before the last reset, as it was reported.
     pub(crate) earlier_loss: Loss,
-    /// The same as the records alone told it.
+    /// The loss of earlier intervals, or before the last reset, as LOST records told it.
     pub(crate) earlier_seen: Loss,
-    /// What the kernel counted as lost since the recording began, when that was last read.
+    /// The kernel's counts of lost records since the recording began, as they were when they were last read.
     pub(crate) counted_lost: CountedLost,
     pub(crate) started_at: Instant,
     pub(crate) last_snapshot_at: Instant,
@@ -137,10 +137,12 @@ pub struct Engine<F: FnMut(EngineEvent)> {
     pub(crate) has_ended: bool,
 }
 
-/// What the kernel counted as lost (`PERF_FORMAT_LOST`): records of the sampling events, and of the sideband event.
+/// The numbers of records that the kernel counted as lost (`PERF_FORMAT_LOST`).
 #[derive(Default)]
 pub(crate) struct CountedLost {
+    /// The lost samples of all sampling events.
     pub(crate) samplers: LostCount,
+    /// The lost records of the sideband event.
     pub(crate) sideband: LostCount,
 }
 

@@ -3,12 +3,13 @@
 use model::Timestamp;
 use rustc_hash::FxHashSet;
 
-/// The maximum number of addresses of a kind that are remembered; with more, all are forgotten.
+/// The maximum number of addresses of a kind that are remembered, in some 70 kB; with more, all are forgotten. A process has three kinds.
 const MAX_MISSES: usize = 4096;
-/// Nanoseconds after which they are forgotten in any case: functions come to lie anywhere.
+/// Nanoseconds after which they are forgotten in any case: functions come to lie anywhere. With this, failed searches beside pytest at 997 Hz
+/// read two pages of memory less a sample, of ten (`prof record -e syscalls:sys_enter_process_vm_readv`).
 const MISS_NANOSECONDS: u64 = 1_000_000_000;
 
-/// Addresses of one kind.
+/// Addresses of one kind at which something was not found lately.
 #[derive(Default, Debug)]
 pub(crate) struct Misses {
     addresses: FxHashSet<u64>,

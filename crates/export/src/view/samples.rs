@@ -440,24 +440,21 @@ impl Samples {
 /// The leaves of an event's stacks by stack and thread. Most stacks have one root alone, and those are found without hashing.
 struct StackLeaves<'s> {
     roots: &'s [Option<u32>],
-    /// The first root of each stack, and its leaf.
-    first: Vec<(Option<u32>, u32)>,
+    /// The first root of each stack, with the stack's leaf there; `None` where the view omits the stack.
+    first: Vec<Option<(Option<u32>, u32)>>,
     others: HashMap<(Option<u32>, u32), u32, FxBuildHasher>,
 }
 
-/// Stands for the leaf of a stack that the view omits.
-const NO_LEAF: u32 = u32::MAX;
-
 impl<'s> StackLeaves<'s> {
-    /// Of stacks with these leaves.
+    /// Puts the leaves of an event's stacks in place, in the order of `stacks`.
     fn new(stacks: &'s EventStacks, leaves: &[Option<u32>]) -> Self {
         let count = stacks.all.iter().map(|rooted| rooted.stack.index() + 1).max().unwrap_or(0);
-        let (mut first, mut others) = (vec![(None, NO_LEAF); count], HashMap::default());
+        let (mut first, mut others) = (vec![None; count], HashMap::default());
         for (RootedStack { root, stack, .. }, leaf) in stacks.all.iter().zip(leaves) {
             let Some(leaf) = *leaf else { continue };
             match &mut first[stack.index()] {
-                known @ (_, NO_LEAF) => *known = (*root, leaf),
-                _ => _ = others.insert((*root, stack.index() as u32), leaf),
+                known @ None => *known = Some((*root, leaf)),
+                Some(_) => _ = others.insert((*root, stack.index() as u32), leaf),
             }
         }
         Self { roots: &stacks.roots, first, others }
@@ -466,11 +463,8 @@ impl<'s> StackLeaves<'s> {
     /// Returns the leaf of a stack of a thread, both by their numbers.
     fn get(&self, stack: u32, thread: u32) -> Option<u32> {
         let root = *self.roots.get(thread as usize)?;
-        match *self.first.get(stack as usize)? {
-            (_, NO_LEAF) => None,
-            (first, leaf) if first == root => Some(leaf),
-            _ => self.others.get(&(root, stack)).copied(),
-        }
+        let (first, leaf) = (*self.first.get(stack as usize)?)?;
+        if first == root { Some(leaf) } else { self.others.get(&(root, stack)).copied() }
     }
 }
 

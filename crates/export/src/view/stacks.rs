@@ -15,7 +15,7 @@ pub struct PageStacks {
 /// The stacks of an event.
 #[derive(Debug)]
 pub(crate) struct EventStacks {
-    /// By root and stack.
+    /// The stacks of each root, in the order of root and stack.
     pub(crate) all: Vec<RootedStack>,
     /// The root of each thread of the event's profile.
     pub(crate) roots: Vec<Option<u32>>,
@@ -29,7 +29,7 @@ pub(crate) struct RootedStack {
     pub(crate) stack: StackId,
     /// One of the threads.
     pub(crate) thread: ThreadId,
-    /// `None` if the view omits it.
+    /// The end of the stack in the tree; `None` if the view omits the stack.
     pub(crate) end: Option<StackEnd>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct RingSource {
     /// True if the ring may have had no room for a record when it was emptied last. The LOST record that would say so comes with
     /// the next record.
     was_full: bool,
-    /// True if that was so at any time since the last call of [`SharedRings::take_filled`].
+    /// True if the ring was full when it was emptied, at any time since the last call of [`SharedRings::take_filled`].
     has_filled: bool,
 }
 
