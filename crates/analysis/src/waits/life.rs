@@ -61,14 +61,20 @@ struct Stretch {
 }
 
 impl Life {
-    /// Adds an interval, whether a filter admits it or not: the kernel's counts are of all time.
+    /// Adds an interval, whether a filter admits it or not: the kernel's counts are of all time. It counts a wait for a CPU when that ends.
     pub(super) fn measure(&mut self, activity: Activity, span: (u64, u64), counted: &[Schedstat]) {
+        let class = class(activity);
+        if class == Some(Class::Runnable) {
+            let number = counted.partition_point(|count| count.time < span.1);
+            let sum = &mut self.stretches.entry(number).or_default().runnable;
+            *sum = sum.saturating_add(span.1.saturating_sub(span.0));
+            return;
+        }
         for (number, length) in pieces(span, counted) {
             let stretch = self.stretches.entry(number).or_default();
-            let sum = match (activity, class(activity)) {
+            let sum = match (activity, class) {
                 (Activity::Unwatched, _) => &mut stretch.unwatched,
                 (_, Some(Class::Running)) => &mut stretch.ran,
-                (_, Some(Class::Runnable)) => &mut stretch.runnable,
                 _ => return,
             };
             *sum = sum.saturating_add(length);

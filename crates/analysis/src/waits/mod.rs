@@ -12,7 +12,8 @@
 //!    the kernel's counts (`/proc/PID/task/TID/schedstat`) say how much the thread ran and was runnable, what was recorded says with
 //!    which stacks, and the output calls it an estimate (`estimates`).
 //! 5. **The kernel's counts hold.** What they say beyond the records is moved between running, runnable and blocked, evenly over the
-//!    intervals and at most 20 µs of each: records are written microseconds before or after the moments from which the kernel counts.
+//!    intervals: records are written before or after the moments from which the kernel counts, by microseconds (20 at most are taken of
+//!    an interval), and wakings of an idle CPU in a virtual machine by what its host takes.
 //!    Without this the time on
 //!    the CPU was 21 % too small in a Go program with 10,000 switches a second, and 7 % in a Python program that hands a lock around;
 //!    with it both are within the noise of measuring. Three more corrections (time not counted yet when counts were read, waits

@@ -13,9 +13,12 @@ use crate::waits::kernel_counts::{Class, class, missing, part, signed, surplus};
 use crate::waits::parts::Parts;
 use crate::waits::state::{State, Wait};
 
-/// Greatest distance, in nanoseconds, between a record and the moment from which the kernel counts. Of wakings in backends of PostgreSQL
-/// with 7,000 a second it was 9 µs on average, of switches in a Go program with 10,000 a second 1.6 to 3.7 µs. What the kernel counted
-/// beyond that has another cause, such as a waking that was lost, and must not shorten a long wait.
+/// Greatest distance, in nanoseconds, between a record and the moment from which the kernel counts running or blocked time. Of wakings
+/// in backends of PostgreSQL with 7,000 a second it was 9 µs on average, of switches in a Go program with 10,000 a second 1.6 to 3.7 µs.
+/// What the kernel counted beyond that has another cause, such as a waking that was lost, and must not shorten a long wait.
+///
+/// A wait for a CPU has no such bound: it counts from when the CPU learns of the waking, which an idle CPU of a virtual machine does when
+/// its host lets it run.
 const MAX_DELAY_NS: u64 = 20_000;
 
 /// Time that a thread ran, could have run, and was blocked, in nanoseconds.
@@ -106,17 +109,19 @@ impl Life {
             self.give(Class::Runnable, shares.runnable, from);
             self.give(Class::Blocked, shares.blocked, from);
         }
-        // A filter that admits a part of the time takes that part of the difference.
+        // The difference is of the time between the counts. A filter that admits a part of it takes that part, and what is outside of the
+        // counts differs as much.
         let (ran, ready) = self.on_cpu_and_ready();
+        let [scale, measured] = [ran.saturating_add(ready), measured.max(1)].map(i128::from);
         let admitted = |by: i64| {
-            signed(part(missing(by), ran + ready, measured))
-                - signed(part(surplus(by), ran + ready, measured))
+            let by = i128::from(by).saturating_mul(scale) / measured;
+            i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })
         };
         self.adjust(admitted(running), admitted(runnable));
     }
 
-    /// Moves time between the classes towards what the kernel counted: from those that are too long, the same time of each interval and
-    /// at most [`MAX_DELAY_NS`], to those that are too short. The kernel counts from the moment at which it chooses, queues or takes a thread; records
+    /// Moves time between the classes towards what the kernel counted: from those that are too long, the same time of each interval, to
+    /// those that are too short. The kernel counts from the moment at which it chooses, queues or takes a thread; records
     /// are written microseconds later or earlier.
     fn adjust(&mut self, running: i64, runnable: i64) {
         let blocked = 0_i64.saturating_sub(running).saturating_sub(runnable);
@@ -133,8 +138,8 @@ impl Life {
         }
     }
 
-    /// Takes up to `time` nanoseconds from the states of a class: the same time of each interval, but at most its length and
-    /// [`MAX_DELAY_NS`]. Returns what each state gives.
+    /// Takes up to `time` nanoseconds from the states of a class: the same time of each interval, but at most its length, and
+    /// [`MAX_DELAY_NS`] where the thread ran or was blocked. Returns what each state gives.
     fn take(&mut self, wanted: Class, mut time: u64) -> Vec<(State, u64)> {
         let intervals = |count: &Count| count.samples.max(1);
         if wanted == Class::Running {
@@ -154,7 +159,8 @@ impl Life {
         states.sort_unstable_by_key(|(state, count)| (count.period / intervals(count), **state));
         let mut left: u64 = states.iter().map(|(_, count)| intervals(count)).fold(0, u64::saturating_add);
         let taken = states.into_iter().map(|(state, count)| {
-            let most = count.period.min(intervals(count).saturating_mul(MAX_DELAY_NS));
+            let bound = if wanted == Class::Runnable { u64::MAX } else { MAX_DELAY_NS };
+            let most = count.period.min(intervals(count).saturating_mul(bound));
             let part = part(time, intervals(count), left).min(most);
             time -= part;
             left -= intervals(count);

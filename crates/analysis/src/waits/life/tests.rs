@@ -126,6 +126,30 @@ fn a_thread_waits_for_a_cpu_from_when_it_is_queued() {
 }
 
 #[test]
+fn a_cpu_that_a_waking_reaches_late_makes_nobody_ready() {
+    let counted = [read(0, 0, 0), read(1_000_000, 500_000, 80_000)];
+    let mut life = Life::default();
+    told(&mut life, state(Activity::Running), (0, 500_000), &counted);
+    told(&mut life, state(Activity::Blocked), (500_000, 800_000), &counted);
+    told(&mut life, state(Activity::Woken), (800_000, 1_000_000), &counted);
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (500_000, 80_000, 420_000));
+}
+
+#[test]
+fn what_is_after_the_last_count_differs_as_much_as_what_is_before() {
+    let counted = [read(0, 0, 0), read(1_000_000, 500_000, 80_000)];
+    let mut life = Life::default();
+    for begin in [0, 1_000_000] {
+        told(&mut life, state(Activity::Running), (begin, begin + 500_000), &counted);
+        told(&mut life, state(Activity::Blocked), (begin + 500_000, begin + 800_000), &counted);
+        told(&mut life, state(Activity::Woken), (begin + 800_000, begin + 1_000_000), &counted);
+    }
+    life.share_unwatched(&counted);
+    assert_eq!(sums(&life), (1_000_000, 160_000, 840_000));
+}
+
+#[test]
 fn a_thread_runs_until_the_kernel_takes_it_from_the_queue() {
     let counted = [read(0, 0, 0), read(1000, 480, 0)];
     let mut life = Life::default();
