@@ -199,8 +199,13 @@ impl PythonProcess {
             let lasting = self.looks.lasting(tid);
             let (mut next, mut inner) = (None, None);
             let runs = activations.iter().zip((0..activations.len()).rev()).map(|(activation, outside)| {
-                let exact = self.frame_slot.frame_of(activation);
-                sample.exact = exact.or_else(|| self.caller_slot.frame_of(inner?));
+                sample.exact = self.frame_slot.frame_of(activation);
+                if sample.exact.is_none()
+                    && let Some(frame) = inner.and_then(|inner| self.caller_slot.frame_of(inner))
+                {
+                    sample.exact = Some(frame);
+                    self.frame_votes.add_word(activation, frame);
+                }
                 let votes =
                     if sample.exact.is_some() { &mut self.bytecode_votes } else { &mut self.frame_votes };
                 sample.is_exploring = is_exploring || votes.wants_more(activation.site);

@@ -26,6 +26,16 @@ impl Votes {
         }
     }
 
+    /// Counts the places of a call of which is known what was looked for: those that hold this word, and those that have held such a one.
+    pub(crate) fn add_word(&mut self, activation: &Activation, word: u64) {
+        for candidate in &activation.candidates {
+            let is_right = candidate.word == word;
+            if is_right || self.all.counts(candidate.location).right > 0 {
+                self.add(activation.site, candidate.location, is_right);
+            }
+        }
+    }
+
     /// Returns the votes of a site; `None` where there are too many sites.
     fn of_site(&mut self, site: Option<Avma>) -> Option<&mut PlaceVotes> {
         let is_counted = self.of_sites.len() < MAX_SITES || self.of_sites.contains_key(&site);
