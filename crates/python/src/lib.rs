@@ -11,6 +11,7 @@
 //! The object file, the candidates of each native frame of `_PyEval_EvalFrameDefault`, and a reader of the process's memory. The crate performs
 //! no I/O, and believes nothing that it reads.
 
+mod callers;
 mod code;
 mod copies;
 mod evidence;

@@ -15,6 +15,7 @@ use model::{Pid, ProcessMemory, Svma, Tid, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::Interpreter;
+use crate::callers::{Callers, Outer};
 use crate::code::{Code, CodeReader};
 use crate::copies::Copies;
 use crate::evidence::{Activation, Candidate, Location};
@@ -23,24 +24,6 @@ use crate::looks::{Looks, MAX_FRAME_DISTANCE};
 use crate::misses::Misses;
 use crate::run::{PythonFrame, Run};
 use crate::votes::{FrameSlot, Votes};
-
-/// A run without its innermost function.
-#[derive(Clone, Debug)]
-struct Outer {
-    /// The frames of the run, which others of the same look share.
-    run: Arc<[PythonFrame]>,
-    /// The number of those that are further inwards.
-    inner: usize,
-    is_complete: bool,
-    /// The frame of the innermost function of the next run outwards.
-    next: Option<u64>,
-}
-
-impl Outer {
-    fn frames(&self) -> &[PythonFrame] {
-        self.run.get(self.inner..).unwrap_or_default()
-    }
-}
 
 /// A run that was found.
 #[derive(Default)]
@@ -76,16 +59,11 @@ pub struct PythonProcess {
     /// Where calls of 3.12 and later keep the frame that has called them (`previous` of the entry frame).
     caller_slot: FrameSlot,
     looks: Looks,
-    remembered: FxHashMap<Caller, Outer>,
-    /// The frames in the runs of all that are remembered, and one for each.
-    remembered_frames: usize,
+    callers: Callers,
     samples: u32,
     blocks: Blocks,
     order: Vec<Candidate>,
 }
-
-/// A thread, the address of a frame of its innermost function, and the bytecode of that function.
-type Caller = (Tid, u64, u64);
 
 /// The known memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,8 +84,6 @@ const TRUSTED_NANOSECONDS: u64 = 100_000_000;
 const MAX_CODE_BYTES: usize = 16 << 20;
 /// The maximum number of copies of bytecode that are known, of some 50 bytes each; with more, all functions are forgotten.
 const MAX_COPIES: usize = 64 << 10;
-/// The maximum number of frames, of 16 bytes each, in the runs of callers that are remembered, of some 80; with more, all are forgotten.
-const MAX_REMEMBERED: usize = 512 << 10;
 /// The maximum number of blocks of memory that are read for one sample: frames of 300 functions, or 30 functions that are new, lie in so
 /// many.
 const MAX_BLOCKS: usize = 96;
@@ -172,8 +148,7 @@ impl PythonProcess {
             frame_slot: FrameSlot::default(),
             caller_slot: FrameSlot::default(),
             looks: Looks::default(),
-            remembered: FxHashMap::default(),
-            remembered_frames: 0,
+            callers: Callers::default(),
             samples: 0,
             blocks: Blocks::new(MAX_BLOCKS),
             order: Vec::new(),
@@ -298,10 +273,10 @@ impl PythonProcess {
             verified.and_then(|frame| self.outer(sample, codes, frame)).filter(|outer| outer.is_complete);
         let outer = match (read, caller) {
             (Some(read), Some(caller)) => {
-                self.remember(caller, read.clone());
+                self.callers.add(caller, read.clone());
                 Some(read)
             }
-            (_, Some(caller)) => self.remembered.get(&caller).cloned(),
+            (_, Some(caller)) => self.callers.of(caller),
             _ => None,
         };
         let mut run = Run { frames: vec![innermost], ..Run::default() };
@@ -348,7 +323,7 @@ impl PythonProcess {
             // Where functions always return before they are read there are no votes: one that was seen at this frame comes first.
             let is_seen = |candidate: &Candidate| {
                 let bytecode = self.codes.holding(candidate.word);
-                bytecode.is_some_and(|bytecode| self.remembered.contains_key(&(sample.tid, frame, bytecode)))
+                bytecode.is_some_and(|bytecode| self.callers.has((sample.tid, frame, bytecode)))
             };
             order.sort_by_key(|candidate| !is_seen(candidate));
         }
@@ -550,17 +525,6 @@ impl PythonProcess {
             found(frame, bytecode, shown);
             count += 1;
             fields_here = next;
-        }
-    }
-
-    fn remember(&mut self, caller: Caller, outer: Outer) {
-        if self.remembered_frames >= MAX_REMEMBERED {
-            self.remembered.clear();
-            self.remembered_frames = 0;
-        }
-        self.remembered_frames += outer.run.len() + 1;
-        if let Some(before) = self.remembered.insert(caller, outer) {
-            self.remembered_frames -= before.run.len() + 1;
         }
     }
 }

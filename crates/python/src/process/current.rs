@@ -8,7 +8,8 @@ use std::sync::Arc;
 use memory::Reader;
 use model::{Pid, ProcessMemory, Tid, Timestamp};
 
-use super::{Outer, PythonProcess, Sample};
+use super::{PythonProcess, Sample};
+use crate::callers::Outer;
 use crate::evidence::{Activation, Location};
 use crate::layout::{CurrentFrame, ThreadLayout};
 use crate::looks::{LookedFrame, LookedRun};
@@ -98,7 +99,7 @@ impl PythonProcess {
         let run: Arc<[PythonFrame]> = frames.iter().map(|frame| frame.shown.clone()).collect();
         for (LookedFrame { frame, bytecode, .. }, inner) in frames.iter().zip(1..).take(*left) {
             let outer = Outer { run: Arc::clone(&run), inner, is_complete: true, next: end.next };
-            self.remember((sample.tid, *frame, *bytecode), outer);
+            self.callers.add((sample.tid, *frame, *bytecode), outer);
         }
         *left = left.saturating_sub(run.len());
         runs.push(LookedRun { frames, entry: end.entry });

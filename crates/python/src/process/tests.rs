@@ -6,7 +6,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Location;
-use crate::code::PythonFunction;
 use crate::layout::Layout;
 
 const RUNTIME: u64 = 0x60_0000;
@@ -170,9 +169,9 @@ fn functions_that_have_gone_on_have_the_callers_that_they_had() {
     memory.frame(FRAMES + 0x200, MAIN, 0, true);
     let again = process.runs(&memory, (PID, TID), Timestamp(300), &key_in_work());
     assert_eq!(names(again), ["key:52", "C.work:30 main:11"]);
-    // Of another thread nothing is known, and nothing guessed.
+    // Another thread runs what this one ran, as long as all agree.
     let other = process.runs(&memory, (PID, Tid(9)), Timestamp(301), &key_in_work());
-    assert_eq!(names(other), ["key:52…", "C.work:30 main:11"]);
+    assert_eq!(names(other), ["key:52", "C.work:30 main:11"]);
     let nowhere = process.runs(&memory, (PID, TID), Timestamp(302), &[activation(0x7000_0000, 0x7000_0000)]);
     assert_eq!(names(nowhere), ["…"]);
 }
@@ -395,7 +394,11 @@ fn callers_are_known_from_a_look_at_any_time() {
         names(process.runs(&memory, (PID, tid), Timestamp(time), std::slice::from_ref(&key)))
     };
     assert_eq!(gone(&mut process, TID, 201), ["key:52"]);
-    assert_eq!(gone(&mut process, Tid(78), 202), ["key:52…"], "of an unknown thread nothing was seen");
+    assert_eq!(
+        gone(&mut process, Tid(78), 202),
+        ["key:52"],
+        "a thread that is not found runs what others ran"
+    );
     // Lists without an end.
     memory.word(THREADS + 0x1000 + 8, THREADS);
     memory.word(INTERPRETER, INTERPRETER);
@@ -414,7 +417,7 @@ fn functions_that_last_are_outside_of_what_is_not_known() {
         let key = activation(KEY + 184 + 36, frame);
         names(process.runs(&memory, (PID, Tid(TID.0)), Timestamp(time), &[key]))
     };
-    process.remembered.clear();
+    process.callers = Callers::default();
     process.look_at(&memory, (PID, TID), Timestamp(100), &[]);
     assert_eq!(run(&mut process, 150, FRAMES + 0x300), ["key:52…"], "one look tells nothing");
     process.look_at(&memory, (PID, TID), Timestamp(200), &[]);
@@ -480,20 +483,4 @@ fn what_called_natively_has_its_frame_in_the_call() {
     assert_eq!(run(&mut process, 0), ["…", "C.work:32 key:51"]);
     (0..3).for_each(|time| process.look_at(&memory, (PID, TID), Timestamp(time), &activations));
     assert_eq!(run(&mut process, 4)[1], "C.work:32 main:11");
-}
-
-#[test]
-fn what_is_remembered_has_a_bound() {
-    let mut process = process();
-    let function = PythonFunction { file: String::new(), name: String::new(), first_line: 1, last_line: 1 };
-    let frame = PythonFrame { function: Arc::new(function), line: 1 };
-    let run: Arc<[PythonFrame]> = vec![frame; 4096].into();
-    for caller in 0..1_000 {
-        let outer = Outer { run: Arc::clone(&run), inner: 4095, is_complete: true, next: None };
-        process.remember((TID, caller, 0), outer.clone());
-        process.remember((TID, caller, 0), outer);
-    }
-    let frames: usize = process.remembered.values().map(|outer| outer.run.len() + 1).sum();
-    assert_eq!(process.remembered_frames, frames);
-    assert!((1..=MAX_REMEMBERED + 4097).contains(&frames), "{frames}");
 }
