@@ -14,6 +14,7 @@ pub mod http;
 pub mod in_root;
 pub mod jvm;
 pub mod kallsyms;
+pub mod live_processes;
 pub mod machine;
 mod mounts;
 pub mod objects;

@@ -51,6 +51,8 @@ pub struct PythonProcess {
     /// The difference of an address of the process and one in the interpreter's file.
     bias: u64,
     state: State,
+    /// True if its threads have numbers of their own, in a PID namespace; `None` as long as that was not asked.
+    has_namespace: Option<bool>,
     codes: Codes,
     bytecode_votes: Votes,
     frame_votes: Votes,
@@ -142,6 +144,7 @@ impl PythonProcess {
             interpreter,
             bias,
             state: State::Unread(Timestamp(0)),
+            has_namespace: None,
             codes: Codes::default(),
             bytecode_votes: Votes::default(),
             frame_votes: Votes::default(),

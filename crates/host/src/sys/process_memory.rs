@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use model::{Avma, Pid, ProcessMemory};
+use model::Pid;
 
 use super::check;
 use super::system::{page_size, shows_our_pids};
@@ -96,16 +96,6 @@ impl PageMaps {
         let read = map.read_at(into, offset).ok()?;
         self.0.insert(tid, map);
         Some(read)
-    }
-}
-
-/// The processes that run on this machine.
-#[derive(Clone, Copy, Debug)]
-pub struct LiveProcesses;
-
-impl ProcessMemory for LiveProcesses {
-    fn read(&self, pid: Pid, address: Avma, into: &mut [u8]) -> usize {
-        read(pid, address.0, into).unwrap_or(0)
     }
 }
 

@@ -39,7 +39,12 @@ impl PythonProcess {
         let mut sample = Sample::new(reader, time, tid);
         if self.check(&mut sample) {
             let runtime = self.address(interpreter.runtime);
-            let state = thread_state(&mut sample.reader, layout, runtime, tid);
+            let has_namespace = *self.has_namespace.get_or_insert_with(|| {
+                let main = Tid(pid.0);
+                memory.own_number(main).is_some_and(|number| number != main)
+            });
+            let number = if has_namespace { memory.own_number(tid) } else { Some(tid) };
+            let state = number.and_then(|tid| thread_state(&mut sample.reader, layout, runtime, tid));
             let mut frame = state.and_then(|state| current_frame(&mut sample.reader, layout.frame, state));
             let (mut left, mut runs) = (MAX_LOOKED_AT, Vec::new());
             while let Some(innermost) = frame.filter(|_| left > 0) {
@@ -107,7 +112,7 @@ impl PythonProcess {
     }
 }
 
-/// Returns the `PyThreadState` of a thread.
+/// Returns the `PyThreadState` of a thread, by its number in the namespace of its process.
 fn thread_state(reader: &mut Reader<'_>, layout: &ThreadLayout, runtime: u64, tid: Tid) -> Option<u64> {
     let mut interpreter = word(reader, runtime, layout.interpreters)?;
     for _ in 0..MAX_THREADS {

@@ -22,6 +22,8 @@ const FRAME: u8 = 3;
 struct Memory {
     pages: RefCell<BTreeMap<u64, [u8; 4096]>>,
     reads: RefCell<usize>,
+    /// The numbers of threads in a namespace; there is none without.
+    own_numbers: BTreeMap<Tid, Tid>,
 }
 
 impl ProcessMemory for Memory {
@@ -32,6 +34,10 @@ impl ProcessMemory for Memory {
         let Some(page) = pages.get(&address.0) else { return 0 };
         into.copy_from_slice(page);
         page.len()
+    }
+
+    fn own_number(&self, tid: Tid) -> Option<Tid> {
+        if self.own_numbers.is_empty() { Some(tid) } else { self.own_numbers.get(&tid).copied() }
     }
 }
 
@@ -405,6 +411,28 @@ fn callers_are_known_from_a_look_at_any_time() {
     process.look_at(&memory, (PID, Tid(78)), Timestamp(203), &[]);
     memory.word(RUNTIME + 40, u64::MAX);
     process.look_at(&memory, (PID, TID), Timestamp(204), &[]);
+}
+
+#[test]
+fn a_thread_in_a_namespace_is_found_by_its_own_number() {
+    let mut memory = three_functions();
+    memory.threads(FRAMES + 0x200);
+    // The thread whose number is that of the sampled one in our namespace is another one there.
+    memory.own_numbers = [(Tid(PID.0), Tid(1)), (Tid(5_077), TID), (TID, Tid(3))].into();
+    let [key, work] = key_in_work();
+    let gone = |tid| {
+        let mut process = process();
+        memory.frame(FRAMES + 0x200, KEY, FRAMES + 0x100, true);
+        (0..200).for_each(|time| {
+            process.runs(&memory, (PID, tid), Timestamp(time), std::slice::from_ref(&work));
+        });
+        process.look_at(&memory, (PID, tid), Timestamp(200), &[]);
+        memory.frame(FRAMES + 0x200, MAIN, 0, true);
+        names(process.runs(&memory, (PID, tid), Timestamp(201), std::slice::from_ref(&key)))
+    };
+    assert_eq!(gone(Tid(5_077)), ["key:52"]);
+    assert_eq!(gone(TID), ["key:52…"]);
+    assert_eq!(gone(Tid(9)), ["key:52…"], "it has ended");
 }
 
 #[test]

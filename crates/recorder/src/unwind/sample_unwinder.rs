@@ -9,8 +9,8 @@ use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Sample};
 use elf::UnpackBudget;
 use host::dump_files::DumpFiles;
+use host::live_processes::LiveProcesses;
 use host::objects::{BlockBytes, ObjectLimits, ObjectStore, SearchPaths};
-use host::sys::process_memory::LiveProcesses;
 use model::{EventIndex, Pid, Tid, Timestamp, TruncationReason};
 use stacks::{
     MappedRuntime, Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker,
