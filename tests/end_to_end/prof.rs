@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::RwLock;
+use std::sync::{OnceLock, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -106,11 +106,21 @@ pub(crate) fn folder() -> TempDir {
 /// Returns true if this machine lets us record; where it does not, the test is skipped. Where perf may and we may not, that is
 /// a failure of ours.
 pub(crate) fn may_record() -> bool {
+    static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
+    let refusal = REFUSAL.get_or_init(refusal_to_record);
+    if let Some(refusal) = refusal {
+        skip(&format!("recording is not permitted here: {refusal}"));
+    }
+    refusal.is_none()
+}
+
+/// Returns why this machine does not let us record, if it does not.
+fn refusal_to_record() -> Option<String> {
     let folder = folder();
     let output = folder.path().join("may.data");
-    let run_ = run(prof(["record", "-q", "-e", "cpu-clock", "-o"]).arg(&output).args(["--", "true"]));
-    if run_.code == 0 {
-        return true;
+    let run = run(prof(["record", "-q", "-e", "cpu-clock", "-o"]).arg(&output).args(["--", "true"]));
+    if run.code == 0 {
+        return None;
     }
     let perf = Command::new("perf")
         .args(["record", "-q", "-e", "cpu-clock", "-o"])
@@ -121,9 +131,8 @@ pub(crate) fn may_record() -> bool {
         .status();
     let perf_may = perf.is_ok_and(|status| status.success());
     let forbidden = ["EPERM", "EACCES", "ENOSYS", "perf_event_paranoid"];
-    assert!(!perf_may && forbidden.iter().any(|word| run_.stderr.contains(word)), "{}", run_.stderr);
-    skip(&format!("recording is not permitted here: {}", run_.stderr.trim()));
-    false
+    assert!(!perf_may && forbidden.iter().any(|word| run.stderr.contains(word)), "{}", run.stderr);
+    Some(run.stderr.trim().to_owned())
 }
 
 /// Records a command into `prof.data` of a folder, with `-F 4999 -e cpu-clock`, and returns the file's path and the run.
