@@ -6,7 +6,7 @@ use crate::procfs;
 use crate::sys::process_memory;
 
 /// Reads the memory of running processes, and numbers of their threads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct LiveProcesses;
 
 impl ProcessMemory for LiveProcesses {

@@ -1,6 +1,6 @@
 //! Machine code of V8: found by an address in it, with what it says of its function.
 
-use memory::BLOCK_BYTES;
+use model::BLOCK_BYTES;
 use model::Timestamp;
 
 use crate::function::{SharedFunction, Tier};

@@ -1,16 +1,13 @@
 //! Reads the memory of a process for one sample: in blocks, each once. What is read is of the process, which may have written anything.
 
-use model::{Avma, Pid, ProcessMemory};
+use std::sync::Arc;
 
-/// The size of a block in bytes, and its alignment. A larger one holds more frames, and costs no more to read than a small one.
-pub const BLOCK_BYTES: u64 = 4096;
+use model::{Avma, BLOCK_BYTES, Pid, ProcessMemory};
 
 /// The blocks that were read of a process.
 #[derive(Debug)]
 pub struct Blocks {
-    /// The first `used` hold blocks.
     blocks: Vec<Block>,
-    used: usize,
     /// The maximum number of blocks of one sample.
     most: usize,
 }
@@ -19,13 +16,13 @@ pub struct Blocks {
 struct Block {
     start: u64,
     /// The bytes that could be read.
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
 }
 
 impl Blocks {
     /// Holds at most so many blocks at a time.
     pub fn new(most: usize) -> Self {
-        Self { blocks: Vec::new(), used: 0, most }
+        Self { blocks: Vec::new(), most }
     }
 }
 
@@ -39,7 +36,7 @@ pub struct Reader<'r> {
 impl<'r> Reader<'r> {
     /// Starts anew: what `blocks` hold is of an earlier time.
     pub fn new(memory: &'r dyn ProcessMemory, pid: Pid, blocks: &'r mut Blocks) -> Self {
-        blocks.used = 0;
+        blocks.blocks.clear();
         Self { memory, pid, blocks }
     }
 
@@ -78,7 +75,7 @@ impl<'r> Reader<'r> {
     /// Returns the bytes from `address` to the end of its block; `None` where there are none.
     fn from(&mut self, address: u64) -> Option<&[u8]> {
         let start = address & !(BLOCK_BYTES - 1);
-        let known = self.blocks.blocks.iter().take(self.blocks.used).position(|block| block.start == start);
+        let known = self.blocks.blocks.iter().position(|block| block.start == start);
         let index = match known {
             Some(index) => index,
             None => self.read_block(start)?,
@@ -88,19 +85,12 @@ impl<'r> Reader<'r> {
     }
 
     fn read_block(&mut self, start: u64) -> Option<usize> {
-        let index = self.blocks.used;
+        let index = self.blocks.blocks.len();
         if index >= self.blocks.most {
             return None;
         }
-        if index == self.blocks.blocks.len() {
-            self.blocks.blocks.push(Block { start, bytes: Vec::new() });
-        }
-        let block = self.blocks.blocks.get_mut(index)?;
-        block.start = start;
-        block.bytes.resize(BLOCK_BYTES as usize, 0);
-        let read = self.memory.read(self.pid, Avma(start), &mut block.bytes);
-        block.bytes.truncate(read);
-        self.blocks.used += 1;
+        let bytes = self.memory.block(self.pid, Avma(start));
+        self.blocks.blocks.push(Block { start, bytes });
         Some(index)
     }
 }

@@ -41,7 +41,7 @@ pub use ids::{CpuId, EventIndex, Pid, Tid, Timestamp};
 pub use life::ProcessLifetime;
 pub use loss::Loss;
 pub use name::Name;
-pub use process_memory::ProcessMemory;
+pub use process_memory::{BLOCK_BYTES, ProcessMemory};
 pub use reason::{MapRefusal, Reason, TruncationReason};
 pub use space::{FileIdentity, KernelText, ObjectIdentity, Space, SpaceId, SpaceTable, TextSymbol};
 pub use stack::{AddressKind, StackEntry};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use memory::{BLOCK_BYTES, Reader};
+use memory::Reader;
+use model::BLOCK_BYTES;
 
 use crate::layout::{FrameSize, Layout};
 use crate::lines::Lines;

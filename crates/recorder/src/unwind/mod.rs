@@ -17,6 +17,7 @@ mod fresh_maps;
 mod layouts;
 mod ordered_consumer;
 mod pending;
+mod round_memory;
 mod sample_unwinder;
 mod stage;
 mod totals;

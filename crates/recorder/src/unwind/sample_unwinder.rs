@@ -27,6 +27,7 @@ use super::exec_times::ExecTimes;
 use super::fresh_maps::FreshMaps;
 use super::layouts::Layouts;
 use super::ordered_consumer::OrderedConsumer;
+use super::round_memory::RoundMemory;
 use super::totals::StackTotals;
 use super::unwound_sample::{StackWords, UnwoundSample, extend_within};
 use crate::consumer::Chunk;
@@ -48,6 +49,8 @@ pub(super) struct SampleUnwinder {
     pub(super) files: MappedFiles,
     pub(super) python: PythonStacks,
     pub(super) javascript: JavaScriptStacks,
+    /// The memory that `python` and `javascript` read.
+    pub(super) memory: RoundMemory,
     /// The call chain of the sample at hand, and its bytes in the recorded byte order.
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
@@ -88,6 +91,7 @@ impl SampleUnwinder {
             files: MappedFiles::default(),
             python: PythonStacks::new(false),
             javascript: JavaScriptStacks::new(false),
+            memory: RoundMemory::default(),
             chain: Vec::new(),
             chain_bytes: Vec::new(),
             dead_process_sweep: DeadProcessSweep::default(),
@@ -315,11 +319,11 @@ impl SampleUnwinder {
             MappedRuntime::Python(interpreter) => {
                 let activations = &words.activations;
                 let sample = PythonSample { pid, tid, time, maps, interpreter, activations };
-                self.python.rewrite(&sample, &LiveProcesses, tracker, layout, chain, &mut records);
+                self.python.rewrite(&sample, &self.memory, tracker, layout, chain, &mut records);
             }
             MappedRuntime::JavaScript(v8) => {
                 let sample = JavaScriptSample { pid, time, maps, v8, words: &words.javascript };
-                self.javascript.rewrite(&sample, &LiveProcesses, tracker, layout, chain, &mut records);
+                self.javascript.rewrite(&sample, &self.memory, tracker, layout, chain, &mut records);
             }
         }
         forward_records(&records, time, consumer)

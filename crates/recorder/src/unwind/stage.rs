@@ -222,6 +222,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
 
     /// Forwards the records that are in order, and unwinds the samples among them.
     fn forward_ordered(&mut self) -> io::Result<()> {
+        self.unwinder.memory.forget();
         let mut undecodable = 0;
         while let Some((time, handle)) = self.orderer.pop() {
             undecodable += u64::from(!self.forward(time, handle)?);
