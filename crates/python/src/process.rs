@@ -184,9 +184,7 @@ impl PythonProcess {
                     sample.exact = Some(frame);
                     self.frame_votes.add_word(activation, frame);
                 }
-                let votes =
-                    if sample.exact.is_some() { &mut self.bytecode_votes } else { &mut self.frame_votes };
-                sample.is_exploring = is_exploring || votes.wants_more(activation.site);
+                sample.is_exploring = is_exploring || self.bytecode_votes.wants_more(activation.site);
                 sample.is_innermost = inner.is_none();
                 let found = self.run(&mut sample, activation, next);
                 (next, inner) = (found.next, Some(activation));
