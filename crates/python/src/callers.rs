@@ -55,6 +55,7 @@ const MAX_REMEMBERED: usize = 512 << 10;
 const PAGE: u64 = 4 << 10;
 
 impl Callers {
+    /// Remembers what is outside of a frame, in its thread and for all threads.
     pub(crate) fn add(&mut self, caller: Caller, outer: Outer) {
         if self.frames >= MAX_REMEMBERED {
             *self = Self::default();
@@ -67,8 +68,10 @@ impl Callers {
                 self.frames += size;
             }
             Entry::Occupied(mut known) => {
-                if known.get().as_ref().is_some_and(|known| !known.has_functions_of(&outer)) {
-                    known.insert(None);
+                if known.get().as_ref().is_some_and(|known| !known.has_functions_of(&outer))
+                    && let Some(before) = known.insert(None)
+                {
+                    self.frames -= before.run.len() + 1;
                 }
             }
         }
@@ -110,6 +113,11 @@ mod tests {
         outer.map(|outer| outer.frames().iter().map(|frame| frame.function.name.clone()).collect())
     }
 
+    fn frames_of(callers: &Callers) -> usize {
+        let all = callers.of_threads.values().chain(callers.of_all.values().flatten());
+        all.map(|outer| outer.run.len() + 1).sum()
+    }
+
     #[test]
     fn a_thread_has_the_callers_of_others_until_they_differ() {
         let mut callers = Callers::default();
@@ -122,6 +130,7 @@ mod tests {
         callers.add((Tid(3), 0x7009_0010, 7), outer(&["rest"]));
         assert_eq!(names(callers.of((Tid(2), 0x7005_0010, 7))), None);
         assert_eq!(names(callers.of((Tid(1), 0x7000_0010, 7))), Some(vec!["work".to_owned()]));
+        assert_eq!(callers.frames, frames_of(&callers), "what threads contradict takes no room");
         callers.add((Tid(4), 0x7011_0010, 7), outer(&["work"]));
         assert_eq!(names(callers.of((Tid(2), 0x7005_0010, 7))), None);
     }
@@ -135,8 +144,7 @@ mod tests {
             callers.add((Tid(1), frame, 0), outer.clone());
             callers.add((Tid(1), frame, 0), outer);
         }
-        let all = callers.of_threads.values().chain(callers.of_all.values().flatten());
-        let frames: usize = all.map(|outer| outer.run.len() + 1).sum();
+        let frames = frames_of(&callers);
         assert_eq!(callers.frames, frames);
         assert!((1..=MAX_REMEMBERED + 2 * 4097).contains(&frames), "{frames}");
     }
