@@ -1,11 +1,6 @@
 //! The picture in real browsers: what is in view, and what its script finds.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use export::flamegraph::{self, Options};
 use model::{
@@ -15,33 +10,14 @@ use profile::{Detail, PlaceId, Profile, Show, View, Weight};
 use serde_json::Value;
 
 use super::prof::folder;
-use super::programs;
-
-/// A browser takes seconds to start; one that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::visits::{Browser, browsers};
 
 const SIZES: [(u32, u32); 3] = [(1280, 720), (1440, 900), (390, 844)];
-
-/// Browsers that are installed.
-pub(crate) fn browsers() -> Vec<&'static str> {
-    ["chromium", "firefox-esr"].into_iter().filter(|browser| programs::has(browser)).collect()
-}
-
-/// A browser, gone with this value.
-pub(crate) struct Browser(Child);
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Opens a picture in a window of this size and returns what `script`, the body of a function, returns there.
 fn visit(browser: &str, svg: &str, (width, height): (u32, u32), query: &str, script: &str) -> Value {
     let folder = folder();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let mut browser = Browser::lend(browser);
     let probe = format!(
         "<script><![CDATA[addEventListener('load', () => setTimeout(() => {{\n\
          const id = name => document.getElementById(name), box = name => id(name).getBoundingClientRect();\n\
@@ -49,8 +25,7 @@ fn visit(browser: &str, svg: &str, (width, height): (u32, u32), query: &str, scr
          const type = text => {{ id('search').value = text; id('search').dispatchEvent(new Event('input')); }};\n\
          const wait = () => new Promise(done => setTimeout(done, 300));\n\
          const probe = async () => {{ {script} }};\n\
-         probe().catch(error => `${{error}}`).then(answer => fetch('http://127.0.0.1:{port}/',\n\
-         {{ method: 'POST', mode: 'no-cors', body: JSON.stringify(answer) }}));\n\
+         probe().catch(error => `${{error}}`).then(answer => parent.postMessage(answer, '*'));\n\
          }}, 300));]]></script>\n<script>"
     );
     let (picture, page) = (folder.path().join("picture.svg"), folder.path().join("page.html"));
@@ -59,63 +34,10 @@ fn visit(browser: &str, svg: &str, (width, height): (u32, u32), query: &str, scr
     // Windows cannot be as narrow as a phone's; frames can.
     let frame =
         format!("<iframe src='picture.svg{query}' width={width} height={height} style='border:0'></iframe>");
-    std::fs::write(&page, format!("<!doctype html><body style='margin:0'>{frame}")).unwrap();
-    let _browser = open(browser, &format!("file://{}", page.display()), folder.path());
-    answer(&listener)
-}
-
-/// Opens a page, without a window. What the browser writes down goes into the folder.
-pub(crate) fn open(browser: &str, url: &str, folder: &Path) -> Browser {
-    let profile = folder.join("browser");
-    std::fs::create_dir(&profile).unwrap();
-    let mut command = Command::new(browser);
-    if browser == "chromium" {
-        command
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])
-            .args(["--disable-background-networking", "--disable-component-update"])
-            .args(["--disable-features=LocalNetworkAccessChecks", "--window-size=1500,1000"])
-            // Without this it would leave as soon as the page is there.
-            .arg("--remote-debugging-port=0")
-            .arg(format!("--user-data-dir={}", profile.display()));
-    } else {
-        command.args(["--headless", "--no-remote", "--window-size", "1500,1000", "--profile"]).arg(&profile);
-    }
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Browser(command.spawn().unwrap())
-}
-
-/// What the page posts.
-pub(crate) fn answer(listener: &TcpListener) -> Value {
-    listener.set_nonblocking(true).unwrap();
-    let start = Instant::now();
-    let mut stream = loop {
-        match listener.accept() {
-            Ok((stream, _)) => break stream,
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-        assert!(start.elapsed() < PATIENCE, "the browser says nothing");
-    };
-    stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut request = Vec::new();
-    let mut bytes = [0; 4096];
-    loop {
-        let text = String::from_utf8_lossy(&request);
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head
-                .to_lowercase()
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            if body.len() >= length.unwrap_or(usize::MAX) {
-                let answer = serde_json::from_str(body).unwrap();
-                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
-                return answer;
-            }
-        }
-        let read = stream.read(&mut bytes).unwrap();
-        assert!(read > 0, "the browser hung up");
-        request.extend_from_slice(&bytes[..read]);
-    }
+    let pass_on =
+        format!("<script>addEventListener('message', said => {});</script>", browser.answer("said.data"));
+    std::fs::write(&page, format!("<!doctype html><body style='margin:0'>{pass_on}{frame}")).unwrap();
+    browser.visit(&format!("file://{}", page.display()))
 }
 
 /// A picture of stacks of functions, outermost first.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::net::TcpListener;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -10,35 +9,37 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::browser::{answer, browsers, open};
 use super::prof::{folder, may_record, prof, record, run};
 use super::programs::{self, repository, skip};
+use super::visits::{Browser, browsers};
 
 /// Opens a page of `prof view` and returns what `script`, the body of a function, returns there. The policy of the page stays,
 /// but for this script and where its answer goes.
 fn visit(browser: &str, html: &str, fragment: &str, script: &str) -> Value {
     let folder = folder();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+    let mut lent = Browser::lend(browser);
+    let answer =
+        lent.answer("{ said, blocked, failure: document.getElementById('failure')?.textContent ?? null }");
+    // What the page before has stored is not for this one.
     let probe = format!(
-        "const wait = () => new Promise(done => {{ const look = () => {{ const page = globalThis.profView;\n\
+        "localStorage.clear();\n\
+         const wait = () => new Promise(done => {{ const look = () => {{ const page = globalThis.profView;\n\
          if (page?.totals && !page.client.waiting.size && !page.client.queued.size) setTimeout(done, 60);\n\
          else setTimeout(look, 10); }}; setTimeout(look, 60); }});\n\
          const blocked = [];\n\
          addEventListener('securitypolicyviolation', event => blocked.push(event.violatedDirective + ' ' + event.blockedURI));\n\
          const probe = async () => {{ await wait(); const page = globalThis.profView; const store = page.store; {script} }};\n\
-         probe().catch(error => `${{error}} ${{error.stack}}`).then(said => fetch('{address}', {{ method: 'POST', mode: 'no-cors',\n\
-         body: JSON.stringify({{ said, blocked, failure: document.getElementById('failure')?.textContent ?? null }}) }}));"
+         probe().catch(error => `${{error}} ${{error.stack}}`).then(said => {answer});"
     );
     let hash = STANDARD.encode(Sha256::digest(&probe));
+    let address = lent.address();
     let allowed =
         html.replacen("script-src ", &format!("connect-src {address}; script-src 'sha256-{hash}' "), 1);
     let with_probe = allowed.replacen("<body>", &format!("<body><script>{probe}</script>"), 1);
     assert!(with_probe.len() > html.len() + probe.len());
     let file = folder.path().join("page.html");
     std::fs::write(&file, with_probe).unwrap();
-    let _browser = open(browser, &format!("file://{}#{fragment}", file.display()), folder.path());
-    let answer = answer(&listener);
+    let answer = lent.visit(&format!("file://{}#{fragment}", file.display()));
     assert_eq!(answer["blocked"], json!([]), "{browser}: the page does what its policy forbids");
     assert_eq!(answer["failure"], Value::Null, "{browser}");
     answer["said"].clone()
@@ -615,7 +616,7 @@ fn a_link_shows_what_its_sender_saw_and_nonsense_in_it_is_left_out() {
             let (before, rest) = text.split_once(from).unwrap_or_else(|| panic!("{browser}: no {from}"));
             format!("{before}{}", rest.split_once(to).unwrap().1)
         };
-        let saved = without(saved.as_str().unwrap(), "<script>const wait", "</script>");
+        let saved = without(saved.as_str().unwrap(), "<script>localStorage", "</script>");
         let saved = without(&saved, "connect-src ", "; ");
         assert_eq!(visit(browser, &saved, "", state), expected, "{browser}");
         let bad = "view=constructor&time=9.x&event=99&steps=%5B1,null,%7B%22o%22:%22keep%22,%22f%22:1e9%7D%5D&named=-7&zoom=99999999&threads=1.2.777777";

@@ -67,7 +67,7 @@ fn all_that_can_be_used_is_reached_by_tab_and_in_view_in_every_window() {
     if !may_record() {
         return;
     }
-    let Some(driver) = Driver::start(folder.path()) else { return };
+    let Some(driver) = Driver::lend() else { return };
     let Some(url) = page(folder.path()) else { return };
     for size in SIZES {
         // What the views have is the same in each window; where it has its place is for the usual and the smallest one.
@@ -100,7 +100,7 @@ fn time_lanes_views_and_steps_are_chosen_with_the_keyboard_alone() {
     if !may_record() {
         return;
     }
-    let Some(driver) = Driver::start(folder.path()) else { return };
+    let Some(driver) = Driver::lend() else { return };
     let Some(url) = page(folder.path()) else { return };
     driver.open(&url, SIZES[1]);
     driver.run(IDLE);
@@ -141,6 +141,8 @@ fn time_lanes_views_and_steps_are_chosen_with_the_keyboard_alone() {
     driver.press(&[], RIGHT);
     assert_eq!(state("[state.view, document.activeElement.dataset.view]"), json!(["icicle", "icicle"]));
     driver.press(&[], '7');
+    // The list has its rows when the worker has answered.
+    driver.run(IDLE);
     focus(".panel .rows");
     driver.press(&[], '\u{e015}');
     assert_eq!(state("[state.view, state.named >= 0]"), json!(["functions", true]));
@@ -171,7 +173,7 @@ fn short_processes_of_one_name_are_one_lane() {
     if !may_record() {
         return;
     }
-    let Some(driver) = Driver::start(folder.path()) else { return };
+    let Some(driver) = Driver::lend() else { return };
     let Some(url) = page(folder.path()) else { return };
     driver.open(&url, SIZES[1]);
     driver.run(IDLE);
@@ -299,7 +301,7 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
 #[test]
 fn samples_that_were_merged_count_and_that_is_said() {
     let folder = folder();
-    let Some(driver) = Driver::start(folder.path()) else { return };
+    let Some(driver) = Driver::lend() else { return };
     let file = folder.path().join("many.html");
     let html = page_of_many();
     assert!(html.len() < 1_000_000, "{} bytes", html.len());
@@ -376,7 +378,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
 #[test]
 fn names_that_mean_harm_are_text_in_every_view() {
     let folder = folder();
-    let Some(driver) = Driver::start(folder.path()) else { return };
+    let Some(driver) = Driver::lend() else { return };
     let names = hostile_names();
     let file = folder.path().join("hostile.html");
     std::fs::write(&file, page_of(&names)).unwrap();

@@ -2,12 +2,15 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::background::Background;
+use super::pool::{Lent, Pool};
+use super::prof::folder;
 use super::programs;
 
 /// A browser takes seconds to start; one that takes longer hangs.
@@ -20,36 +23,26 @@ pub(crate) const SHIFT: char = '\u{e008}';
 pub(crate) const ESCAPE: char = '\u{e00c}';
 pub(crate) const RIGHT: char = '\u{e014}';
 
-/// A session of chromedriver, gone with this value.
+/// A session of chromedriver.
 pub(crate) struct Driver {
-    process: Child,
     port: u16,
     session: String,
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        // The browser is the driver's child, and goes with its session only.
-        let _ = self.answer("DELETE", &format!("/session/{}", self.session), &Value::Null);
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    _program: Background,
 }
 
 impl Driver {
-    /// Starts a browser without a window; `None` where chromedriver or Chromium is missing.
-    pub(crate) fn start(folder: &Path) -> Option<Self> {
-        if !programs::has("chromedriver") || !programs::has("chromium") {
-            return None;
-        }
-        let mut process = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    /// Lends a browser without a window; `None` where chromedriver or Chromium is missing.
+    pub(crate) fn lend() -> Option<Lent<Self>> {
+        static DRIVERS: Pool<Driver> = Pool::new();
+        let is_there = programs::has("chromedriver") && programs::has("chromium");
+        is_there.then(|| DRIVERS.lend(Self::start))
+    }
+
+    fn start() -> Self {
+        let folder = folder();
+        let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
+        let mut program = Background::start(folder, &["chromedriver", "--port=0"], Stdio::piped());
+        let mut lines = BufReader::new(program.stdout().unwrap()).lines();
         let port = lines
             .find_map(|line| {
                 line.unwrap().rsplit_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
@@ -57,21 +50,22 @@ impl Driver {
             .expect("chromedriver says its port");
         // A pipe that nobody reads would fill.
         std::thread::spawn(move || lines.count());
-        let mut driver = Self { process, port, session: String::new() };
-        let profile = format!("--user-data-dir={}", folder.join("driven").display());
+        let mut driver = Self { port, session: String::new(), _program: program };
         let options = json!({ "binary": path_of("chromium"), "args": ["--headless", "--no-sandbox", "--disable-gpu",
             "--no-first-run", "--disable-sync", "--disable-background-networking", "--disable-component-update", profile] });
         let wish = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });
         let made = driver.request("POST", "/session", &wish);
         driver.session = made["sessionId"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
-        Some(driver)
+        driver
     }
 
-    /// Opens a page in a window of this size.
+    /// Opens a page in a window of this size, with nothing in the store that pages before have left there.
     pub(crate) fn open(&self, url: &str, (width, height): (u32, u32)) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": size });
         self.post("/goog/cdp/execute", &command);
+        let store = json!({ "origin": "file://", "storageTypes": "local_storage" });
+        self.post("/goog/cdp/execute", &json!({ "cmd": "Storage.clearDataForOrigin", "params": store }));
         // A new fragment alone would be no new page.
         self.post("/url", &json!({ "url": "about:blank" }));
         self.post("/url", &json!({ "url": url }));

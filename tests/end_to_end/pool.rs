@@ -1,0 +1,48 @@
+//! What takes long to start, kept from one test to the next.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Those that no test uses.
+pub(crate) struct Pool<T>(Mutex<Vec<T>>);
+
+impl<T> Pool<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// Lends one for as long as the returned value lives; starts one where none is idle.
+    pub(crate) fn lend(&'static self, start: impl FnOnce() -> T) -> Lent<T> {
+        let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Lent { pool: self, lent: Some(idle.unwrap_or_else(start)) }
+    }
+}
+
+/// One of a pool. It goes back there, unless the test fails: nobody knows then what it is busy with.
+pub(crate) struct Lent<T: 'static> {
+    pool: &'static Pool<T>,
+    lent: Option<T>,
+}
+
+impl<T> Deref for Lent<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.lent.as_ref().expect("lent until it is dropped")
+    }
+}
+
+impl<T> DerefMut for Lent<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.lent.as_mut().expect("lent until it is dropped")
+    }
+}
+
+impl<T> Drop for Lent<T> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            self.pool.0.lock().unwrap_or_else(PoisonError::into_inner).extend(self.lent.take());
+        }
+    }
+}
