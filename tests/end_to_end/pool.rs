@@ -4,17 +4,20 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Those that no test uses.
-pub(crate) struct Pool<T>(Mutex<Vec<T>>);
+/// Those that no test uses, and what brings one to rest before it goes there.
+pub(crate) struct Pool<T> {
+    idle: Mutex<Vec<T>>,
+    rest: fn(&T),
+}
 
 impl<T> Pool<T> {
-    pub(crate) const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
+    pub(crate) const fn new(rest: fn(&T)) -> Self {
+        Self { idle: Mutex::new(Vec::new()), rest }
     }
 
     /// Lends one for as long as the returned value lives; starts one where none is idle.
     pub(crate) fn lend(&'static self, start: impl FnOnce() -> T) -> Lent<T> {
-        let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Lent { pool: self, lent: Some(idle.unwrap_or_else(start)) }
     }
 }
@@ -42,7 +45,8 @@ impl<T> DerefMut for Lent<T> {
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
         if !thread::panicking() {
-            self.pool.0.lock().unwrap_or_else(PoisonError::into_inner).extend(self.lent.take());
+            (self.pool.rest)(self);
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.lent.take());
         }
     }
 }

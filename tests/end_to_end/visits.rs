@@ -31,8 +31,9 @@ pub(crate) struct Browser {
 impl Browser {
     /// Lends a browser of this kind.
     pub(crate) fn lend(browser: &str) -> Lent<Self> {
-        static CHROMIUM: Pool<Browser> = Pool::new();
-        static FIREFOX: Pool<Browser> = Pool::new();
+        // The page that it has visited sends it to rest.
+        static CHROMIUM: Pool<Browser> = Pool::new(|_| ());
+        static FIREFOX: Pool<Browser> = Pool::new(|_| ());
         let pool = if browser == "chromium" { &CHROMIUM } else { &FIREFOX };
         pool.lend(|| Self::start(browser))
     }

@@ -33,7 +33,7 @@ pub(crate) struct Driver {
 impl Driver {
     /// Lends a browser without a window; `None` where chromedriver or Chromium is missing.
     pub(crate) fn lend() -> Option<Lent<Self>> {
-        static DRIVERS: Pool<Driver> = Pool::new();
+        static DRIVERS: Pool<Driver> = Pool::new(Driver::leave);
         let is_there = programs::has("chromedriver") && programs::has("chromium");
         is_there.then(|| DRIVERS.lend(Self::start))
     }
@@ -67,8 +67,13 @@ impl Driver {
         let store = json!({ "origin": "file://", "storageTypes": "local_storage" });
         self.post("/goog/cdp/execute", &json!({ "cmd": "Storage.clearDataForOrigin", "params": store }));
         // A new fragment alone would be no new page.
-        self.post("/url", &json!({ "url": "about:blank" }));
+        self.leave();
         self.post("/url", &json!({ "url": url }));
+    }
+
+    /// Leaves the page, which may be busy.
+    fn leave(&self) {
+        self.post("/url", &json!({ "url": "about:blank" }));
     }
 
     /// Presses a key while others are held.
