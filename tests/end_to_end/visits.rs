@@ -15,6 +15,24 @@ use super::programs;
 /// A browser takes seconds to start; a visit that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Firefox without what it does on its own in its first seconds: services of its maker, and processes for tabs to come.
+const QUIET_FIREFOX: &str = r#"
+user_pref("app.normandy.enabled", false);
+user_pref("app.update.enabled", false);
+user_pref("browser.newtabpage.enabled", false);
+user_pref("browser.region.network.url", "");
+user_pref("browser.safebrowsing.malware.enabled", false);
+user_pref("browser.safebrowsing.phishing.enabled", false);
+user_pref("browser.topsites.contile.enabled", false);
+user_pref("datareporting.policy.dataSubmissionEnabled", false);
+user_pref("dom.ipc.processPrelaunch.enabled", false);
+user_pref("extensions.systemAddon.update.enabled", false);
+user_pref("extensions.update.enabled", false);
+user_pref("network.captive-portal-service.enabled", false);
+user_pref("network.connectivity-service.enabled", false);
+user_pref("services.settings.server", "data:,");
+"#;
+
 /// Browsers that are installed.
 pub(crate) fn browsers() -> Vec<&'static str> {
     ["chromium", "firefox-esr"].into_iter().filter(|browser| programs::has(browser)).collect()
@@ -52,6 +70,9 @@ impl Browser {
         let (asking, profile) =
             (format!("file://{}", page.display()), folder.path().join("profile").display().to_string());
         std::fs::create_dir(&profile).unwrap();
+        if browser != "chromium" {
+            std::fs::write(folder.path().join("profile/user.js"), QUIET_FIREFOX).unwrap();
+        }
         let mut words: Vec<&str> = vec![browser, "--headless"];
         let of_chromium = format!("--user-data-dir={profile}");
         if browser == "chromium" {
