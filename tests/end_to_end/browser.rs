@@ -14,19 +14,21 @@ use super::visits::{Browser, browsers};
 
 const SIZES: [(u32, u32); 3] = [(1280, 720), (1440, 900), (390, 844)];
 
-/// Opens a picture in a window of this size and returns what `script`, the body of a function, returns there.
+/// Opens a picture in a window of this size and returns what `script`, the body of a function, returns there. It can wait until
+/// the picture is `drawn`, with what follows from scrolling, and until what was typed is `found`: the picture searches 100 ms later.
 fn visit(browser: &str, svg: &str, (width, height): (u32, u32), query: &str, script: &str) -> Value {
     let folder = folder();
     let mut browser = Browser::lend(browser);
     let probe = format!(
-        "<script><![CDATA[addEventListener('load', () => setTimeout(() => {{\n\
+        "<script><![CDATA[addEventListener('load', () => {{\n\
          const id = name => document.getElementById(name), box = name => id(name).getBoundingClientRect();\n\
          const frame = name => [...document.querySelectorAll('#frames > g')].find(g => g.textContent.startsWith(name));\n\
          const type = text => {{ id('search').value = text; id('search').dispatchEvent(new Event('input')); }};\n\
-         const wait = () => new Promise(done => setTimeout(done, 300));\n\
-         const probe = async () => {{ {script} }};\n\
+         const drawn = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));\n\
+         const found = () => new Promise(done => setTimeout(done, 110)).then(drawn);\n\
+         const probe = async () => {{ await drawn(); {script} }};\n\
          probe().catch(error => `${{error}}`).then(answer => parent.postMessage(answer, '*'));\n\
-         }}, 300));]]></script>\n<script>"
+         }});]]></script>\n<script>"
     );
     let (picture, page) = (folder.path().join("picture.svg"), folder.path().join("page.html"));
     // The picture's own script takes everything out of the document that comes after it.
@@ -107,10 +109,10 @@ fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
             return [name, [left, top, right, bottom]];
         }));
         const root = () => { const { top, bottom } = frame('all').getBoundingClientRect(); return [top, bottom]; };
-        type('parse'); id('search').dispatchEvent(new Event('input')); await wait();
+        type('parse'); id('search').dispatchEvent(new Event('input')); await found();
         const first = { ...boxes(), root: root() };
         const frames = document.querySelector('main'), begin = frames.scrollTop;
-        frames.scrollTo(0, frames.scrollHeight / 4); await wait();
+        frames.scrollTo(0, frames.scrollHeight / 4); await drawn();
         return { first, later: boxes(), scrolled: [begin, frames.scrollTop, scrollY], footer: document.querySelector('footer').getBoundingClientRect().top,
             height: box('frames').height, width: document.documentElement.scrollWidth, note: id('note').textContent };";
     let upright = towers(|_| {});
@@ -151,13 +153,13 @@ fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
 fn it_is_said_that_stacks_go_on_outside_of_the_window_and_what_a_share_is_of() {
     const MORE: &str = "
         const more = id('more'), frames = document.querySelector('main');
-        frames.scrollTo(0, 0); await wait();
+        frames.scrollTo(0, 0); await drawn();
         const top = [more.hidden, more.textContent];
-        frames.scrollTo(0, frames.scrollHeight); await wait();
+        frames.scrollTo(0, frames.scrollHeight); await drawn();
         const bottom = [more.hidden, more.textContent, more.getBoundingClientRect().top];
-        type('level2'); await wait();
+        type('level2'); await found();
         const whole = id('matched').textContent;
-        frame('level0').dispatchEvent(new MouseEvent('click', { bubbles: true })); await wait();
+        frame('level0').dispatchEvent(new MouseEvent('click', { bubbles: true })); await drawn();
         return { top, bottom, whole, zoom: id('matched').textContent, legend: id('legend')?.textContent ?? null };";
     for browser in browsers() {
         for (svg, hidden, word) in
@@ -185,7 +187,7 @@ fn a_search_takes_plain_text_and_ignores_case_unless_a_capital_is_typed() {
     const SEARCHES: &str = "
         const answers = [];
         for (const text of ['parse', 'Parse', 'PARSE', '.*', 'level399', 'nothing', '']) {
-            type(text); await wait();
+            type(text); await found();
             answers.push(id('matched').textContent);
         }
         return answers;";

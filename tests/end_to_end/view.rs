@@ -13,8 +13,9 @@ use super::prof::{folder, may_record, prof, record, run};
 use super::programs::{self, repository, skip};
 use super::visits::{Browser, browsers};
 
-/// Opens a page of `prof view` and returns what `script`, the body of a function, returns there. The policy of the page stays,
-/// but for this script and where its answer goes.
+/// Opens a page of `prof view` and returns what `script`, the body of a function, returns there. It can `wait` until the page
+/// asks its worker for nothing: an answer is drawn in the next frame, which may ask again. The policy of the page stays, but for
+/// this script and where its answer goes.
 fn visit(browser: &str, html: &str, fragment: &str, script: &str) -> Value {
     let folder = folder();
     let mut lent = Browser::lend(browser);
@@ -23,9 +24,9 @@ fn visit(browser: &str, html: &str, fragment: &str, script: &str) -> Value {
     // What the page before has stored is not for this one.
     let probe = format!(
         "localStorage.clear();\n\
-         const wait = () => new Promise(done => {{ const look = () => {{ const page = globalThis.profView;\n\
-         if (page?.totals && !page.client.waiting.size && !page.client.queued.size) setTimeout(done, 60);\n\
-         else setTimeout(look, 10); }}; setTimeout(look, 60); }});\n\
+         const wait = async () => {{ for (let quiet = 0; quiet < 4;) {{\n\
+         await new Promise(requestAnimationFrame); const page = globalThis.profView;\n\
+         quiet = page?.totals && !page.client.waiting.size && !page.client.queued.size ? quiet + 1 : 0; }} }};\n\
          const blocked = [];\n\
          addEventListener('securitypolicyviolation', event => blocked.push(event.violatedDirective + ' ' + event.blockedURI));\n\
          const probe = async () => {{ await wait(); const page = globalThis.profView; const store = page.store; {script} }};\n\
@@ -308,7 +309,7 @@ fn a_moment_is_pinned_and_samples_are_gone_through_one_by_one_on_the_axis_of_the
     }
     let Some(program) = programs::c("workers") else { return };
     let folder = folder();
-    let words = [program.as_os_str(), "2".as_ref(), "60".as_ref()];
+    let words = [program.as_os_str(), "2".as_ref(), "25".as_ref()];
     let (file, _) = record(folder.path(), &[], &words);
     const MOMENTS: &str = "
         const { lanes, moment, meta, client } = page;
