@@ -232,7 +232,7 @@ impl Samples {
     fn leaves(&mut self, view: &View<'_>, stacks: &EventStacks) -> Vec<Option<u32>> {
         let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
         let instructions = self.instructions.of_places(view.profile().stacks.places());
-        let leaf = |&RootedStack { thread, stack, end, .. }: &RootedStack| {
+        let leaf = |(_, &RootedStack { thread, stack, end }): (_, &RootedStack)| {
             let StackEnd { node, frame } = end?;
             let line = frame.and_then(|frame| lines.get(frame.index()).copied()).unwrap_or(0);
             let mut leaf = Leaf { node, line, instruction: 0 };
@@ -243,7 +243,7 @@ impl Samples {
             }
             Some(self.leaves.intern(leaf.node as usize, leaf))
         };
-        stacks.all.iter().map(leaf).collect()
+        stacks.all().map(leaf).collect()
     }
 
     /// Numbers leaves in the order of the tree.
@@ -448,13 +448,13 @@ struct StackLeaves<'s> {
 impl<'s> StackLeaves<'s> {
     /// Puts the leaves of an event's stacks in place, in the order of `stacks`.
     fn new(stacks: &'s EventStacks, leaves: &[Option<u32>]) -> Self {
-        let count = stacks.all.iter().map(|rooted| rooted.stack.index() + 1).max().unwrap_or(0);
+        let count = stacks.all().map(|(_, rooted)| rooted.stack.index() + 1).max().unwrap_or(0);
         let (mut first, mut others) = (vec![None; count], HashMap::default());
-        for (RootedStack { root, stack, .. }, leaf) in stacks.all.iter().zip(leaves) {
+        for ((root, RootedStack { stack, .. }), leaf) in stacks.all().zip(leaves) {
             let Some(leaf) = *leaf else { continue };
             match &mut first[stack.index()] {
-                known @ None => *known = Some((*root, leaf)),
-                Some(_) => _ = others.insert((*root, stack.index() as u32), leaf),
+                known @ None => *known = Some((root, leaf)),
+                Some(_) => _ = others.insert((root, stack.index() as u32), leaf),
             }
         }
         Self { roots: &stacks.roots, first, others }

@@ -1,5 +1,7 @@
 //! The stacks of all events, each as a node of one tree.
 
+use std::collections::BTreeMap;
+
 use profile::comparison::Comparison;
 use profile::{StackId, ThreadId, View, pool_names};
 
@@ -15,17 +17,23 @@ pub struct PageStacks {
 /// The stacks of an event.
 #[derive(Debug)]
 pub(crate) struct EventStacks {
-    /// The stacks of each root, in the order of root and stack.
-    pub(crate) all: Vec<RootedStack>,
+    of_roots: Vec<RootStacks>,
     /// The root of each thread of the event's profile.
     pub(crate) roots: Vec<Option<u32>>,
+}
+
+/// The stacks of threads of one root.
+#[derive(Debug)]
+struct RootStacks {
+    /// The root frame; `None` in comparisons, whose stacks have no threads.
+    root: Option<u32>,
+    /// In their order, each once.
+    stacks: Vec<RootedStack>,
 }
 
 /// A stack that threads of one root have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RootedStack {
-    /// The root frame; `None` in comparisons, whose stacks have no threads.
-    pub(crate) root: Option<u32>,
     pub(crate) stack: StackId,
     /// One of the threads.
     pub(crate) thread: ThreadId,
@@ -39,7 +47,8 @@ impl PageStacks {
         let mut tree = StackTree::default();
         let mut events: Vec<_> = views.map(|view| EventStacks::of(view, &mut tree, comparison)).collect();
         let (tree, moved) = tree.sorted();
-        for end in events.iter_mut().flat_map(|event| &mut event.all).filter_map(|stack| stack.end.as_mut()) {
+        let of_roots = events.iter_mut().flat_map(|event| &mut event.of_roots);
+        for end in of_roots.flat_map(|of_root| &mut of_root.stacks).filter_map(|stack| stack.end.as_mut()) {
             end.node = moved[end.node as usize];
         }
         Self { tree, events }
@@ -54,25 +63,34 @@ impl EventStacks {
         let pools = pool_names(view.profile().threads());
         let root = |name| comparison.is_none().then(|| tree.root(&name));
         let roots: Vec<Option<u32>> = pools.into_iter().map(root).collect();
-        let rooted = |(thread, stack, _): (ThreadId, _, _)| {
+        let mut of_roots: BTreeMap<Option<u32>, Vec<RootedStack>> = BTreeMap::new();
+        for (thread, stack, _) in view.profile().counts() {
             let root = roots.get(thread.index()).copied().flatten();
-            RootedStack { root, stack, thread, end: None }
-        };
-        let mut all: Vec<RootedStack> = view.profile().counts().map(rooted).collect();
-        // They come nearly in the order of stacks.
-        all.sort_by_key(|rooted| (rooted.root, rooted.stack));
-        all.dedup_by_key(|rooted| (rooted.root, rooted.stack));
-        for of_root in all.chunk_by_mut(|one, other| one.root == other.root) {
-            let Some(&RootedStack { root, thread, .. }) = of_root.first() else { continue };
-            let ids: Vec<StackId> = of_root.iter().map(|rooted| rooted.stack).collect();
-            // They come in this order, but for those that the view omits.
-            let mut rooted = of_root.iter_mut();
-            tree.add(view, &numbers, root, thread, &ids, |stack, node, frame| {
+            of_roots.entry(root).or_default().push(RootedStack { stack, thread, end: None });
+        }
+        let of_roots = of_roots.into_iter().map(|(root, mut stacks)| {
+            // They come nearly in this order.
+            stacks.sort_by_key(|rooted| rooted.stack);
+            stacks.dedup_by_key(|rooted| rooted.stack);
+            let ids: Vec<StackId> = stacks.iter().map(|rooted| rooted.stack).collect();
+            let thread = stacks.first().map(|rooted| rooted.thread);
+            // They end in this order, but for those that the view omits.
+            let mut rooted = stacks.iter_mut();
+            let end = |stack, node, frame| {
                 if let Some(rooted) = rooted.find(|rooted| rooted.stack == stack) {
                     rooted.end = Some(StackEnd { node, frame });
                 }
-            });
-        }
-        Self { all, roots }
+            };
+            if let Some(thread) = thread {
+                tree.add(view, &numbers, root, thread, &ids, end);
+            }
+            RootStacks { root, stacks }
+        });
+        Self { of_roots: of_roots.collect(), roots }
+    }
+
+    /// Returns all stacks with their roots, in the order of root and stack.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Option<u32>, &RootedStack)> {
+        self.of_roots.iter().flat_map(|of_root| of_root.stacks.iter().map(|stack| (of_root.root, stack)))
     }
 }
