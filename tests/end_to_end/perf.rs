@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use super::folded::Folded;
 use super::prof::{Run, run};
@@ -12,11 +13,12 @@ pub(crate) fn is_here() -> bool {
     if !has("perf") {
         return false;
     }
-    let may = run(Command::new("perf").args(["stat", "-e", "cpu-clock", "true"])).code == 0;
-    if !may {
+    static MAY: LazyLock<bool> =
+        LazyLock::new(|| run(Command::new("perf").args(["stat", "-e", "cpu-clock", "true"])).code == 0);
+    if !*MAY {
         skip("perf may not record here");
     }
-    may
+    *MAY
 }
 
 /// perf without the cache in the user's home folder, from which it would resolve names of files long gone.
