@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::names::build_id;
 use super::perf;
-use super::prof::{RECORDERS, Run, folder, may_record, prof, run, run_alone};
+use super::prof::{RECORDERS, Run, folder, may_record, prof, run, run_alone, until};
 use super::programs::{self, has, skip};
 
 /// The build ids of the sampled objects by their paths, empty where there is none. An object with two ids is there twice.
@@ -68,7 +68,14 @@ struct Recorder(Child);
 impl Recorder {
     fn start(command: &mut Command) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_millis(1000));
+        let descriptors = format!("/proc/{}/fd", child.id());
+        let is_event = |path: PathBuf| path.to_str() == Some("anon_inode:[perf_event]");
+        until("it has opened events", || {
+            let open = fs::read_dir(&descriptors).into_iter().flatten().flatten();
+            open.filter_map(|open| fs::read_link(open.path()).ok()).any(is_event)
+        });
+        // Recorders try events for a moment before they open those of the recording.
+        thread::sleep(Duration::from_millis(200));
         Self(child)
     }
 }
