@@ -65,7 +65,7 @@ fn a_process_whose_main_thread_has_ended_has_names() {
     thread::sleep(Duration::from_millis(300));
     let pid = child.id().to_string();
     let recorded =
-        run(prof(["record", "-F", "999", "-e", "cpu-clock:u", "-d", "2", "-p", &pid, "-o"]).arg(&file));
+        run(prof(["record", "-F", "999", "-e", "cpu-clock:u", "-d", "0.7", "-p", &pid, "-o"]).arg(&file));
     child.kill().unwrap();
     child.wait().unwrap();
     recorded.ok();
@@ -146,7 +146,7 @@ fn a_command_says_how_long_others_are_recorded() {
     let pid = child.id().to_string();
     let recorded = [&["-a"][..], &["-p", &pid]].map(|target| {
         let mut record = prof(["record", "-e", "cpu-clock", "-o"]);
-        let recorded = run(record.arg(&file).args(target).args(["--", "sh", "-c", "sleep 1; exit 7"]));
+        let recorded = run(record.arg(&file).args(target).args(["--", "sh", "-c", "sleep 0.4; exit 7"]));
         (recorded, Folded::parse(folded(&file, &[]).ok().text()))
     });
     child.kill().unwrap();
@@ -211,7 +211,7 @@ fn the_whole_machine() {
     let folder = folder();
     let file = folder.path().join("prof.data");
     let mut child = Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
-    let recorded = run(prof(["record", "-a", "-e", "cpu-clock", "-d", "1", "-o"]).arg(&file));
+    let recorded = run(prof(["record", "-a", "-e", "cpu-clock", "-d", "0.5", "-o"]).arg(&file));
     child.kill().unwrap();
     child.wait().unwrap();
     let recorded = recorded.ok();
