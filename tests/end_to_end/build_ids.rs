@@ -108,7 +108,7 @@ fn perf_beside_us_reads_its_own_recording() {
         let _ours = Recorder::start(prof(kind).current_dir(folder.path()));
         let file = folder.path().join("theirs.data");
         let mut record = perf::perf(folder.path());
-        record.args(["record", "-q", "-e", "cpu-clock", "-o"]).arg(&file).arg("--").arg(&program);
+        record.args(perf::RECORD).args(["-e", "cpu-clock", "-o"]).arg(&file).arg("--").arg(&program);
         run_alone(record.args(["alone", "50"])).ok();
         let report = run_alone(perf::perf(folder.path()).args(["report", "--stdio", "-i"]).arg(&file)).ok();
         assert!(report.text().contains("shares"), "{kind:?}: {}", report.stderr);
@@ -120,7 +120,8 @@ fn perf_beside_us_reads_its_own_recording() {
 /// A recorder that asks for build ids. Others have to be kept away from it: their perf would read nothing.
 fn asking_recorder(folder: &Path) -> Recorder {
     let mut asking = perf::perf(folder);
-    asking.args(["record", "-q", "--buildid-mmap", "-a", "-e", "cpu-clock", "-F", "99", "-o", "asking.data"]);
+    asking.args(perf::RECORD);
+    asking.args(["--buildid-mmap", "-a", "-e", "cpu-clock", "-F", "99", "-o", "asking.data"]);
     Recorder::start(&mut asking)
 }
 

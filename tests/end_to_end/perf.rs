@@ -28,12 +28,16 @@ pub(crate) fn perf(folder: &Path) -> Command {
     command
 }
 
+/// `perf record` without the thread that waits for BPF programs, for the end of which it waits up to a second.
+pub(crate) const RECORD: [&str; 3] = ["record", "-q", "--no-bpf-event"];
+
 /// `perf record -g` of a command into `perf.data` of a folder.
 pub(crate) fn record(folder: &Path, flags: &[&str], command: &mut dyn FnMut(&mut Command)) -> PathBuf {
     let file = folder.join("perf.data");
     let mut record = perf(folder);
     record
-        .args(["record", "-q", "-N", "-F", "4999", "-e", "cpu-clock", "-g", "-o"])
+        .args(RECORD)
+        .args(["-N", "-F", "4999", "-e", "cpu-clock", "-g", "-o"])
         .arg(&file)
         .args(flags)
         .arg("--");
