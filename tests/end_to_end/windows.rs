@@ -159,7 +159,7 @@ fn files_carry_the_names_of_programs_that_are_gone() {
     let record = |flags: &[&str]| -> Vec<u64> {
         let folder = folder();
         std::fs::copy(&program, folder.path().join("gone")).unwrap();
-        let script = "./gone alone 300; rm gone; kill -USR2 $PPID; sleep 1; cp \"$0\" later; ./later alone 300; rm later";
+        let script = "./gone alone 300; rm gone; kill -USR2 $PPID; sleep 0.5; cp \"$0\" later; ./later alone 300; rm later";
         let mut command = prof(["record", "-F", "4999", "-e", "cpu-clock"]);
         command.args(flags).args(["-o", "out", "--", "sh", "-c", script]).arg(&program);
         let run_ = run(command.current_dir(folder.path())).ok();
