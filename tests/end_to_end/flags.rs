@@ -387,7 +387,7 @@ fn whom_it_sees() {
     .into_iter()
     .map(|(name, flags)| {
         let file = folder.path().join(name);
-        let mut command = prof(["record", "-e", "cpu-clock", "-d", "0.3", "-o"]);
+        let mut command = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o"]);
         let recorded = run(command.arg(&file).args(flags));
         (name, file, recorded)
     })
