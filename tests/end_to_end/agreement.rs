@@ -89,14 +89,14 @@ fn recorded(flags: &[&str], command: &mut dyn FnMut(&mut Command)) {
 fn many_call_chains() {
     let Some(program) = programs::c("paths") else { return };
     recorded(&[], &mut |command| {
-        command.arg(&program).args(["2", "500"]);
+        command.arg(&program).args(["2", "200"]);
     });
 }
 
 fn built(variant: &str, flags: &[&str]) {
     let Some(program) = programs::c_built("paths", variant, flags) else { return };
     recorded(&[], &mut |command| {
-        command.arg(&program).args(["1", "200"]);
+        command.arg(&program).args(["1", "100"]);
     });
 }
 
@@ -130,7 +130,7 @@ fn programs_without_debug_information() {
 fn deep_recursion() {
     let Some(program) = programs::c("deep") else { return };
     recorded(&[], &mut |command| {
-        command.arg(&program).args(["100", "200"]);
+        command.arg(&program).args(["100", "100"]);
     });
 }
 
@@ -138,7 +138,7 @@ fn deep_recursion() {
 fn chains_deeper_than_the_kernel_keeps() {
     let Some(program) = programs::c("deep") else { return };
     recorded(&[], &mut |command| {
-        command.arg(&program).args(["1000", "200"]);
+        command.arg(&program).args(["1000", "100"]);
     });
 }
 
@@ -202,7 +202,7 @@ fn the_whole_machine() {
 fn cxx() {
     let Some(program) = programs::cxx("inlines") else { return };
     recorded(&[], &mut |command| {
-        command.arg(&program).arg("300");
+        command.arg(&program).arg("150");
     });
 }
 
@@ -210,6 +210,6 @@ fn cxx() {
 fn user_side_only() {
     let Some(program) = programs::c("shares") else { return };
     recorded(&["--user-callchains"], &mut |command| {
-        command.arg(&program).args(["threads", "400"]);
+        command.arg(&program).args(["threads", "100"]);
     });
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::names::build_id;
 use super::perf;
-use super::prof::{RECORDERS, Run, folder, may_record, prof, run, run_alone};
+use super::prof::{RECORDERS, Run, folder, may_record, prof, run, run_alone, until};
 use super::programs::{self, has, skip};
 
 /// The build ids of the sampled objects by their paths, empty where there is none. An object with two ids is there twice.
@@ -68,7 +68,14 @@ struct Recorder(Child);
 impl Recorder {
     fn start(command: &mut Command) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_millis(1000));
+        let descriptors = format!("/proc/{}/fd", child.id());
+        let is_event = |path: PathBuf| path.to_str() == Some("anon_inode:[perf_event]");
+        until("it has opened events", || {
+            let open = fs::read_dir(&descriptors).into_iter().flatten().flatten();
+            open.filter_map(|open| fs::read_link(open.path()).ok()).any(is_event)
+        });
+        // Recorders try events for a moment before they open those of the recording.
+        thread::sleep(Duration::from_millis(200));
         Self(child)
     }
 }
@@ -88,8 +95,9 @@ fn perf_beside_us_reads_its_own_recording() {
     }
     let folder = folder();
     let _in_company = RECORDERS.read();
-    let mut load = Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
-    let pid = load.id().to_string();
+    // What runs in the target is of no matter: what is asked of the kernel is.
+    let mut target = Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = target.id().to_string();
     let kinds: [&[&str]; 4] = [
         &["record", "-q", "-a", "-o", "ours.data"],
         &["record", "-q", "-p", &pid, "-o", "ours.data"],
@@ -100,19 +108,20 @@ fn perf_beside_us_reads_its_own_recording() {
         let _ours = Recorder::start(prof(kind).current_dir(folder.path()));
         let file = folder.path().join("theirs.data");
         let mut record = perf::perf(folder.path());
-        record.args(["record", "-q", "-e", "cpu-clock", "-o"]).arg(&file).arg("--").arg(&program);
+        record.args(perf::RECORD).args(["-e", "cpu-clock", "-o"]).arg(&file).arg("--").arg(&program);
         run_alone(record.args(["alone", "50"])).ok();
         let report = run_alone(perf::perf(folder.path()).args(["report", "--stdio", "-i"]).arg(&file)).ok();
         assert!(report.text().contains("shares"), "{kind:?}: {}", report.stderr);
     }
-    load.kill().unwrap();
-    load.wait().unwrap();
+    target.kill().unwrap();
+    target.wait().unwrap();
 }
 
 /// A recorder that asks for build ids. Others have to be kept away from it: their perf would read nothing.
 fn asking_recorder(folder: &Path) -> Recorder {
     let mut asking = perf::perf(folder);
-    asking.args(["record", "-q", "--buildid-mmap", "-a", "-e", "cpu-clock", "-F", "99", "-o", "asking.data"]);
+    asking.args(perf::RECORD);
+    asking.args(["--buildid-mmap", "-a", "-e", "cpu-clock", "-F", "99", "-o", "asking.data"]);
     Recorder::start(&mut asking)
 }
 
@@ -153,7 +162,7 @@ fn files_streams_windows_and_series_have_the_ids() {
         (&["-o", "prof.data"][..], "100"),
         (&["-z", "-o", "packed.data"], "100"),
         (&["--overwrite", "-o", "window"], "100"),
-        (&["--switch-output=1s", "-o", "series"], "1500"),
+        (&["--switch-output=1s", "-o", "series"], "1200"),
     ] {
         let name = form[form.len() - 1];
         let mut record = prof(["record", "-q", "-e", "cpu-clock"]);

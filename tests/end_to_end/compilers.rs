@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::prof::{Run, folder, may_record, prof, run};
-use super::programs::{c_built, go, has, repository, skip};
+use super::programs::{c_built, go, has, pprof, repository, skip};
 
 /// How clang builds a program whose profile it can use.
 const DEBUG: [&str; 4] = ["-O2", "-gline-tables-only", "-fdebug-info-for-profiling", "-Wl,--build-id"];
@@ -143,7 +143,7 @@ fn go_inlines_calls_that_the_profile_says_are_hot() {
             ["1.data", "default.pgo", "calls.o"].map(|name| folder.path().join(name));
         record(&recording, &program, "1");
         export("go-pgo", &[&recording], &profile, &[]).ok();
-        let raw = run(Command::new("go").args(["tool", "pprof", "-raw"]).arg(&profile)).ok();
+        let raw = run(pprof().arg("-raw").arg(&profile)).ok();
         // A line, and the start line of its function.
         let find = line_of("calls.go", "func (t *table) find");
         let is_of_find = |line: &&str| line.contains("main.(*table).find ");
@@ -173,7 +173,7 @@ fn go_calls_lead_through_generated_wrappers() {
     for program in [whole, stripped] {
         record(&recording, &program, "1");
         export("go-pgo", &[&recording], &profile, &[]).ok();
-        let raw = run(Command::new("go").args(["tool", "pprof", "-raw"]).arg(&profile)).ok();
+        let raw = run(pprof().arg("-raw").arg(&profile)).ok();
         assert!(raw.text().contains(" main.box.area "), "{}", raw.text());
         assert!(!raw.text().contains("main.(*box).area"), "{}", raw.text());
         let again = folder.path().join("again.pgo");
@@ -192,7 +192,7 @@ fn pprof_has_the_lines_at_which_functions_start() {
     let (recording, profile) = (folder.path().join("1.data"), folder.path().join("profile.pb.gz"));
     record(&recording, &program, "300");
     export("pprof", &[&recording], &profile, &[]).ok();
-    let raw = run(Command::new("go").args(["tool", "pprof", "-raw"]).arg(&profile)).ok();
+    let raw = run(pprof().arg("-raw").arg(&profile)).ok();
     for (name, declaration) in
         [("hot_step", "unsigned hot_step("), ("mix", "unsigned mix("), ("main", "int main(")]
     {

@@ -35,7 +35,7 @@ fn schema() -> Value {
 fn two_recordings_and_two_slices_have_intervals_and_no_marks() {
     let folder = folder();
     let at = folder.path();
-    if record(at, "a.data", "150").and_then(|()| record(at, "b.data", "300")).is_none() {
+    if record(at, "a.data", "75").and_then(|()| record(at, "b.data", "150")).is_none() {
         return;
     }
     for words in [
@@ -74,7 +74,7 @@ fn two_recordings_and_two_slices_have_intervals_and_no_marks() {
 fn runs_are_judged_and_few_ones_are_not() {
     let folder = folder();
     let at = folder.path();
-    if record(at, "a.data", "40").and_then(|()| record(at, "b.data", "400")).is_none() {
+    if record(at, "a.data", "40").and_then(|()| record(at, "b.data", "200")).is_none() {
         return;
     }
     // Copies of one recording are runs without noise.

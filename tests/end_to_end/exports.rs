@@ -177,8 +177,8 @@ fn of_pprof(path: &Path) -> Option<Weights> {
     if !programs::has("go") {
         return None;
     }
-    let run_ = run(Command::new("go")
-        .args(["tool", "pprof", "-top", "-nodecount", "1000000", "-nodefraction", "0", "-edgefraction", "0"])
+    let run_ = run(programs::pprof()
+        .args(["-top", "-nodecount", "1000000", "-nodefraction", "0", "-edgefraction", "0"])
         .arg(path))
     .ok();
     let mut weights = Weights::new();
@@ -188,7 +188,7 @@ fn of_pprof(path: &Path) -> Option<Weights> {
         let name = name.strip_suffix(" (inline)").or(name.strip_suffix(" (partial-inline)")).unwrap_or(&name);
         *weights.entry(name.to_owned()).or_default() += fields[0].parse::<u64>().unwrap();
     }
-    let raw = run(Command::new("go").args(["tool", "pprof", "-raw"]).arg(path)).ok();
+    let raw = run(programs::pprof().arg("-raw").arg(path)).ok();
     assert!(raw.text().contains("samples/count[dflt] cpu/nanoseconds"), "{}", raw.text());
     Some(weights)
 }
@@ -404,7 +404,7 @@ fn profiles_state_what_a_sample_stands_for() {
         }
         if programs::has("go") {
             let pprof = export(&file, "pprof", flags);
-            let raw = run(Command::new("go").args(["tool", "pprof", "-raw"]).arg(pprof)).ok();
+            let raw = run(programs::pprof().arg("-raw").arg(pprof)).ok();
             let stated = format!("PeriodType: {of_pprof}");
             assert!(raw.text().contains(&stated), "{flags:?} {stated}: {:.200}", raw.text());
         }

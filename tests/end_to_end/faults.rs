@@ -226,8 +226,8 @@ fn a_slow_output_keeps_nobody_from_the_rings() {
     let file = folder.path().join("prof.data");
     // The rings, and what waits to be unwound, hold a second of such copies; what becomes of them is small.
     let flags = ["-F", "997", "--call-graph", "dwarf,32768"];
-    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("3500")];
-    let (said, recording) = into_slow_pipe(&flags, &command, || thread::sleep(Duration::from_secs(3)));
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("2500")];
+    let (said, recording) = into_slow_pipe(&flags, &command, || thread::sleep(Duration::from_secs(2)));
     std::fs::write(&file, recording).unwrap();
     assert_eq!(figure(&said, "lost"), 0, "{said}");
     assert_eq!(readable(folder.path(), &file), figure(&said, "samples"), "{said}");

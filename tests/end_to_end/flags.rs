@@ -306,7 +306,7 @@ fn several_processes_or_threads() {
         .map(|()| Command::new(&program).args(["alone", "90000"]).stdout(Stdio::null()).spawn().unwrap());
     let list = children.each_ref().map(|child| child.id().to_string()).join(",");
     let recorded = ["-p", "-t"].map(|flag| {
-        let mut record = prof(["record", "-e", "cpu-clock", "-d", "2", "-o"]);
+        let mut record = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o"]);
         let recorded = run(record.arg(&file).args([flag, &list]));
         let seen = run(prof(["script", "-F", "pid", "-i"]).arg(&file));
         let agreed = std::panic::catch_unwind(|| agree(folder.path(), &file, &recorded));
@@ -369,7 +369,6 @@ fn whom_it_sees() {
         return;
     }
     let folder = folder();
-    let file = folder.path().join("prof.data");
     let mut child =
         Command::new(program).args(["sleepers", "90000", "30"]).stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
@@ -377,7 +376,7 @@ fn whom_it_sees() {
     while std::fs::read_dir(&threads).unwrap().count() < 31 {
         thread::sleep(Duration::from_millis(5));
     }
-    let recorded: Vec<(&str, Run)> = [
+    let recorded: Vec<(&str, PathBuf, Run)> = [
         ("--per-thread", &["-p", &pid, "--per-thread"][..]),
         ("-t", &["-t", &pid]),
         ("-t --per-thread", &["-t", &pid, "--per-thread"]),
@@ -387,21 +386,20 @@ fn whom_it_sees() {
     ]
     .into_iter()
     .map(|(name, flags)| {
+        let file = folder.path().join(name);
         let mut command = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o"]);
         let recorded = run(command.arg(&file).args(flags));
-        if recorded.code == 0 {
-            agree(folder.path(), &file, &recorded);
-            let stacks = super::prof::folded(&file, &[]).ok();
-            let seen = super::folded::Folded::parse(stacks.text()).with("burn") > 0;
-            assert!(seen || name == "-C", "{name}: {}", stacks.text());
-        }
-        (name, recorded)
+        (name, file, recorded)
     })
     .collect();
     child.kill().unwrap();
     child.wait().unwrap();
-    for (name, recorded) in recorded {
+    for (name, file, recorded) in recorded {
         assert_eq!(recorded.code, 0, "{name}: {}", recorded.stderr);
+        agree(folder.path(), &file, &recorded);
+        let stacks = super::prof::folded(&file, &[]).ok();
+        let seen = super::folded::Folded::parse(stacks.text()).with("burn") > 0;
+        assert!(seen || name == "-C", "{name}: {}", stacks.text());
     }
 }
 
@@ -448,7 +446,7 @@ fn only_a_user_or_a_cgroup() {
     let recorded: Vec<_> = targets
         .into_iter()
         .map(|target| {
-            let mut command = prof(["record", "-e", "cpu-clock", "-d", "2", "-o"]);
+            let mut command = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o"]);
             let recorded = run(command.arg(&file).args(&target));
             (target, recorded, super::prof::folded(&file, &[]))
         })

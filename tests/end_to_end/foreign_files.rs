@@ -86,7 +86,7 @@ fn programs(folder: &Path, flags: &[&str]) -> (PathBuf, PathBuf) {
 /// Records the machine while both run, and returns the stacks of the victim and of all processes.
 fn recorded(folder: &Path, victim: &Running, flags: &[&str]) -> (Folded, Folded) {
     let file = folder.join("prof.data");
-    run(prof(["record", "-q", "-a", "-F", "997", "-e", "cpu-clock", "-d", "2"])
+    run(prof(["record", "-q", "-a", "-F", "997", "-e", "cpu-clock", "-d", "0.7"])
         .args(flags)
         .arg("-o")
         .arg(&file))

@@ -5,7 +5,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -147,19 +146,25 @@ fn sections_that_unpack_to_gigabytes_cost_nothing_and_are_told() {
     assert!(run.stderr.contains(refused), "{}", run.stderr);
 }
 
-/// Neighbours of one test are not those of another.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// One after the other, so that none is recorded beside another: recordings of whole CPUs see all of them.
+#[test]
+fn neighbours_that_mean_harm_are_told_and_kill_nobody() {
+    planted_perf_maps_are_refused_and_all_say_so();
+    a_huge_name_in_a_perf_map_is_cut_and_told();
+    symbols_with_names_of_a_megabyte_are_cut_and_told();
+    a_file_that_is_truncated_while_it_is_mapped_kills_nobody();
+    a_file_that_is_mapped_under_a_new_name_each_time_takes_no_memory();
+}
 
 /// Records whole CPUs beside neighbours, watches them, and draws them: all come to their ends in little memory. Returns what
 /// they said: `record`, `top` (its lines of JSON) and `flame`.
 fn profiled_beside(kinds: &[&[&OsStr]]) -> Option<[Run; 3]> {
-    let _alone = ONE_AT_A_TIME.lock();
     let (_neighbours, pids): (Vec<_>, Vec<_>) =
         kinds.iter().map(|kind| Neighbour::of(kind)).collect::<Option<Vec<_>>>()?.into_iter().unzip();
     let folder = folder();
     // Others cause more than the three problems that are said at once.
     let record = ["record", "-v", "-e", "cpu-clock", "-d", "1", "-o", "out", "-a"];
-    let top = ["top", "-e", "cpu-clock", "--json", "--intervals", "2", "-a"];
+    let top = ["top", "-e", "cpu-clock", "--json", "--delay-secs", "0.7", "--intervals", "2", "-a"];
     // The machine's other programs are of any size: their names are not looked for.
     let flame = ["flame", "--folded", "-i", "out", "--comm", "neighbour"];
     let commands: [(&str, &[&str], bool); 3] =
@@ -197,9 +202,9 @@ fn all_say(runs: &[Run; 3], words: &str) {
     assert!(flame.stderr.contains(words), "flame: {}", flame.stderr);
 }
 
-#[test]
 fn planted_perf_maps_are_refused_and_all_say_so() {
-    let planted = [["link", "/etc/hostname"], ["fifo", ""], ["user", "65534"], ["old", ""]];
+    // The first waits before it runs.
+    let planted = [["old", ""], ["link", "/etc/hostname"], ["fifo", ""], ["user", "65534"]];
     let kinds = planted.map(|[kind, argument]| ["map", kind, argument].map(OsStr::new));
     let kinds = kinds.each_ref().map(|kind| &kind[..]);
     let Some(runs) = profiled_beside(&kinds) else { return };
@@ -213,7 +218,6 @@ fn planted_perf_maps_are_refused_and_all_say_so() {
     assert!(!runs[2].text().contains("nnnnnnnn"), "{}", runs[2].text());
 }
 
-#[test]
 fn a_huge_name_in_a_perf_map_is_cut_and_told() {
     let kind = ["map", "long", "100000000"].map(OsStr::new);
     let Some(runs) = profiled_beside(&[&kind]) else { return };
@@ -272,7 +276,6 @@ fn object_with_long_names(length: usize, functions: u64) -> Vec<u8> {
     file
 }
 
-#[test]
 fn symbols_with_names_of_a_megabyte_are_cut_and_told() {
     let folder = folder();
     let object = folder.path().join("object");
@@ -287,7 +290,6 @@ fn symbols_with_names_of_a_megabyte_are_cut_and_told() {
     assert!(flame.text().contains(&"n".repeat(1000)));
 }
 
-#[test]
 fn a_file_that_is_truncated_while_it_is_mapped_kills_nobody() {
     let folder = folder();
     let Some(program) = programs::c("neighbour") else { return };
@@ -296,7 +298,6 @@ fn a_file_that_is_truncated_while_it_is_mapped_kills_nobody() {
     profiled_beside(&[&[OsStr::new("truncate"), victim.as_os_str()]]);
 }
 
-#[test]
 fn a_file_that_is_mapped_under_a_new_name_each_time_takes_no_memory() {
     let folder = folder();
     profiled_beside(&[&[OsStr::new("rename"), folder.path().as_os_str()]]);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::prof::{Run, folded, folder, may_record, prof, record, run};
-use super::programs::{c, go};
+use super::programs::{c, go, pprof};
 
 fn report(file: &Path, flags: &[&str]) -> Run {
     run(prof(["report", "--csv", "-i"]).arg(file).args(flags))
@@ -59,11 +59,8 @@ fn a_profile_of_go_has_the_rows_that_its_own_tool_prints() {
             "alloc_space" => "-unit=B",
             _ => "-unit=count",
         };
-        let tool = Command::new("go")
-            .args(["tool", "pprof", "-top", "-nodecount=10", unit, "-sample_index", event])
-            .arg(file)
-            .output()
-            .unwrap();
+        let tool =
+            pprof().args(["-top", "-nodecount=10", unit, "-sample_index", event]).arg(file).output().unwrap();
         let top = String::from_utf8(tool.stdout).unwrap();
         let ours = rows(file, &["--event", event, "--raw-names"]);
         let number = |cell: &str| cell.trim_end_matches(|last: char| !last.is_ascii_digit()).parse::<u64>();

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use super::folded::Folded;
 use super::prof::{Run, run};
@@ -12,11 +13,12 @@ pub(crate) fn is_here() -> bool {
     if !has("perf") {
         return false;
     }
-    let may = run(Command::new("perf").args(["stat", "-e", "cpu-clock", "true"])).code == 0;
-    if !may {
+    static MAY: LazyLock<bool> =
+        LazyLock::new(|| run(Command::new("perf").args(["stat", "-e", "cpu-clock", "true"])).code == 0);
+    if !*MAY {
         skip("perf may not record here");
     }
-    may
+    *MAY
 }
 
 /// perf without the cache in the user's home folder, from which it would resolve names of files long gone.
@@ -26,12 +28,16 @@ pub(crate) fn perf(folder: &Path) -> Command {
     command
 }
 
+/// `perf record` without the thread that waits for BPF programs, for the end of which it waits up to a second.
+pub(crate) const RECORD: [&str; 3] = ["record", "-q", "--no-bpf-event"];
+
 /// `perf record -g` of a command into `perf.data` of a folder.
 pub(crate) fn record(folder: &Path, flags: &[&str], command: &mut dyn FnMut(&mut Command)) -> PathBuf {
     let file = folder.join("perf.data");
     let mut record = perf(folder);
     record
-        .args(["record", "-q", "-N", "-F", "4999", "-e", "cpu-clock", "-g", "-o"])
+        .args(RECORD)
+        .args(["-N", "-F", "4999", "-e", "cpu-clock", "-g", "-o"])
         .arg(&file)
         .args(flags)
         .arg("--");

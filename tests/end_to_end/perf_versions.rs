@@ -135,7 +135,7 @@ fn every_perf_uses_every_kind_of_recording() {
     }
     let perfs = perfs();
     let folder = folder();
-    let words: [OsString; 3] = [program.clone().into(), "2".into(), "300".into()];
+    let words: [OsString; 3] = [program.clone().into(), "2".into(), "100".into()];
     let command: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
     let kinds: [(&str, &[&str]); 12] = [
         ("default", &[]),
@@ -197,7 +197,7 @@ fn every_perf_reads_a_stream() {
     let perfs = perfs();
     let folder = folder();
     for flags in [&[][..], &["-z"], &["-e", "raw_syscalls:sys_enter", "-e", "cpu-clock"]] {
-        let record = run(prof(["record", "-o", "-"]).args(flags).arg("--").arg(&program).args(["2", "300"]));
+        let record = run(prof(["record", "-o", "-"]).args(flags).arg("--").arg(&program).args(["2", "100"]));
         let samples = figure(&record.stderr, "samples");
         let stream = folder.path().join("stream");
         std::fs::write(&stream, record.ok().stdout).unwrap();

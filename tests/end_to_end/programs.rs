@@ -1,9 +1,10 @@
 //! The programs that tests record, built from `fixtures/programs`, and the tools that tests need.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Says that a test, or a part of one, is skipped, past the test runner's capture: it must be seen.
 pub(crate) fn skip(reason: &str) {
@@ -67,16 +68,33 @@ pub(crate) fn go(name: &str, stripped: bool) -> Option<PathBuf> {
     build(&format!("{name}-{variant}"), &format!("{name}.go"), "go", &["build", flags])
 }
 
+/// The command `go tool pprof`. Go builds it where it runs for the first time, which tests must not do beside each other: it takes
+/// long, and both CPUs.
+pub(crate) fn pprof() -> Command {
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        let out = Command::new("go").args(["tool", "-n", "pprof"]).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap().trim().into()
+    });
+    Command::new(&*PROGRAM)
+}
+
 fn build(name: &str, source: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    static BUILT: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
     if !has(compiler) {
         return None;
     }
+    // Only who needs the same program waits for it.
+    let built =
+        BUILT.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default().clone();
+    Some(built.get_or_init(|| build_once(name, source, compiler, flags)).clone())
+}
+
+fn build_once(name: &str, source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
     std::fs::create_dir_all(&folder).unwrap();
     let built = folder.join(name);
     let source = repository().join("fixtures/programs").join(source);
-    let _guard = ONE_AT_A_TIME.lock();
     let newer =
         |a: &Path, b: &Path| Some(a.metadata().ok()?.modified().ok()? > b.metadata().ok()?.modified().ok()?);
     if newer(&built, &source) != Some(true) {
@@ -92,5 +110,5 @@ fn build(name: &str, source: &str, compiler: &str, flags: &[&str]) -> Option<Pat
             .unwrap();
         assert!(out.status.success(), "{compiler} {source:?}: {}", String::from_utf8_lossy(&out.stderr));
     }
-    Some(built)
+    built
 }

@@ -20,7 +20,7 @@ fn refused(call: i32, errno: i32, words: &[&str]) -> Option<Command> {
 }
 
 fn sleeper() -> Child {
-    Command::new("sleep").arg("0.5").stdin(Stdio::null()).spawn().unwrap()
+    Command::new("sleep").arg("1").stdin(Stdio::null()).spawn().unwrap()
 }
 
 #[test]
@@ -55,21 +55,28 @@ fn without_pidfd_open_the_end_of_a_process_ends_its_recording() {
     if programs::c("refuse").is_none() || !may_record() {
         return;
     }
-    for errno in CONFINEMENTS {
+    let ends = |errno, face: &[&str], target| {
         let folder = folder();
-        for face in [&["record", "-e", "cpu-clock", "-o", "prof.data"][..], &["stat", "-e", "task-clock"]] {
-            for target in ["-p", "-t"] {
-                let mut child = sleeper();
-                let pid = child.id().to_string();
-                // The child is waited for meanwhile: otherwise its end would be that of the test.
-                let waiting = std::thread::spawn(move || child.wait());
-                let words = [face, &[target, &pid]].concat();
-                let ended = run(refused(PIDFD_OPEN, errno, &words).unwrap().current_dir(folder.path()));
-                assert_eq!(ended.code, 0, "{errno} {words:?}: {}", ended.stderr);
-                waiting.join().unwrap().unwrap();
+        let mut child = sleeper();
+        let pid = child.id().to_string();
+        // The child is waited for meanwhile: otherwise its end would be that of the test.
+        let waiting = std::thread::spawn(move || child.wait());
+        let words = [face, &[target, &pid]].concat();
+        let ended = run(refused(PIDFD_OPEN, errno, &words).unwrap().current_dir(folder.path()));
+        assert_eq!(ended.code, 0, "{errno} {words:?}: {}", ended.stderr);
+        waiting.join().unwrap().unwrap();
+    };
+    let faces = [&["record", "-e", "cpu-clock", "-o", "prof.data"][..], &["stat", "-e", "task-clock"]];
+    // All at once: everybody sleeps.
+    std::thread::scope(|scope| {
+        for errno in CONFINEMENTS {
+            for face in faces {
+                for target in ["-p", "-t"] {
+                    scope.spawn(move || ends(errno, face, target));
+                }
             }
         }
-    }
+    });
 }
 
 #[test]

@@ -150,8 +150,8 @@ struct Jvm {
 }
 
 impl Jvm {
-    /// Starts it with further options.
-    fn start(options: &[&str]) -> Option<Self> {
+    /// Starts it with further options, and lets it run for so many hundredths of a second of CPU time.
+    fn start(options: &[&str], ticks: u64) -> Option<Self> {
         let java = installed(&["java"]).filter(|_| may_record())?;
         let folder = tempfile::tempdir().unwrap();
         let printed = File::create(folder.path().join("printed")).unwrap();
@@ -160,14 +160,13 @@ impl Jvm {
         command.arg("-XX:+PreserveFramePointer").args(whole).args(options).arg(fixture("Shares.java"));
         let child = command.arg("60").current_dir(folder.path()).stdout(printed).spawn().unwrap();
         let jvm = Self { child, folder };
-        // The program is compiled before it runs.
         let begin = Instant::now();
-        let is_compiled = || {
+        let has_run = || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", jvm.child.id())).unwrap();
             let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-            fields[11].parse::<u64>().unwrap() > 300
+            fields[11].parse::<u64>().unwrap() > ticks
         };
-        while !is_compiled() {
+        while !has_run() {
             assert!(begin.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -216,8 +215,9 @@ impl Drop for Jvm {
 
 #[test]
 fn a_java_that_is_attached_to_tells_its_names() {
-    let Some(mut jvm) = Jvm::start(&[]) else { return };
-    let out = jvm.record("3");
+    // The program is compiled before it runs.
+    let Some(mut jvm) = Jvm::start(&[], 300) else { return };
+    let out = jvm.record("2");
     assert!(out.stderr.contains("asked java for the names of its code"), "{}", out.stderr);
     assert!(jvm.is_unharmed());
     check_stacks(
@@ -228,23 +228,23 @@ fn a_java_that_is_attached_to_tells_its_names() {
 
 #[test]
 fn a_java_that_forbids_attaching_is_left_alone() {
-    let Some(mut jvm) = Jvm::start(&["-XX:+DisableAttachMechanism"]) else { return };
-    let out = jvm.record("1");
+    let Some(mut jvm) = Jvm::start(&["-XX:+DisableAttachMechanism"], 50) else { return };
+    let out = jvm.record("0.3");
     assert!(out.stderr.contains("attaching to it is disabled"), "{}", out.stderr);
     assert!(jvm.is_unharmed(), "SIGQUIT makes it print its threads");
 }
 
 #[test]
 fn a_socket_that_is_not_its_own_is_not_talked_to() {
-    let Some(mut jvm) = Jvm::start(&[]) else { return };
+    let Some(mut jvm) = Jvm::start(&[], 50) else { return };
     let path = format!("/tmp/.java_pid{}", jvm.child.id());
     let listener = UnixListener::bind(&path).unwrap();
-    let out = jvm.record("1");
+    let out = jvm.record("0.3");
     assert!(out.stderr.contains("is the socket of another process"), "{}", out.stderr);
     drop(listener);
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/etc/shadow", &path).unwrap();
-    let out = jvm.record("1");
+    let out = jvm.record("0.3");
     assert!(out.stderr.contains("is in the way"), "{}", out.stderr);
     assert!(jvm.is_unharmed());
 }

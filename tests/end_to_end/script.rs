@@ -146,7 +146,7 @@ fn recorded(flags: &[&str], scripts: &[&[&str]]) {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record.args(["record", "-q", "-o"]).arg(&file).args(flags).arg("--").arg(program).args(["2", "100"]);
+    record.args(perf::RECORD).arg("-o").arg(&file).args(flags).arg("--").arg(program).args(["2", "100"]);
     assert_eq!(run(&mut record).code, 0, "{flags:?}");
     agrees(folder.path(), &file, &[]);
     scripts.iter().for_each(|flags| agrees(folder.path(), &file, flags));
@@ -236,7 +236,11 @@ fn a_recording_through_a_pipe() {
     let folder = folder();
     let file = folder.path().join("pipe.data");
     let mut record = perf::perf(folder.path());
-    record.args(["record", "-q", "-e", "cpu-clock", "-g", "-o", "-", "--"]).arg(program).args(["2", "100"]);
+    record
+        .args(perf::RECORD)
+        .args(["-e", "cpu-clock", "-g", "-o", "-", "--"])
+        .arg(program)
+        .args(["2", "100"]);
     let piped = run(&mut record).ok();
     std::fs::write(&file, &piped.stdout).unwrap();
     agrees(folder.path(), &file, &[]);
@@ -260,7 +264,7 @@ fn samples_with_stack_copies() {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record.args(["record", "-q", "-e", "cpu-clock", "--call-graph", "dwarf", "-o"]).arg(&file).arg("--");
+    record.args(perf::RECORD).args(["-e", "cpu-clock", "--call-graph", "dwarf", "-o"]).arg(&file).arg("--");
     assert_eq!(run(record.arg(program).args(["2", "100"])).code, 0);
     agrees(folder.path(), &file, &["-F", "comm,tid,time,period,event"]);
 }

@@ -170,24 +170,26 @@ fn without_a_command_signals_end_a_recording_in_order() {
     if !may_record() {
         return;
     }
-    for signal in FOR_COMMANDS {
+    let mut target = Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
+    let ended = FOR_COMMANDS.map(|signal| {
         let folder = folder();
-        let mut target =
-            Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
         let words = ["record", "-e", "cpu-clock", "-o", "prof.data", "-p", &target.id().to_string()];
         let in_company = RECORDERS.read();
         let mut record = group_leader(&words);
         record.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let record = record.spawn().unwrap();
         until("it keeps signals for itself", || blocks(record.id(), signal));
-        thread::sleep(Duration::from_millis(400));
+        thread::sleep(Duration::from_millis(100));
         // The C library's `kill` of nix knows no real-time signals.
         let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", record.id())]).status();
         assert!(sent.unwrap().success());
         let ended = finish(record);
         drop(in_company);
-        target.kill().unwrap();
-        target.wait().unwrap();
+        (signal, folder, ended)
+    });
+    target.kill().unwrap();
+    target.wait().unwrap();
+    for (signal, folder, ended) in ended {
         assert_eq!(ended.code, 0, "signal {signal}: {}", ended.stderr);
         // Beside much else it may not have sampled yet.
         run(prof(["script", "-i"]).arg(folder.path().join("prof.data"))).ok();

@@ -66,44 +66,36 @@ fn in_time(words: &[&str], file: &Path) -> Run {
     run(&mut command)
 }
 
-fn recordings_end(flags: &[&str]) {
+/// All at once: they wait most of the time.
+#[test]
+fn recordings_and_the_live_view_beside_a_file_system_that_does_not_answer_end_in_time() {
     let Some(program) = programs::c("shares") else { return };
     let folder = folder();
     let Some(system) = FileSystem::with(folder.path(), &program) else { return };
     system.be_silent();
-    let file = folder.path().join("prof.data");
-    let pid = system.program.id().to_string();
-    let flags: Vec<&str> = flags.iter().map(|&flag| if flag == "PID" { &pid } else { flag }).collect();
-    let recorded = in_time(&[&["record", "-v", "-F", "999", "-d", "1"], &flags[..]].concat(), &file);
-    assert_eq!(recorded.code, 0, "{flags:?}: {}", recorded.stderr);
     let place = system.place.display().to_string();
-    assert!(recorded.stderr.contains(&place), "{}", recorded.stderr);
-    let read =
-        in_time(&["report", "-v", "--csv", "-i", file.to_str().unwrap()], &folder.path().join("out.csv"));
-    assert_eq!(read.code, 0, "{}", read.stderr);
-    assert!(read.stderr.contains(&place), "{}", read.stderr);
-}
-
-#[test]
-fn the_live_view_beside_a_file_system_that_does_not_answer_ends() {
-    let Some(program) = programs::c("shares") else { return };
-    let folder = folder();
-    let Some(system) = FileSystem::with(folder.path(), &program) else { return };
-    system.be_silent();
     let pid = system.program.id().to_string();
-    let mut command = Command::new("timeout");
-    command.args(["-k", "1", TIME, env!("CARGO_BIN_EXE_prof"), "top", "--once", "-p", &pid]);
-    let viewed = run(&mut command);
-    assert_eq!(viewed.code, 0, "{}", viewed.stderr);
-    assert!(viewed.text().contains("[file]"), "{}", viewed.text());
-    assert!(viewed.stderr.contains(&system.place.display().to_string()), "{}", viewed.stderr);
-}
-
-#[test]
-fn recordings_beside_a_file_system_that_does_not_answer_end_in_time() {
-    recordings_end(&["-a"]);
-    recordings_end(&["-a", "--call-graph", "dwarf"]);
-    recordings_end(&["-p", "PID"]);
+    let recording_ends = |name: &str, flags: &[&str]| {
+        let file = folder.path().join(name);
+        let recorded = in_time(&[&["record", "-v", "-F", "999", "-d", "1"], flags].concat(), &file);
+        assert_eq!(recorded.code, 0, "{flags:?}: {}", recorded.stderr);
+        assert!(recorded.stderr.contains(&place), "{flags:?}: {}", recorded.stderr);
+        let read = ["report", "-v", "--csv", "-i", file.to_str().unwrap()];
+        let read = in_time(&read, &file.with_extension("csv"));
+        assert_eq!(read.code, 0, "{flags:?}: {}", read.stderr);
+        assert!(read.stderr.contains(&place), "{flags:?}: {}", read.stderr);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| recording_ends("all.data", &["-a"]));
+        scope.spawn(|| recording_ends("copies.data", &["-a", "--call-graph", "dwarf"]));
+        scope.spawn(|| recording_ends("one.data", &["-p", &pid]));
+        let mut command = Command::new("timeout");
+        command.args(["-k", "1", TIME, env!("CARGO_BIN_EXE_prof"), "top", "--once", "-p", &pid]);
+        let viewed = run(&mut command);
+        assert_eq!(viewed.code, 0, "{}", viewed.stderr);
+        assert!(viewed.text().contains("[file]"), "{}", viewed.text());
+        assert!(viewed.stderr.contains(&place), "{}", viewed.stderr);
+    });
 }
 
 #[test]

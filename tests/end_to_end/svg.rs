@@ -29,7 +29,7 @@ fn the_picture_holds_every_sample() {
         return;
     }
     let folder = folder();
-    let (file, run_) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("2"), OsStr::new("300")]);
+    let (file, run_) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("2"), OsStr::new("100")]);
     run_.ok();
     let stacks = Folded::parse(folded(&file, &[]).ok().text());
     for flags in [

@@ -436,6 +436,7 @@ fn latency_is_what_a_script_over_switches_says() {
         &[
             "perf",
             "record",
+            "--no-bpf-event",
             "-q",
             "-N",
             "-a",

@@ -159,7 +159,7 @@ fn files_carry_the_names_of_programs_that_are_gone() {
     let record = |flags: &[&str]| -> Vec<u64> {
         let folder = folder();
         std::fs::copy(&program, folder.path().join("gone")).unwrap();
-        let script = "./gone alone 300; rm gone; kill -USR2 $PPID; sleep 1; cp \"$0\" later; ./later alone 300; rm later";
+        let script = "./gone alone 300; rm gone; kill -USR2 $PPID; sleep 0.5; cp \"$0\" later; ./later alone 300; rm later";
         let mut command = prof(["record", "-F", "4999", "-e", "cpu-clock"]);
         command.args(flags).args(["-o", "out", "--", "sh", "-c", script]).arg(&program);
         let run_ = run(command.current_dir(folder.path())).ok();
@@ -405,7 +405,7 @@ fn what_is_watched_for_makes_a_dump() {
     assert_eq!((files, run_.code), (3, 0), "{}", run_.stderr);
     assert!(run_.stderr.contains("prof: sign is there: writing a file"), "{}", run_.stderr);
     // On a machine with far too much to do, a program that wants a CPU has a part of one.
-    let (files, run_) = record("cpu:5%:1s", "sleep 1; \"$0\" alone 4000");
+    let (files, run_) = record("cpu:5%:1s", "sleep 1; \"$0\" alone 2500");
     assert_eq!((files, run_.code), (2, 0), "{}", run_.stderr);
     assert!(run_.stderr.contains("CPU use was above 5 % for 1 s"), "{}", run_.stderr);
     for (when, code, expected) in
@@ -428,12 +428,11 @@ fn a_call_that_takes_too_long_makes_a_dump() {
         let run_ = run(prof(words).arg(script).arg(&program).current_dir(folder.path()));
         (dumps(folder.path()), run_, folder)
     };
-    let (_, run_, _) = record("50ms");
+    let (files, run_, _folder) = record("50ms");
     if run_.code != 0 && run_.stderr.contains("uprobe") {
         programs::skip(&format!("no probe can be set here: {}", run_.stderr));
         return;
     }
-    let (files, run_, _folder) = record("50ms");
     assert_eq!(files.len(), 2, "{}", run_.stderr);
     assert!(
         run_.stderr.contains(":odd_mark in thread") && run_.stderr.contains(" ms: writing"),
