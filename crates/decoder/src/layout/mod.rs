@@ -1,6 +1,13 @@
-//! Where things lie in the records of one event.
+//! Where things lie in the records of one event: decoding and encoding them.
+
+mod decode;
+mod encode;
+
+use alloc::vec::Vec;
 
 use model::{CpuId, Pid, Tid, Timestamp};
+
+pub use encode::EncodeError;
 
 use crate::attr::Attr;
 use crate::cursor::Cursor;
@@ -9,7 +16,8 @@ use crate::error::DecodeError;
 use crate::flags::{AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 use crate::header::{HEADER_SIZE, kind};
 use crate::raw::RawRecord;
-use crate::record::SampleId;
+use crate::record::{Record, SampleId};
+use crate::sample::Sample;
 
 /// The layout of the records of one event, computed once from its attr.
 ///
@@ -94,6 +102,36 @@ impl RecordLayout {
     /// The same layout for records in whose MMAP2 a build id may stand, as in those of an attr with `build_id`.
     pub fn with_build_ids(self) -> Self {
         Self { has_build_ids: true, ..self }
+    }
+
+    /// Decodes a record of this event.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`] but those of cut records and attrs; [`DecodeError::UnknownKind`] for types that are not
+    /// the kernel's.
+    #[inline]
+    pub fn decode<'a>(&self, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
+        decode::record(self, raw)
+    }
+
+    /// Decodes a SAMPLE record of this event: [`RecordLayout::decode`] without the way through [`crate::Record`].
+    ///
+    /// # Errors
+    /// [`DecodeError::UnknownFormat`] where the layout is not known ([`RecordLayout::refusal`]), else
+    /// [`DecodeError::FieldCut`] or [`DecodeError::Count`].
+    #[inline]
+    pub fn decode_sample<'a>(&self, raw: &RawRecord<'a>) -> Result<Sample<'a>, DecodeError> {
+        decode::sample(self, raw)
+    }
+
+    /// Appends `record` to `out`, header and trailer included, as an event of this layout would have it. Parts that
+    /// the layout has and the record lacks are written as 0, parts that it lacks are left out. On an error, `out`
+    /// is as before.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooLong`] above 65535 bytes, [`EncodeError::Layout`] for samples of unknown layout.
+    pub fn encode(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::record(self, record, out)
     }
 
     /// The byte order of the records.

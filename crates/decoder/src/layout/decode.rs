@@ -2,11 +2,11 @@
 
 use model::{BuildId, FileIdentity, Pid, Tid, Timestamp};
 
+use super::{RecordLayout, cpu, thread};
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::flags::{BranchSampleFormat, ReadFormat, SampleFormat};
 use crate::header::{kind, misc};
-use crate::layout::{RecordLayout, cpu, thread};
 use crate::raw::RawRecord;
 use crate::record::{
     Aux, AuxOutputHwId, BpfEvent, CallchainDeferred, Cgroup, Comm, ItraceStart, Ksymbol, Lost, LostSamples,
@@ -15,114 +15,107 @@ use crate::record::{
 use crate::sample::Sample;
 use crate::values::{BranchStack, CounterValues, Registers};
 
-impl RecordLayout {
-    /// Decodes a record of this event.
-    ///
-    /// # Errors
-    /// Any [`DecodeError`] but those of cut records and attrs; [`DecodeError::UnknownKind`] for types that are not
-    /// the kernel's.
-    #[inline]
-    pub fn decode<'a>(&self, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
-        if raw.kind == kind::SAMPLE {
-            return self.decode_sample(raw).map(Record::Sample);
-        }
-        decode_sideband(self, raw)
+/// As [`RecordLayout::decode`].
+#[inline]
+pub(super) fn record<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
+    if raw.kind == kind::SAMPLE {
+        return sample(layout, raw).map(Record::Sample);
     }
+    decode_sideband(layout, raw)
+}
 
-    /// Decodes a SAMPLE record of this event: [`RecordLayout::decode`] without the way through [`crate::Record`].
-    ///
-    /// # Errors
-    /// [`DecodeError::UnknownFormat`] where the layout is not known ([`RecordLayout::refusal`]), else
-    /// [`DecodeError::FieldCut`] or [`DecodeError::Count`].
-    #[inline]
-    pub fn decode_sample<'a>(&self, raw: &RawRecord<'a>) -> Result<Sample<'a>, DecodeError> {
-        if let Some(refusal) = self.refusal {
-            return Err(refusal);
-        }
-        let format = self.sample_format;
-        let cursor = &mut Cursor::new(raw, self.endian);
-        // The fields are evaluated in the order in which they are written here, which is that of the bytes.
-        macro_rules! part {
-            ($($bit:ident)|+, $read:expr) => {
-                if format.intersects($(SampleFormat::$bit)|+) { Some($read) } else { None }
-            };
-        }
-        Ok(Sample {
-            mode: raw.mode(),
-            exact_ip: raw.has(misc::EXACT_IP),
-            identifier: part!(IDENTIFIER, cursor.u64("sample_id")?),
-            ip: part!(IP, cursor.u64("ip")?),
-            thread: part!(TID, thread(cursor)?),
-            time: part!(TIME, Timestamp(cursor.u64("time")?)),
-            addr: part!(ADDR, cursor.u64("addr")?),
-            id: part!(ID, cursor.u64("id")?),
-            stream_id: part!(STREAM_ID, cursor.u64("stream_id")?),
-            cpu: part!(CPU, cpu(cursor)?),
-            period: part!(PERIOD, cursor.u64("period")?),
-            read: part!(READ, self.counter_values(cursor)?),
-            callchain: part!(CALLCHAIN, {
-                let count = cursor.u64("callchain nr")?;
-                cursor.words("callchain nr", count, 1)?
-            }),
-            raw: part!(RAW, {
-                let size = cursor.u32("raw size")?;
-                cursor.bytes("raw data", size.into())?
-            }),
-            branch_stack: part!(BRANCH_STACK, self.branch_stack(cursor)?),
-            user_registers: part!(REGS_USER, registers(cursor, self.regs_user, "regs_user")?),
-            user_stack: part!(STACK_USER, user_stack(cursor)?),
-            weight: part!(WEIGHT | WEIGHT_STRUCT, cursor.u64("weight")?),
-            data_source: part!(DATA_SRC, cursor.u64("data_src")?),
-            transaction: part!(TRANSACTION, cursor.u64("transaction")?),
-            interrupt_registers: part!(REGS_INTR, registers(cursor, self.regs_intr, "regs_intr")?),
-            physical_address: part!(PHYS_ADDR, cursor.u64("phys_addr")?),
-            cgroup: part!(CGROUP, cursor.u64("cgroup")?),
-            data_page_size: part!(DATA_PAGE_SIZE, cursor.u64("data_page_size")?),
-            code_page_size: part!(CODE_PAGE_SIZE, cursor.u64("code_page_size")?),
-            aux: part!(AUX, {
-                let size = cursor.u64("aux size")?;
-                cursor.bytes("aux data", size)?
-            }),
-        })
+/// As [`RecordLayout::decode_sample`].
+#[inline]
+pub(super) fn sample<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<Sample<'a>, DecodeError> {
+    if let Some(refusal) = layout.refusal {
+        return Err(refusal);
     }
+    let format = layout.sample_format;
+    let cursor = &mut Cursor::new(raw, layout.endian);
+    // The fields are evaluated in the order in which they are written here, which is that of the bytes.
+    macro_rules! part {
+        ($($bit:ident)|+, $read:expr) => {
+            if format.intersects($(SampleFormat::$bit)|+) { Some($read) } else { None }
+        };
+    }
+    Ok(Sample {
+        mode: raw.mode(),
+        exact_ip: raw.has(misc::EXACT_IP),
+        identifier: part!(IDENTIFIER, cursor.u64("sample_id")?),
+        ip: part!(IP, cursor.u64("ip")?),
+        thread: part!(TID, thread(cursor)?),
+        time: part!(TIME, Timestamp(cursor.u64("time")?)),
+        addr: part!(ADDR, cursor.u64("addr")?),
+        id: part!(ID, cursor.u64("id")?),
+        stream_id: part!(STREAM_ID, cursor.u64("stream_id")?),
+        cpu: part!(CPU, cpu(cursor)?),
+        period: part!(PERIOD, cursor.u64("period")?),
+        read: part!(READ, counter_values(layout, cursor)?),
+        callchain: part!(CALLCHAIN, {
+            let count = cursor.u64("callchain nr")?;
+            cursor.words("callchain nr", count, 1)?
+        }),
+        raw: part!(RAW, {
+            let size = cursor.u32("raw size")?;
+            cursor.bytes("raw data", size.into())?
+        }),
+        branch_stack: part!(BRANCH_STACK, branch_stack(layout, cursor)?),
+        user_registers: part!(REGS_USER, registers(cursor, layout.regs_user, "regs_user")?),
+        user_stack: part!(STACK_USER, user_stack(cursor)?),
+        weight: part!(WEIGHT | WEIGHT_STRUCT, cursor.u64("weight")?),
+        data_source: part!(DATA_SRC, cursor.u64("data_src")?),
+        transaction: part!(TRANSACTION, cursor.u64("transaction")?),
+        interrupt_registers: part!(REGS_INTR, registers(cursor, layout.regs_intr, "regs_intr")?),
+        physical_address: part!(PHYS_ADDR, cursor.u64("phys_addr")?),
+        cgroup: part!(CGROUP, cursor.u64("cgroup")?),
+        data_page_size: part!(DATA_PAGE_SIZE, cursor.u64("data_page_size")?),
+        code_page_size: part!(CODE_PAGE_SIZE, cursor.u64("code_page_size")?),
+        aux: part!(AUX, {
+            let size = cursor.u64("aux size")?;
+            cursor.bytes("aux data", size)?
+        }),
+    })
+}
 
-    /// Counter values: of a READ record, or of a sample.
-    fn counter_values<'a>(&self, cursor: &mut Cursor<'a>) -> Result<CounterValues<'a>, DecodeError> {
-        let format = self.read_format;
-        let has_id = format.contains(ReadFormat::ID);
-        let has_lost = format.contains(ReadFormat::LOST);
-        // The group's values lie together behind the times, a single value lies before them.
-        let group = format.contains(ReadFormat::GROUP);
-        let first = cursor.u64(if group { "read nr" } else { "read value" })?;
-        let time = |bit, field, cursor: &mut Cursor<'_>| {
-            if format.contains(bit) { cursor.u64(field).map(Some) } else { Ok(None) }
-        };
-        let time_enabled = time(ReadFormat::TOTAL_TIME_ENABLED, "time_enabled", cursor)?;
-        let time_running = time(ReadFormat::TOTAL_TIME_RUNNING, "time_running", cursor)?;
-        let extra = u64::from(has_id) + u64::from(has_lost);
-        let (single, values) = if group {
-            (None, cursor.words("read nr", first, 1 + extra)?)
-        } else {
-            (Some(first), cursor.words("read values", extra, 1)?)
-        };
-        Ok(CounterValues { time_enabled, time_running, single, values, has_id, has_lost })
-    }
+/// Counter values: of a READ record, or of a sample.
+fn counter_values<'a>(
+    layout: &RecordLayout,
+    cursor: &mut Cursor<'a>,
+) -> Result<CounterValues<'a>, DecodeError> {
+    let format = layout.read_format;
+    let has_id = format.contains(ReadFormat::ID);
+    let has_lost = format.contains(ReadFormat::LOST);
+    // The group's values lie together behind the times, a single value lies before them.
+    let group = format.contains(ReadFormat::GROUP);
+    let first = cursor.u64(if group { "read nr" } else { "read value" })?;
+    let time = |bit, field, cursor: &mut Cursor<'_>| {
+        if format.contains(bit) { cursor.u64(field).map(Some) } else { Ok(None) }
+    };
+    let time_enabled = time(ReadFormat::TOTAL_TIME_ENABLED, "time_enabled", cursor)?;
+    let time_running = time(ReadFormat::TOTAL_TIME_RUNNING, "time_running", cursor)?;
+    let extra = u64::from(has_id) + u64::from(has_lost);
+    let (single, values) = if group {
+        (None, cursor.words("read nr", first, 1 + extra)?)
+    } else {
+        (Some(first), cursor.words("read values", extra, 1)?)
+    };
+    Ok(CounterValues { time_enabled, time_running, single, values, has_id, has_lost })
+}
 
-    fn branch_stack<'a>(&self, cursor: &mut Cursor<'a>) -> Result<BranchStack<'a>, DecodeError> {
-        let count = cursor.u64("bnr")?;
-        let hw_index = if self.branch_format.contains(BranchSampleFormat::HW_INDEX) {
-            Some(cursor.u64("hw_idx")?)
-        } else {
-            None
-        };
-        let entries = cursor.words("bnr", count, 3)?;
-        let counters = if self.branch_format.contains(BranchSampleFormat::COUNTERS) {
-            Some(cursor.words("bnr", count, 1)?)
-        } else {
-            None
-        };
-        Ok(BranchStack { hw_index, entries, counters })
-    }
+fn branch_stack<'a>(layout: &RecordLayout, cursor: &mut Cursor<'a>) -> Result<BranchStack<'a>, DecodeError> {
+    let count = cursor.u64("bnr")?;
+    let hw_index = if layout.branch_format.contains(BranchSampleFormat::HW_INDEX) {
+        Some(cursor.u64("hw_idx")?)
+    } else {
+        None
+    };
+    let entries = cursor.words("bnr", count, 3)?;
+    let counters = if layout.branch_format.contains(BranchSampleFormat::COUNTERS) {
+        Some(cursor.words("bnr", count, 1)?)
+    } else {
+        None
+    };
+    Ok(BranchStack { hw_index, entries, counters })
 }
 
 fn registers<'a>(
@@ -185,7 +178,7 @@ fn decode_sideband<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<Rec
         }
         kind::READ => {
             let (pid, tid) = thread(cursor)?;
-            Record::Read(Read { pid, tid, values: layout.counter_values(cursor)?, sample_id })
+            Record::Read(Read { pid, tid, values: counter_values(layout, cursor)?, sample_id })
         }
         kind::AUX => Record::Aux(Aux {
             offset: cursor.u64("aux_offset")?,
