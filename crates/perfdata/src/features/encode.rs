@@ -5,112 +5,111 @@ use model::Name;
 
 use super::{CpuTopology, Features, bit};
 
-impl Features {
-    /// The sections that have contents, by ascending bit number, each with the bytes of its body.
-    pub fn to_sections(&self, endian: Endian) -> Vec<(u32, Vec<u8>)> {
-        let mut sections = Vec::new();
-        for bit in 0..bit::COUNT {
-            if let Some(body) = self.body(bit, endian) {
-                sections.push((bit, body));
-            }
+/// As [`Features::to_sections`].
+pub(super) fn sections(features: &Features, endian: Endian) -> Vec<(u32, Vec<u8>)> {
+    let mut sections = Vec::new();
+    for bit in 0..bit::COUNT {
+        if let Some(body) = body_of(features, bit, endian) {
+            sections.push((bit, body));
         }
-        sections
     }
+    sections
+}
 
-    fn body(&self, bit: u32, endian: Endian) -> Option<Vec<u8>> {
-        let mut body = Body { bytes: Vec::new(), endian };
-        match bit {
-            bit::TRACING_DATA => body.bytes.extend_from_slice(self.tracing_data.as_ref()?),
-            bit::BUILD_ID => body.build_ids(nonempty(&self.build_ids)?),
-            bit::HOSTNAME => body.string(self.hostname.as_ref()?),
-            bit::OSRELEASE => body.string(self.os_release.as_ref()?),
-            bit::VERSION => body.string(self.version.as_ref()?),
-            bit::ARCH => body.string(self.arch.as_ref()?),
-            bit::NRCPUS => body.u32s(&[self.cpus?.available, self.cpus?.online]),
-            bit::CPUDESC => body.string(self.cpu_description.as_ref()?),
-            bit::CPUID => body.string(self.cpu_id.as_ref()?),
-            bit::TOTAL_MEM => body.u64(self.total_memory?),
-            bit::CMDLINE => body.strings(nonempty(&self.command_line)?),
-            bit::EVENT_DESC => body.events(nonempty(&self.events)?),
-            bit::CPU_TOPOLOGY => body.cpu_topology(self.cpu_topology.as_ref()?),
-            bit::NUMA_TOPOLOGY => {
-                let nodes = nonempty(&self.numa_topology)?;
-                body.count(nodes.len());
-                for node in nodes {
-                    body.u32(node.node);
-                    body.u64(node.total);
-                    body.u64(node.free);
-                    body.string(&node.cpus);
-                }
-            }
-            bit::BRANCH_STACK => return self.branch_stack.then(Vec::new),
-            bit::PMU_MAPPINGS => {
-                let pmus = nonempty(&self.pmu_mappings)?;
-                body.count(pmus.len());
-                for (kind, name) in pmus {
-                    body.u32(*kind);
-                    body.string(name);
-                }
-            }
-            bit::GROUP_DESC => {
-                let groups = nonempty(&self.groups)?;
-                body.count(groups.len());
-                for group in groups {
-                    body.string(&group.name);
-                    body.u32s(&[group.leader, group.members]);
-                }
-            }
-            bit::STAT => return self.stat.then(Vec::new),
-            bit::CACHE => {
-                let caches = nonempty(&self.caches)?;
-                body.u32(1);
-                body.count(caches.len());
-                for cache in caches {
-                    body.u32s(&[cache.level, cache.line_size, cache.sets, cache.ways]);
-                    [&cache.kind, &cache.size, &cache.cpus].into_iter().for_each(|text| body.string(text));
-                }
-            }
-            bit::SAMPLE_TIME => {
-                let (first, last) = self.sample_time?;
-                body.u64s(&[first, last]);
-            }
-            bit::MEM_TOPOLOGY => {
-                let topology = self.memory_topology.as_ref()?;
-                body.u64s(&[1, topology.block_size, topology.nodes.len() as u64]);
-                for (node, bits, words) in &topology.nodes {
-                    // The map is a section of its own inside the node: its length stands there again.
-                    body.u64s(&[*node, *bits, *bits]);
-                    body.u64s(words);
-                }
-            }
-            bit::CLOCKID => body.u64(self.clock_resolution?),
-            bit::DIR_FORMAT => body.u64(self.directory_version?),
-            bit::COMPRESSED => {
-                let compression = self.compression?;
-                body.u32s(&[0, compression.kind, compression.level, compression.ratio, compression.mmap_len]);
-            }
-            bit::CPU_PMU_CAPS => body.pairs(nonempty(&self.cpu_pmu_capabilities)?),
-            bit::CLOCK_DATA => {
-                let clock = self.clock?;
-                body.u32s(&[1, clock.clockid]);
-                body.u64s(&[clock.wall_clock, clock.clock]);
-            }
-            bit::HYBRID_TOPOLOGY => body.pairs(nonempty(&self.hybrid_topology)?),
-            bit::PMU_CAPS => {
-                let pmus = nonempty(&self.pmu_capabilities)?;
-                body.count(pmus.len());
-                for pmu in pmus {
-                    body.pairs(&pmu.capabilities);
-                    body.string(&pmu.pmu);
-                }
-            }
-            _ => {
-                let (_, bytes) = self.verbatim.iter().find(|(verbatim, _)| *verbatim == bit)?;
-                body.bytes.extend_from_slice(bytes);
+/// Returns the body of a section; `None` if there is nothing to say.
+fn body_of(features: &Features, bit: u32, endian: Endian) -> Option<Vec<u8>> {
+    let mut body = Body { bytes: Vec::new(), endian };
+    match bit {
+        bit::TRACING_DATA => body.bytes.extend_from_slice(features.tracing_data.as_ref()?),
+        bit::BUILD_ID => body.build_ids(nonempty(&features.build_ids)?),
+        bit::HOSTNAME => body.string(features.hostname.as_ref()?),
+        bit::OSRELEASE => body.string(features.os_release.as_ref()?),
+        bit::VERSION => body.string(features.version.as_ref()?),
+        bit::ARCH => body.string(features.arch.as_ref()?),
+        bit::NRCPUS => body.u32s(&[features.cpus?.available, features.cpus?.online]),
+        bit::CPUDESC => body.string(features.cpu_description.as_ref()?),
+        bit::CPUID => body.string(features.cpu_id.as_ref()?),
+        bit::TOTAL_MEM => body.u64(features.total_memory?),
+        bit::CMDLINE => body.strings(nonempty(&features.command_line)?),
+        bit::EVENT_DESC => body.events(nonempty(&features.events)?),
+        bit::CPU_TOPOLOGY => body.cpu_topology(features.cpu_topology.as_ref()?),
+        bit::NUMA_TOPOLOGY => {
+            let nodes = nonempty(&features.numa_topology)?;
+            body.count(nodes.len());
+            for node in nodes {
+                body.u32(node.node);
+                body.u64(node.total);
+                body.u64(node.free);
+                body.string(&node.cpus);
             }
         }
-        Some(body.bytes)
+        bit::BRANCH_STACK => return features.branch_stack.then(Vec::new),
+        bit::PMU_MAPPINGS => {
+            let pmus = nonempty(&features.pmu_mappings)?;
+            body.count(pmus.len());
+            for (kind, name) in pmus {
+                body.u32(*kind);
+                body.string(name);
+            }
+        }
+        bit::GROUP_DESC => {
+            let groups = nonempty(&features.groups)?;
+            body.count(groups.len());
+            for group in groups {
+                body.string(&group.name);
+                body.u32s(&[group.leader, group.members]);
+            }
+        }
+        bit::STAT => return features.stat.then(Vec::new),
+        bit::CACHE => {
+            let caches = nonempty(&features.caches)?;
+            body.u32(1);
+            body.count(caches.len());
+            for cache in caches {
+                body.u32s(&[cache.level, cache.line_size, cache.sets, cache.ways]);
+                [&cache.kind, &cache.size, &cache.cpus].into_iter().for_each(|text| body.string(text));
+            }
+        }
+        bit::SAMPLE_TIME => {
+            let (first, last) = features.sample_time?;
+            body.u64s(&[first, last]);
+        }
+        bit::MEM_TOPOLOGY => {
+            let topology = features.memory_topology.as_ref()?;
+            body.u64s(&[1, topology.block_size, topology.nodes.len() as u64]);
+            for (node, bits, words) in &topology.nodes {
+                // The map is a section of its own inside the node: its length stands there again.
+                body.u64s(&[*node, *bits, *bits]);
+                body.u64s(words);
+            }
+        }
+        bit::CLOCKID => body.u64(features.clock_resolution?),
+        bit::DIR_FORMAT => body.u64(features.directory_version?),
+        bit::COMPRESSED => {
+            let compression = features.compression?;
+            body.u32s(&[0, compression.kind, compression.level, compression.ratio, compression.mmap_len]);
+        }
+        bit::CPU_PMU_CAPS => body.pairs(nonempty(&features.cpu_pmu_capabilities)?),
+        bit::CLOCK_DATA => {
+            let clock = features.clock?;
+            body.u32s(&[1, clock.clockid]);
+            body.u64s(&[clock.wall_clock, clock.clock]);
+        }
+        bit::HYBRID_TOPOLOGY => body.pairs(nonempty(&features.hybrid_topology)?),
+        bit::PMU_CAPS => {
+            let pmus = nonempty(&features.pmu_capabilities)?;
+            body.count(pmus.len());
+            for pmu in pmus {
+                body.pairs(&pmu.capabilities);
+                body.string(&pmu.pmu);
+            }
+        }
+        _ => {
+            let (_, bytes) = features.verbatim.iter().find(|(verbatim, _)| *verbatim == bit)?;
+            body.bytes.extend_from_slice(bytes);
+        }
     }
+    Some(body.bytes)
 }
 
 fn nonempty<T>(values: &[T]) -> Option<&[T]> {

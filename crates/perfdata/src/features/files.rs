@@ -56,31 +56,26 @@ pub struct RecordedSymbol {
     pub name: Name,
 }
 
-impl Features {
-    /// The files that simpleperf describes; none in recordings of other tools.
-    ///
-    /// # Errors
-    /// [`Error::Cut`] where a section is damaged, after the files before that place.
-    pub fn recorded_files(&self, endian: Endian) -> (Vec<RecordedFile>, Option<Error>) {
-        let mut files = Vec::new();
-        let error = self.verbatim.iter().find_map(|(feature, body)| {
-            let read = match *feature {
-                FILE => fixed_file,
-                FILE2 => message_file,
-                _ => return None,
-            };
-            let mut section = Bytes::new(body, "FILE", endian);
-            while section.remaining() > 0 {
-                let file = section.u32("size").and_then(|size| section.bytes("file", size.into()));
-                match file.and_then(|file| read(Bytes::new(file, "FILE", endian))) {
-                    Ok(file) => files.push(file),
-                    Err(error) => return Some(error),
-                }
+/// As [`Features::recorded_files`].
+pub(super) fn recorded(features: &Features, endian: Endian) -> (Vec<RecordedFile>, Option<Error>) {
+    let mut files = Vec::new();
+    let error = features.verbatim.iter().find_map(|(feature, body)| {
+        let read = match *feature {
+            FILE => fixed_file,
+            FILE2 => message_file,
+            _ => return None,
+        };
+        let mut section = Bytes::new(body, "FILE", endian);
+        while section.remaining() > 0 {
+            let file = section.u32("size").and_then(|size| section.bytes("file", size.into()));
+            match file.and_then(|file| read(Bytes::new(file, "FILE", endian))) {
+                Ok(file) => files.push(file),
+                Err(error) => return Some(error),
             }
-            None
-        });
-        (files, error)
-    }
+        }
+        None
+    });
+    (files, error)
 }
 
 fn kind(number: u32) -> FileKind {

@@ -5,8 +5,10 @@ mod encode;
 mod files;
 pub(crate) mod parse;
 
-use decoder::Attr;
+use decoder::{Attr, Endian};
 use model::{BuildId, Name, Pid};
+
+use crate::error::Error;
 
 pub use files::{FileKind, RecordedFile, RecordedSymbol};
 
@@ -187,6 +189,28 @@ pub struct Features {
 }
 
 impl Features {
+    /// The sections that have contents, by ascending bit number, each with the bytes of its body.
+    pub fn to_sections(&self, endian: Endian) -> Vec<(u32, Vec<u8>)> {
+        encode::sections(self, endian)
+    }
+
+    /// Takes the body of the section `feature` (a number of [`bit`]). One that this version does not know is kept
+    /// as it is in [`Features::verbatim`].
+    ///
+    /// # Errors
+    /// [`Error::Cut`] or [`Error::Field`] where the body is damaged; the other sections stay.
+    pub fn parse_section(&mut self, feature: u32, body: &[u8], endian: Endian) -> Result<(), Error> {
+        parse::section(self, feature, body, endian)
+    }
+
+    /// The files that simpleperf describes; none in recordings of other tools.
+    ///
+    /// # Errors
+    /// [`Error::Cut`] where a section is damaged, after the files before that place.
+    pub fn recorded_files(&self, endian: Endian) -> (Vec<RecordedFile>, Option<Error>) {
+        files::recorded(self, endian)
+    }
+
     /// The bytes of a section of our own, by its number ([`crate::sections::id`]). `None` for one whose memory has no bound
     /// ([`crate::sections::most_held`]).
     #[doc(hidden)]

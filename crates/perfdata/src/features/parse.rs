@@ -11,123 +11,119 @@ use crate::bytes::{Bytes, until_nul};
 use crate::error::Error;
 use crate::sections;
 
-impl Features {
-    /// Takes the body of the section `feature` (a number of [`bit`]). One that this version does not know is kept
-    /// as it is in [`Features::verbatim`].
-    ///
-    /// # Errors
-    /// [`Error::Cut`] or [`Error::Field`] where the body is damaged; the other sections stay.
-    pub fn parse_section(&mut self, feature: u32, body: &[u8], endian: Endian) -> Result<(), Error> {
-        let mut bytes = Bytes::new(body, bit::name(feature).unwrap_or("unknown feature"), endian);
-        let bytes = &mut bytes;
-        // A tool that could not find out writes nothing.
-        if body.is_empty()
-            && !matches!(feature, bit::BRANCH_STACK | bit::STAT)
-            && bit::name(feature).is_some()
-        {
-            return Ok(());
-        }
-        match feature {
-            bit::TRACING_DATA => self.tracing_data = Some(body.to_vec()),
-            bit::BUILD_ID => self.build_ids.extend(build_ids(body, endian)?),
-            bit::HOSTNAME => self.hostname = Some(bytes.string("hostname")?),
-            bit::OSRELEASE => self.os_release = Some(bytes.string("release")?),
-            bit::VERSION => self.version = Some(bytes.string("version")?),
-            bit::ARCH => self.arch = Some(bytes.string("machine")?),
-            bit::NRCPUS => {
-                self.cpus =
-                    Some(CpuCounts { available: bytes.u32("available")?, online: bytes.u32("online")? });
-            }
-            bit::CPUDESC => self.cpu_description = Some(bytes.string("model")?),
-            bit::CPUID => self.cpu_id = Some(bytes.string("id")?),
-            bit::TOTAL_MEM => self.total_memory = Some(bytes.u64("total")?),
-            bit::CMDLINE => self.command_line = bytes.strings("arguments")?,
-            bit::EVENT_DESC => self.events = event_descriptions(bytes, endian)?,
-            bit::CPU_TOPOLOGY => self.cpu_topology = Some(cpu_topology(bytes, self.cpus)?),
-            bit::NUMA_TOPOLOGY => {
-                let count = bytes.u32("nodes")?;
-                self.numa_topology = bytes.list(count.into(), |bytes| {
-                    Ok(NumaNode {
-                        node: bytes.u32("node")?,
-                        total: bytes.u64("total")?,
-                        free: bytes.u64("free")?,
-                        cpus: bytes.string("cpus")?,
-                    })
-                })?;
-            }
-            bit::BRANCH_STACK => self.branch_stack = true,
-            bit::PMU_MAPPINGS => {
-                let count = bytes.u32("pmus")?;
-                self.pmu_mappings =
-                    bytes.list(count.into(), |bytes| Ok((bytes.u32("type")?, bytes.string("name")?)))?;
-            }
-            bit::GROUP_DESC => {
-                let count = bytes.u32("groups")?;
-                self.groups = bytes.list(count.into(), |bytes| {
-                    Ok(GroupDescription {
-                        name: bytes.string("name")?,
-                        leader: bytes.u32("leader")?,
-                        members: bytes.u32("members")?,
-                    })
-                })?;
-            }
-            bit::STAT => self.stat = true,
-            bit::CACHE => {
-                let version = bytes.u32("version")?;
-                if version != 1 {
-                    return Err(bytes.wrong("version", 4, version.into(), "only 1 is known"));
-                }
-                let count = bytes.u32("caches")?;
-                self.caches = bytes.list(count.into(), |bytes| {
-                    Ok(CpuCache {
-                        level: bytes.u32("level")?,
-                        line_size: bytes.u32("line size")?,
-                        sets: bytes.u32("sets")?,
-                        ways: bytes.u32("ways")?,
-                        kind: bytes.string("type")?,
-                        size: bytes.string("size")?,
-                        cpus: bytes.string("cpus")?,
-                    })
-                })?;
-            }
-            bit::SAMPLE_TIME => self.sample_time = Some((bytes.u64("first")?, bytes.u64("last")?)),
-            bit::MEM_TOPOLOGY => self.memory_topology = Some(memory_topology(bytes)?),
-            bit::CLOCKID => self.clock_resolution = Some(bytes.u64("resolution")?),
-            bit::DIR_FORMAT => self.directory_version = Some(bytes.u64("version")?),
-            bit::COMPRESSED => {
-                bytes.u32("version")?;
-                self.compression = Some(Compression {
-                    kind: bytes.u32("type")?,
-                    level: bytes.u32("level")?,
-                    ratio: bytes.u32("ratio")?,
-                    mmap_len: bytes.u32("mmap_len")?,
-                });
-            }
-            bit::CPU_PMU_CAPS => self.cpu_pmu_capabilities = bytes.pairs("capabilities")?,
-            bit::CLOCK_DATA => {
-                bytes.u32("version")?;
-                self.clock = Some(ClockData {
-                    clockid: bytes.u32("clockid")?,
-                    wall_clock: bytes.u64("wall clock")?,
-                    clock: bytes.u64("clock")?,
-                });
-            }
-            bit::HYBRID_TOPOLOGY => self.hybrid_topology = bytes.pairs("pmus")?,
-            bit::PMU_CAPS => {
-                let count = bytes.u32("pmus")?;
-                self.pmu_capabilities = bytes.list(count.into(), |bytes| {
-                    let capabilities = bytes.pairs("capabilities")?;
-                    Ok(PmuCapabilities { pmu: bytes.string("pmu")?, capabilities })
-                })?;
-            }
-            // In files from before sections had a place of their own.
-            sections::STACK_TOTALS_BIT => {
-                self.sections.push((sections::id::STACK_TOTALS, body.to_vec()));
-            }
-            _ => self.verbatim.push((feature, body.to_vec())),
-        }
-        Ok(())
+/// As [`Features::parse_section`].
+pub(super) fn section(
+    features: &mut Features,
+    feature: u32,
+    body: &[u8],
+    endian: Endian,
+) -> Result<(), Error> {
+    let mut bytes = Bytes::new(body, bit::name(feature).unwrap_or("unknown feature"), endian);
+    let bytes = &mut bytes;
+    // A tool that could not find out writes nothing.
+    if body.is_empty() && !matches!(feature, bit::BRANCH_STACK | bit::STAT) && bit::name(feature).is_some() {
+        return Ok(());
     }
+    match feature {
+        bit::TRACING_DATA => features.tracing_data = Some(body.to_vec()),
+        bit::BUILD_ID => features.build_ids.extend(build_ids(body, endian)?),
+        bit::HOSTNAME => features.hostname = Some(bytes.string("hostname")?),
+        bit::OSRELEASE => features.os_release = Some(bytes.string("release")?),
+        bit::VERSION => features.version = Some(bytes.string("version")?),
+        bit::ARCH => features.arch = Some(bytes.string("machine")?),
+        bit::NRCPUS => {
+            features.cpus =
+                Some(CpuCounts { available: bytes.u32("available")?, online: bytes.u32("online")? });
+        }
+        bit::CPUDESC => features.cpu_description = Some(bytes.string("model")?),
+        bit::CPUID => features.cpu_id = Some(bytes.string("id")?),
+        bit::TOTAL_MEM => features.total_memory = Some(bytes.u64("total")?),
+        bit::CMDLINE => features.command_line = bytes.strings("arguments")?,
+        bit::EVENT_DESC => features.events = event_descriptions(bytes, endian)?,
+        bit::CPU_TOPOLOGY => features.cpu_topology = Some(cpu_topology(bytes, features.cpus)?),
+        bit::NUMA_TOPOLOGY => {
+            let count = bytes.u32("nodes")?;
+            features.numa_topology = bytes.list(count.into(), |bytes| {
+                Ok(NumaNode {
+                    node: bytes.u32("node")?,
+                    total: bytes.u64("total")?,
+                    free: bytes.u64("free")?,
+                    cpus: bytes.string("cpus")?,
+                })
+            })?;
+        }
+        bit::BRANCH_STACK => features.branch_stack = true,
+        bit::PMU_MAPPINGS => {
+            let count = bytes.u32("pmus")?;
+            features.pmu_mappings =
+                bytes.list(count.into(), |bytes| Ok((bytes.u32("type")?, bytes.string("name")?)))?;
+        }
+        bit::GROUP_DESC => {
+            let count = bytes.u32("groups")?;
+            features.groups = bytes.list(count.into(), |bytes| {
+                Ok(GroupDescription {
+                    name: bytes.string("name")?,
+                    leader: bytes.u32("leader")?,
+                    members: bytes.u32("members")?,
+                })
+            })?;
+        }
+        bit::STAT => features.stat = true,
+        bit::CACHE => {
+            let version = bytes.u32("version")?;
+            if version != 1 {
+                return Err(bytes.wrong("version", 4, version.into(), "only 1 is known"));
+            }
+            let count = bytes.u32("caches")?;
+            features.caches = bytes.list(count.into(), |bytes| {
+                Ok(CpuCache {
+                    level: bytes.u32("level")?,
+                    line_size: bytes.u32("line size")?,
+                    sets: bytes.u32("sets")?,
+                    ways: bytes.u32("ways")?,
+                    kind: bytes.string("type")?,
+                    size: bytes.string("size")?,
+                    cpus: bytes.string("cpus")?,
+                })
+            })?;
+        }
+        bit::SAMPLE_TIME => features.sample_time = Some((bytes.u64("first")?, bytes.u64("last")?)),
+        bit::MEM_TOPOLOGY => features.memory_topology = Some(memory_topology(bytes)?),
+        bit::CLOCKID => features.clock_resolution = Some(bytes.u64("resolution")?),
+        bit::DIR_FORMAT => features.directory_version = Some(bytes.u64("version")?),
+        bit::COMPRESSED => {
+            bytes.u32("version")?;
+            features.compression = Some(Compression {
+                kind: bytes.u32("type")?,
+                level: bytes.u32("level")?,
+                ratio: bytes.u32("ratio")?,
+                mmap_len: bytes.u32("mmap_len")?,
+            });
+        }
+        bit::CPU_PMU_CAPS => features.cpu_pmu_capabilities = bytes.pairs("capabilities")?,
+        bit::CLOCK_DATA => {
+            bytes.u32("version")?;
+            features.clock = Some(ClockData {
+                clockid: bytes.u32("clockid")?,
+                wall_clock: bytes.u64("wall clock")?,
+                clock: bytes.u64("clock")?,
+            });
+        }
+        bit::HYBRID_TOPOLOGY => features.hybrid_topology = bytes.pairs("pmus")?,
+        bit::PMU_CAPS => {
+            let count = bytes.u32("pmus")?;
+            features.pmu_capabilities = bytes.list(count.into(), |bytes| {
+                let capabilities = bytes.pairs("capabilities")?;
+                Ok(PmuCapabilities { pmu: bytes.string("pmu")?, capabilities })
+            })?;
+        }
+        // In files from before sections had a place of their own.
+        sections::STACK_TOTALS_BIT => {
+            features.sections.push((sections::id::STACK_TOTALS, body.to_vec()));
+        }
+        _ => features.verbatim.push((feature, body.to_vec())),
+    }
+    Ok(())
 }
 
 fn event_descriptions(bytes: &mut Bytes<'_>, endian: Endian) -> Result<Vec<EventDescription>, Error> {
