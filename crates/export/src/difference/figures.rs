@@ -4,7 +4,7 @@ use profile::comparison::statistics::Estimate;
 use profile::comparison::{Presence, Row, Total, TotalKind};
 use profile::{FrameKind, Label, ViewFrame};
 
-use super::{Difference, Unit};
+use super::Unit;
 use crate::figures::grouped;
 use crate::names::{frame_name, printable};
 
@@ -113,32 +113,30 @@ pub(super) fn factor(total: &Total) -> String {
     }
 }
 
-impl Difference<'_> {
-    /// The name of a total.
-    pub(super) fn total_name(&self, kind: &TotalKind) -> String {
-        match kind {
-            TotalKind::Weight => match self.unit {
-                Unit::Time => "CPU time".to_owned(),
-                Unit::Samples => "weight in samples".to_owned(),
-                Unit::Events(event) => printable(event).into_owned(),
-            },
-            TotalKind::Wall => "wall time".to_owned(),
-            TotalKind::Samples => "samples".to_owned(),
-            TotalKind::EverythingElse => "everything else".to_owned(),
-            TotalKind::Count(event) => printable(event).into_owned(),
-        }
+/// The name of a total.
+pub(super) fn total_name(unit: Unit<'_>, kind: &TotalKind) -> String {
+    match kind {
+        TotalKind::Weight => match unit {
+            Unit::Time => "CPU time".to_owned(),
+            Unit::Samples => "weight in samples".to_owned(),
+            Unit::Events(event) => printable(event).into_owned(),
+        },
+        TotalKind::Wall => "wall time".to_owned(),
+        TotalKind::Samples => "samples".to_owned(),
+        TotalKind::EverythingElse => "everything else".to_owned(),
+        TotalKind::Count(event) => printable(event).into_owned(),
     }
+}
 
-    /// The values of a total before and after, as text; empty for everything else.
-    pub(super) fn total_values(&self, total: &Total) -> [String; 2] {
-        let Some(means) = total.means else { return Default::default() };
-        means.map(|mean| match &total.kind {
-            TotalKind::Weight => weight(mean, self.unit),
-            TotalKind::Wall => time(mean * 1e9),
-            TotalKind::Count(event) if is_time(event) => time(mean),
-            _ => count(mean),
-        })
-    }
+/// The values of a total before and after, as text; empty for everything else.
+pub(super) fn total_values(unit: Unit<'_>, total: &Total) -> [String; 2] {
+    let Some(means) = total.means else { return Default::default() };
+    means.map(|mean| match &total.kind {
+        TotalKind::Weight => weight(mean, unit),
+        TotalKind::Wall => time(mean * 1e9),
+        TotalKind::Count(event) if is_time(event) => time(mean),
+        _ => count(mean),
+    })
 }
 
 /// Returns true if an event counts nanoseconds.

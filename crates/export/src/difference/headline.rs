@@ -4,7 +4,7 @@ use profile::comparison::statistics::Estimate;
 use profile::comparison::{Evidence, Exceeding, PathChange, Presence, Row, TotalKind, Verdict};
 
 use super::Difference;
-use super::figures::{change, growth, percent, signed};
+use super::figures::{change, growth, percent, signed, total_name};
 use crate::figures::counted;
 
 /// Share from which a function is large: most people ask for these first.
@@ -160,7 +160,7 @@ impl Difference<'_> {
             }),
             Exceeding::Total(index) => assessment.totals.get(index).map_or_else(String::new, |total| {
                 let growth = total.estimate.as_ref().map_or(String::new(), growth);
-                format!("{} {growth}", self.total_name(&total.kind))
+                format!("{} {growth}", total_name(self.unit, &total.kind))
             }),
         }
     }

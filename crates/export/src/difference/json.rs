@@ -6,6 +6,7 @@ use profile::comparison::statistics::{CONFIDENCE, Estimate, LEVEL};
 use profile::comparison::{Evidence, Presence, TotalKind, Verdict};
 use serde_json::{Value, json};
 
+use super::figures::total_name;
 use super::{Difference, Unit};
 use crate::figures::write_json_line;
 use crate::names::printable;
@@ -35,7 +36,7 @@ pub(super) fn write(difference: &Difference<'_>, output: &mut dyn Write) -> io::
         };
         json!({
             "kind": kind,
-            "name": difference.total_name(&total.kind),
+            "name": total_name(difference.unit, &total.kind),
             "before": total.means.map(|means| means[0]),
             "after": total.means.map(|means| means[1]),
             "change": total.estimate.as_ref().map(change),

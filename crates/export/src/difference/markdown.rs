@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use profile::comparison::Row;
 
 use super::Difference;
-use super::figures::{change, factor, signed, weight};
+use super::figures::{change, factor, signed, total_name, total_values, weight};
 use crate::figures::fit;
 use crate::report::escaped;
 
@@ -40,10 +40,10 @@ pub(super) fn write(difference: &Difference<'_>, output: &mut dyn Write) -> io::
     page.push(&format!("\n{} → {}, {}", side(&before.name), side(&after.name), escaped(difference.event)));
     page.push("\n| | before | after | factor (95 %) |\n| --- | ---: | ---: | --- |");
     for total in &assessment.totals {
-        let [before, after] = difference.total_values(total);
+        let [before, after] = total_values(difference.unit, total);
         let mark =
             if total.estimate.is_some_and(|estimate| estimate.is_marked()) { " **changed**" } else { "" };
-        let name = escaped(&fit(&difference.total_name(&total.kind), NAME_COLUMNS));
+        let name = escaped(&fit(&total_name(difference.unit, &total.kind), NAME_COLUMNS));
         page.push(&format!("| {name} | {before} | {after} | {}{mark} |", factor(total)));
     }
     let (changed, rest) = assessment.rows.split_at(assessment.changed.min(assessment.rows.len()));

@@ -116,4 +116,9 @@ impl Difference<'_> {
     fn runs(&self) -> [usize; 2] {
         [profile::comparison::BEFORE, profile::comparison::AFTER].map(|side| self.comparison.runs(side).len())
     }
+
+    /// A remark that weights are means, if there are several runs.
+    fn per_run(&self) -> &'static str {
+        if self.runs().iter().any(|&runs| runs > 1) { ", means per run" } else { "" }
+    }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use profile::comparison::{Evidence, PathChange, Row, Verdict};
 
-use super::figures::{change, factor, percent, signed, weight};
+use super::figures::{change, factor, percent, signed, total_name, total_values, weight};
 use super::{Difference, SideName};
 use crate::figures::{counted, fit};
 use crate::names::printable;
@@ -62,8 +62,8 @@ fn totals(difference: &Difference<'_>, output: &mut dyn Write) -> io::Result<()>
     let mut table = vec![["", "before", "after", "factor (95 %)"].map(str::to_owned)];
     for total in &difference.assessment.totals {
         let mark = if total.estimate.is_some_and(|estimate| estimate.is_marked()) { " *" } else { "" };
-        let [before, after] = difference.total_values(total);
-        table.push([difference.total_name(&total.kind), before, after, factor(total) + mark]);
+        let [before, after] = total_values(difference.unit, total);
+        table.push([total_name(difference.unit, &total.kind), before, after, factor(total) + mark]);
     }
     writeln!(output)?;
     print(&table, [false, true, true, false], output)
@@ -195,11 +195,4 @@ pub(super) fn named(difference: &Difference<'_>, path: &PathChange) -> String {
     let names = path.frames.iter().map(|&frame| difference.name(frame).0);
     let names = names.collect::<Vec<_>>().join(" › ");
     if path.is_cut { format!("… › {names}") } else { names }
-}
-
-impl Difference<'_> {
-    /// A remark that weights are means, if there are several runs.
-    fn per_run(&self) -> &'static str {
-        if self.runs().iter().any(|&runs| runs > 1) { ", means per run" } else { "" }
-    }
 }
