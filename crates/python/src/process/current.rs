@@ -14,6 +14,7 @@ use crate::evidence::{Activation, Location};
 use crate::layout::{CurrentFrame, ThreadLayout};
 use crate::looks::{LookedFrame, LookedRun};
 use crate::run::PythonFrame;
+use crate::votes::Votes;
 
 /// The maximum number of threads and interpreters of a process among which one is looked for: each lies in a page of its own.
 const MAX_THREADS: usize = 32;
@@ -61,6 +62,11 @@ impl PythonProcess {
                     && let Some(field) = outermost_field(&mut sample.reader, layout.frame, state)
                 {
                     slot(field).into_iter().for_each(|slot| self.frame_slot.add(slot));
+                    if self.frame_slot.known().is_some() {
+                        // Until now, any word could be the frame. A call saves registers of the one outside of it: its frame and
+                        // pointer, which always agree, because that one waits.
+                        self.bytecode_votes = Votes::default();
+                    }
                 }
                 if self.caller_slot.known().is_none()
                     && let (None, Some(entry)) = (frame, runs.last().and_then(|outermost| outermost.entry))
