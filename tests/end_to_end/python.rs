@@ -11,9 +11,9 @@ use super::runtime_shares::installed;
 /// Python.
 const PYTHON: Language = Language {
     fixture: "calls.py",
-    // In less, the beginning, in which no functions are known yet, counts for too much.
-    seconds: "1",
-    rate: "1997",
+    // With half of it, the first 150 ms, in which it is not known yet where calls have their frames, count for too much.
+    seconds: "2",
+    rate: "997",
     function_of: |object| Some(object.split_once(".py:")?.1.rsplit('.').next()?.to_owned()),
     unknown: "[python]",
     writing: &["begin", "end"],
