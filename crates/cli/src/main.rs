@@ -126,7 +126,6 @@ static OUT_OF_MEMORY: &str =
 
 fn main() -> ExitCode {
     memory::exit_when_exhausted(&OUT_OF_MEMORY);
-    memory::map_large_blocks_separately();
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         memory::exit_if_exhausted();

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use crossbeam_channel::unbounded;
 use host::procfs::{self, Capability};
-use host::sys::system;
+use host::sys::{memory, system};
 use model::{Harm, Name};
 use recorder::{Control, JvmMapTiming, Notice, Options, Target, Workload};
 use symbolizer::NameStyle;
@@ -135,6 +135,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
             "the live view needs a terminal that can move its cursor, and TERM is dumb; try: prof top --once"
         );
     }
+    memory::map_large_blocks_separately();
     let (target, words) = choose_target(&arguments.target, &arguments.command)?;
     let mut options = Options::new(target);
     options.workload = (!arguments.command.is_empty()).then(|| {

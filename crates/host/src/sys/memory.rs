@@ -10,9 +10,9 @@ use super::{fatal_signals, terminal};
 const MMAP_THRESHOLD_BYTES: i32 = 256 << 10;
 
 /// Makes the allocator map every large block separately, so that its memory is released when it is freed. By default, the C library
-/// raises its threshold to the size of the largest freed block. Large blocks among small ones then leave holes: `record --overwrite
-/// --window 16M -a` beside compilers grew to 144 MB in five minutes, and to 101 MB with this; `flame` of 1.03 million samples of
-/// compilers (`perf record -a -g`) takes 156 MB instead of 193, and as much CPU time.
+/// raises its threshold to the size of the largest freed block. Large blocks among small ones then leave holes, by which a process
+/// that runs for days grows: `record --overwrite --window 16M -a` beside compilers grew to 144 MB in five minutes, and to 101 MB with
+/// this.
 pub fn map_large_blocks_separately() {
     // SAFETY: it changes how blocks are found from now on, none that there are (mallopt(3)).
     #[cfg(target_env = "gnu")]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use host::objects::RetainedFiles;
+use host::sys::memory;
 use recorder::{JvmMapTiming, NextFileWhen, Options, SeriesConsumer, WindowConsumer};
 
 use super::arguments::RecordArguments;
@@ -33,6 +34,8 @@ pub fn record(
     }
     options.in_parts = true;
     options.jvm_maps = options.jvm_maps.map(|_| JvmMapTiming::Repeatedly);
+    // The recording may run for weeks, so fragmentation matters.
+    memory::map_large_blocks_separately();
     options.dump_conditions = parts.conditions();
     options.slow_calls = parts.slow_calls()?;
     let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;

@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use crossbeam_channel::{Receiver, bounded};
 use host::machine::SystemName;
+use host::sys::memory;
 use host::sys::poll::PollSet;
 use host::sys::signals::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 use live::EngineSettings;
@@ -84,6 +85,7 @@ pub struct WatchArguments {
 /// # Errors
 /// Nothing can be recorded, the URL or a file of the connection cannot be used, or the spool cannot.
 pub fn run(arguments: &WatchArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    memory::map_large_blocks_separately();
     let client = arguments.connection.client(arguments.push.as_deref())?;
     let (protocol, engine_name) = (client.endpoint().protocol, client.endpoint().to_string());
     let store = match &arguments.spool {
