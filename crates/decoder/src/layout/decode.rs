@@ -15,7 +15,7 @@ use crate::record::{
 use crate::sample::Sample;
 use crate::values::{BranchStack, CounterValues, Registers};
 
-/// As [`RecordLayout::decode`].
+/// Decodes a record of any kind ([`RecordLayout::decode`]).
 #[inline]
 pub(super) fn record<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
     if raw.kind == kind::SAMPLE {
@@ -24,7 +24,7 @@ pub(super) fn record<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<R
     decode_sideband(layout, raw)
 }
 
-/// As [`RecordLayout::decode_sample`].
+/// Decodes a SAMPLE record ([`RecordLayout::decode_sample`]).
 #[inline]
 pub(super) fn sample<'a>(layout: &RecordLayout, raw: &RawRecord<'a>) -> Result<Sample<'a>, DecodeError> {
     if let Some(refusal) = layout.refusal {

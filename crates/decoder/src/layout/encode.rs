@@ -46,7 +46,7 @@ impl RawRecord<'_> {
     }
 }
 
-/// As [`RecordLayout::encode`].
+/// Appends a record with its header and trailer ([`RecordLayout::encode`]).
 pub(super) fn record(
     layout: &RecordLayout,
     record: &Record<'_>,

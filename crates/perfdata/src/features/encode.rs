@@ -5,7 +5,7 @@ use model::Name;
 
 use super::{CpuTopology, Features, bit};
 
-/// As [`Features::to_sections`].
+/// Returns the sections that have contents, with their bit numbers ([`Features::to_sections`]).
 pub(super) fn sections(features: &Features, endian: Endian) -> Vec<(u32, Vec<u8>)> {
     let mut sections = Vec::new();
     for bit in 0..bit::COUNT {

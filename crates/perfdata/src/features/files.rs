@@ -56,7 +56,7 @@ pub struct RecordedSymbol {
     pub name: Name,
 }
 
-/// As [`Features::recorded_files`].
+/// Returns the files that simpleperf describes ([`Features::recorded_files`]).
 pub(super) fn recorded(features: &Features, endian: Endian) -> (Vec<RecordedFile>, Option<Error>) {
     let mut files = Vec::new();
     let error = features.verbatim.iter().find_map(|(feature, body)| {

@@ -11,7 +11,7 @@ use crate::bytes::{Bytes, until_nul};
 use crate::error::Error;
 use crate::sections;
 
-/// As [`Features::parse_section`].
+/// Takes the body of one section into the features ([`Features::parse_section`]).
 pub(super) fn section(
     features: &mut Features,
     feature: u32,
