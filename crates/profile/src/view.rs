@@ -251,18 +251,23 @@ impl<'a> View<'a> {
 
     /// Returns the place of the innermost frame of a stack; `None` if it has no frame but those of its thread, or filters leave it out.
     pub fn innermost_place(&self, thread: ThreadId, stack: StackId) -> Option<PlaceId> {
+        self.innermost(thread, stack).and_then(|(_, place)| place)
+    }
+
+    /// Returns the innermost frame of a stack and its place, which frames of threads do not have; `None` if filters leave the stack out.
+    pub(crate) fn innermost(&self, thread: ThreadId, stack: StackId) -> Option<(FrameId, Option<PlaceId>)> {
         if self.rules.is_empty() {
             for (depth, place) in self.profile.stacks.entries(stack).enumerate() {
                 match self.shown(place).iter().rev().find(|(_, fold)| *fold != Fold::Pass || depth == 0) {
                     None => {}
                     Some((_, Fold::Merge)) => break,
-                    Some(_) => return Some(place),
+                    Some(&(frame, _)) => return Some((frame, Some(place))),
                 }
             }
         }
         let mut frames = Vec::new();
         self.located_stack(thread, stack, &mut frames);
-        frames.last().and_then(|&(_, place)| place).map(|(place, _)| place)
+        frames.last().map(|&(frame, place)| (frame, place.map(|(place, _)| place)))
     }
 
     /// The first frames of a thread's stacks: its process or CPU, where these are shown, and itself.

@@ -35,55 +35,55 @@ pub struct EventView<'a> {
     stacks_are_told: bool,
 }
 
-impl Analysis {
-    /// Makes the view of each event ([`Self::event_view`]), with the weight that `weight` finds for its attributes.
-    pub fn event_views(
-        &self,
+impl<'a> EventView<'a> {
+    /// Makes the view of each event of a recording ([`Self::new`]), with the weight that `weight` finds for its attributes.
+    pub fn of_all(
+        analysis: &'a Analysis,
         show: Show,
         weight: impl Fn(&Attr) -> Weight,
         shape: &Shape,
         notices: &dyn Notices,
-    ) -> Vec<EventView<'_>> {
-        let view = |event| self.event_view(event, show, weight(&event.event.attr), shape, notices);
-        self.events.iter().map(view).collect()
+    ) -> Vec<Self> {
+        let view = |event| Self::new(analysis, event, show, weight(&event.event.attr), shape, notices);
+        analysis.events.iter().map(view).collect()
     }
 
     /// Names the frames of an event, leaves out what `shape` says, and weighs what keeps the profile from being whole. What is
     /// too little for a hint is a detail of `notices`.
-    pub fn event_view<'a>(
-        &'a self,
+    pub fn new(
+        analysis: &'a Analysis,
         event: &'a EventProfile,
         show: Show,
         weight: Weight,
         shape: &Shape,
         notices: &dyn Notices,
-    ) -> EventView<'a> {
-        self.event_view_with(event, show, weight, shape, notices, |_| ()).0
+    ) -> Self {
+        Self::new_with(analysis, event, show, weight, shape, notices, |_| ()).0
     }
 
-    /// As [`Self::event_view`], with what `make` makes of the view while another thread weighs.
-    pub fn event_view_with<'a, T>(
-        &'a self,
+    /// As [`Self::new`], with what `make` makes of the view while another thread weighs.
+    pub fn new_with<T>(
+        analysis: &'a Analysis,
         event: &'a EventProfile,
         show: Show,
         weight: Weight,
         shape: &Shape,
         notices: &dyn Notices,
         make: impl FnOnce(&View<'a>) -> T,
-    ) -> (EventView<'a>, T) {
+    ) -> (Self, T) {
         let places = event.profile.stacks.places();
-        let names: Vec<Option<&Resolution>> = places.iter().map(|entry| self.resolve(entry)).collect();
+        let names: Vec<Option<&Resolution>> = places.iter().map(|entry| analysis.resolve(entry)).collect();
         let resolve = |place: PlaceId, _: &StackEntry| names.get(place.index()).copied().flatten();
         let (view, made, (census, hints, details, blind_spot)) = std::thread::scope(|scope| {
             let weighed = scope.spawn(|| {
-                let census = View::census(&event.profile, &self.spaces, resolve);
-                let (hints, details) = self.hints(event, &census, resolve);
+                let census = View::census(&event.profile, &analysis.spaces, resolve);
+                let (hints, details) = weigh(analysis, event, &census, resolve);
                 let is_clock = !event.is_time && event.event.attr.is_cpu_clock();
                 let blind_spot =
                     is_clock.then(|| interrupts::charged_elsewhere(&event.profile, resolve)).flatten();
                 (census, hints, details, blind_spot)
             });
-            let view = self.view_with(&event.profile, resolve, show, weight, shape);
+            let view = analysis.view_with(&event.profile, resolve, show, weight, shape);
             let made = make(&view);
             (view, made, weighed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
@@ -91,31 +91,8 @@ impl Analysis {
         let (name, remedies) = (event.event.name.to_string(), hints.in_picture());
         let estimates = event.estimates.iter().map(|estimate| estimate.brief.clone());
         let estimates = estimates.filter(|brief| !brief.is_empty()).collect();
-        let stacks_are_told = self.recording.features().section(sections::id::STACK_TOTALS).is_some();
-        (
-            EventView { event, name, view, remedies, estimates, census, hints, blind_spot, stacks_are_told },
-            made,
-        )
-    }
-
-    /// The hints, and a line for each of what has no name.
-    fn hints<'r>(
-        &self,
-        event: &EventProfile,
-        census: &Census,
-        resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
-    ) -> (Hints, Vec<String>) {
-        let unwound = is_unwound(&event.event, &self.recording);
-        let read_functions = self.recording.features().section(sections::id::STACK_TOTALS).is_some();
-        let could_ask_runtimes = caption::could_ask_runtimes(self.recording.features());
-        let advisor =
-            Advisor::new(self.this_host, self.asked_servers, unwound, read_functions, could_ask_runtimes);
-        let runtimes = Runtimes::new(&self.spaces, &self.seen_in);
-        let advice = |nameless: &Nameless| {
-            advisor.advice(nameless, &self.spaces, runtimes.runtime_of(self.spaces.get(nameless.space)))
-        };
-        let details = nameless(census, advice);
-        (Hints::new(&event.profile, resolve, census, &self.spaces, &runtimes, &advisor), details)
+        let stacks_are_told = analysis.recording.features().section(sections::id::STACK_TOTALS).is_some();
+        (Self { event, name, view, remedies, estimates, census, hints, blind_spot, stacks_are_told }, made)
     }
 }
 
@@ -190,4 +167,24 @@ impl EventView<'_> {
             Weight::Period => &self.name,
         }
     }
+}
+
+/// Returns the hints, and a line for each of what has no name.
+fn weigh<'r>(
+    analysis: &Analysis,
+    event: &EventProfile,
+    census: &Census,
+    resolve: impl Fn(PlaceId, &StackEntry) -> Option<&'r Resolution>,
+) -> (Hints, Vec<String>) {
+    let unwound = is_unwound(&event.event, &analysis.recording);
+    let read_functions = analysis.recording.features().section(sections::id::STACK_TOTALS).is_some();
+    let could_ask_runtimes = caption::could_ask_runtimes(analysis.recording.features());
+    let advisor =
+        Advisor::new(analysis.this_host, analysis.asked_servers, unwound, read_functions, could_ask_runtimes);
+    let runtimes = Runtimes::new(&analysis.spaces, &analysis.seen_in);
+    let advice = |nameless: &Nameless| {
+        advisor.advice(nameless, &analysis.spaces, runtimes.runtime_of(analysis.spaces.get(nameless.space)))
+    };
+    let details = nameless(census, advice);
+    (Hints::new(&event.profile, resolve, census, &analysis.spaces, &runtimes, &advisor), details)
 }

@@ -9,7 +9,7 @@ use analysis::annotate::{
     Annotator, Chosen, HAS_DISASSEMBLY, Syntax, Whole, name_of_whole, sampled_functions, wholes,
 };
 use analysis::input::Input;
-use analysis::{Notices, Request, TimeWeight, archive};
+use analysis::{EventView, Notices, Request, TimeWeight, archive};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
@@ -125,7 +125,8 @@ fn list(
     let analysis = input::analyse(input, &request, "annotate", console)?;
     let event = analysis.events.first().with_context(|| format!("cannot annotate {name}"))?;
     let show = Show { modules: true, ..stacks.show() };
-    let shown = analysis.event_view(event, show, stacks.weight(&event.event.attr), &stacks.shape(), console);
+    let shown =
+        EventView::new(&analysis, event, show, stacks.weight(&event.event.attr), &stacks.shape(), console);
     let chosen = choose(arguments, wholes(sampled_functions(&analysis, &shown.view)))?;
     let syntax = if arguments.syntax == "intel" { Syntax::Intel } else { Syntax::Att };
     let annotator = Annotator::new(&analysis, &settings, syntax, carried);

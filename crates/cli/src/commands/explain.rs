@@ -9,7 +9,7 @@ use analysis::input::Input;
 use analysis::notices::Progress;
 use analysis::runtimes::Runtime;
 use analysis::user_modules::UserModules;
-use analysis::{Measure, Notices, Request, TimeWeight, rate_advice};
+use analysis::{EventView, Measure, Notices, Request, TimeWeight, rate_advice};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::explain::{self, ExplanationInput, Findings};
@@ -95,7 +95,20 @@ fn write(
     let chosen = analysis.events.first().with_context(|| format!("cannot explain {name}"))?;
     let show = Show { modules: true, ..query.stacks.show() };
     let weight = if chosen.is_time { Weight::Period } else { query.stacks.weight(&chosen.event.attr) };
-    let shown = analysis.event_view(chosen, show, weight, &query.stacks.shape(), notices);
+    let users = UserModules::new(&analysis.spaces);
+    // The functions of an interpreter and of what compiles code are not those of the program that it runs.
+    let is_users = |module: &str| users.contains(module) && Runtime::of_object(module.as_bytes()).is_none();
+    let explain = |view: &View<'_>| profile::explain::explain(view, &is_users);
+    let explain_if_asked = |view: &View<'_>| (!arguments.notes).then(|| explain(view));
+    let (shown, explanation) = EventView::new_with(
+        &analysis,
+        chosen,
+        show,
+        weight,
+        &query.stacks.shape(),
+        notices,
+        explain_if_asked,
+    );
     let time = analysis.thread_time.as_ref();
     let waits = time.map(|time| analysis.view(&time.profile, show, Weight::Period, &query.stacks.shape()));
     let waits = waits.filter(|waits| waits.shown_total() > 0);
@@ -104,22 +117,18 @@ fn write(
         .foreign_format()
         .map(|format| format!("there are no phases: samples have no times, because this is {format}"));
     let beside = shown.blind_spot().map(str::to_owned).into_iter().chain(no_phases);
-    if arguments.notes {
+    let Some(explanation) = explanation else {
         let cut = shown.cut_stacks(&analysis.spaces).into_iter().map(|note| (Harm::Stacks, note));
         let remarks = estimates.chain(shown.all_remarks()).chain(beside).map(|note| (Harm::Names, note));
         notes.notes.borrow_mut().extend(cut.chain(remarks));
         let title = analysis.title(chosen, &query.description());
         let figures = analysis.subtitle(chosen, &Summary { remedies: &[], ..shown.summary() });
         return notes.write(&title, &figures, output);
-    }
+    };
     let hints: Vec<String> = estimates.chain(shown.remarks()).chain(beside).collect();
     if shown.view.shown_total() == 0 {
         bail!("cannot explain {name}: no sample has a frame that matches --keep or --root-at");
     }
-    let users = UserModules::new(&analysis.spaces);
-    // The functions of an interpreter and of what compiles code are not those of the program that it runs.
-    let is_users = |module: &str| users.contains(module) && Runtime::of_object(module.as_bytes()).is_none();
-    let explain = |view: &View<'_>| profile::explain::explain(view, &is_users);
     let explained_waits = waits.as_ref().map(explain);
     let is_recorded = !chosen.is_time && analysis.foreign_format().is_none();
     let more_often = rate_advice::more_often(&chosen.event.attr).filter(|_| is_recorded);
@@ -138,7 +147,7 @@ fn write(
         census: &shown.census,
         hints: &hints,
         unsampled: shown.view.unsampled_total(),
-        findings: Findings { frames: shown.view.frames(), explanation: &explain(&shown.view) },
+        findings: Findings { frames: shown.view.frames(), explanation: &explanation },
         waits: waits
             .as_ref()
             .zip(explained_waits.as_ref())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use analysis::input::Input;
 use analysis::object_ids::{generated_code_kinds, object_ids};
-use analysis::{Analysis, EventProfile, Measure, Notices, Request, TimeWeight};
+use analysis::{Analysis, EventProfile, EventView, Measure, Notices, Request, TimeWeight};
 use anyhow::bail;
 use export::exchange::{
     ExportedEvent, ExportedRecording, Format, Resource, SampleGap, ThreadTime, ThreadWait,
@@ -93,7 +93,7 @@ pub fn with_recording<T>(
     let shown: Vec<_> = events
         .map(|event| {
             let weight = if event.is_time { Weight::Period } else { query.stacks.weight(&event.event.attr) };
-            analysis.event_view(event, show, weight, &query.stacks.shape(), console)
+            EventView::new(&analysis, event, show, weight, &query.stacks.shape(), console)
         })
         .collect();
     if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {

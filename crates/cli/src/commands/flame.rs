@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use analysis::input::Input;
-use analysis::{Notices, Request};
+use analysis::{EventView, Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph;
@@ -164,7 +164,8 @@ fn draw(
         let least = flamegraph::min_drawn_weight(view, drawing.min_width, drawing.reverse);
         (!arguments.folded && !drawing.flamechart).then(|| view.tree_of_all_time(least))
     };
-    let (shown, tree) = analysis.event_view_with(event, show, weight, &query.stacks.shape(), console, tree);
+    let (shown, tree) =
+        EventView::new_with(&analysis, event, show, weight, &query.stacks.shape(), console, tree);
     shown.warn(console);
     let view = &shown.view;
     if view.total() > 0 && view.shown_total() == 0 {

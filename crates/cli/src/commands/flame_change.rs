@@ -5,7 +5,7 @@ use std::path::Path;
 
 use analysis::comparable::{Basis, Common};
 use analysis::input::Input;
-use analysis::{Notices, Request};
+use analysis::{EventView, Notices, Request};
 use anyhow::{Context, bail};
 use export::flamegraph::change::{self, Change};
 use export::summary::grouped;
@@ -123,7 +123,7 @@ fn read(
     let show = Show { modules: common.modules, addresses: frames.addresses, ..query.stacks.show() };
     let shape = query.stacks.shape();
     let weight = query.stacks.chosen_weight().unwrap_or(common.weight());
-    let shown = analysis.event_view(event, show, weight, &shape, console);
+    let shown = EventView::new(&analysis, event, show, weight, &shape, console);
     shown.warn(console);
     if shown.view.total() > 0 && shown.view.shown_total() == 0 {
         bail!("{cannot}: no sample has a frame that matches --keep or --root-at");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use analysis::events::weight_of;
 use analysis::input::Input;
-use analysis::{Notices, Request};
+use analysis::{EventView, Notices, Request};
 use anyhow::bail;
 use clap::Args;
 use decoder::{Attr, SampleFormat};
@@ -180,7 +180,7 @@ fn write(
         _ => stacks.weight(attr),
     };
     let shape = stacks.shape();
-    let shown = analysis.event_views(show, weight, &shape, console);
+    let shown = EventView::of_all(&analysis, show, weight, &shape, console);
     let is_empty = shown.iter().all(|shown| shown.view.shown_total() == 0);
     if let (Some(root), true) = (&shape.root_at, is_empty) {
         bail!("no sample of {name} has a function that matches `{}`", root.typed());

@@ -158,10 +158,11 @@ fn write(
     let analysis = input::analyse(input, &request, "show", console)?;
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
     let shape = query.stacks.shape();
-    let mut shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &shape, console);
+    let mut shown = EventView::of_all(&analysis, show, |attr| query.stacks.weight(attr), &shape, console);
     let time_of_threads = analysis.thread_time.iter();
-    shown
-        .extend(time_of_threads.map(|time| analysis.event_view(time, show, Weight::Period, &shape, console)));
+    shown.extend(
+        time_of_threads.map(|time| EventView::new(&analysis, time, show, Weight::Period, &shape, console)),
+    );
     for number in 1..shown.len() {
         let (earlier, later) = shown.split_at_mut(number);
         earlier.iter().for_each(|earlier| later[0].leave_out_hints_of(earlier));

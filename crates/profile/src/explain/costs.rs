@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
-
 use crate::{FrameId, FrameKind, Label, ViewFrame};
 
 /// A kind of work.
@@ -240,18 +238,24 @@ fn takes_lock(function: &str) -> bool {
 
 /// Weighs the kinds. A sample belongs to the innermost function of its stack that tells one, so that kinds do not overlap: a
 /// page fault while memory is allocated is a page fault.
-#[derive(Default)]
-pub(super) struct CostSums {
+pub(super) struct CostSums<'v> {
+    frames: &'v [ViewFrame],
     sums: BTreeMap<CostKind, BTreeMap<FrameId, u64>>,
-    kinds: HashMap<FrameId, Option<CostKind>>,
+    /// By frame, its kind of work where it was asked for.
+    kinds: Vec<Option<Option<CostKind>>>,
 }
 
-impl CostSums {
+impl<'v> CostSums<'v> {
+    pub(super) fn new(frames: &'v [ViewFrame]) -> Self {
+        Self { frames, sums: BTreeMap::default(), kinds: vec![None; frames.len()] }
+    }
+
     /// Counts a stack, outermost frame first.
-    pub(super) fn count(&mut self, stack: &[FrameId], frames: &[ViewFrame], weight: u64) {
-        let kinds = &mut self.kinds;
+    pub(super) fn count(&mut self, stack: &[FrameId], weight: u64) {
+        let Self { frames, sums, kinds } = self;
         let mut kind_of_frame = |frame: FrameId| {
-            *kinds.entry(frame).or_insert_with(|| {
+            let kind = &mut kinds[frame.index()];
+            *kind.get_or_insert_with(|| {
                 let ViewFrame { label, kind, .. } = &frames[frame.index()];
                 match label {
                     Label::Function(name, _) => kind_of(name, *kind == FrameKind::Kernel),
@@ -261,7 +265,7 @@ impl CostSums {
         };
         let found = stack.iter().rev().find_map(|&frame| Some((frame, kind_of_frame(frame)?)));
         if let Some((frame, kind)) = found {
-            let sum = self.sums.entry(kind).or_default().entry(frame).or_default();
+            let sum = sums.entry(kind).or_default().entry(frame).or_default();
             *sum = sum.saturating_add(weight);
         }
     }

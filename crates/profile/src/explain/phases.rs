@@ -98,8 +98,7 @@ fn join_alike(parts: &mut Vec<Bucket>, few: u64) {
 /// Finds the phases; none where there is only one.
 pub(super) fn phases(view: &View<'_>, stacks: &Stacks<'_>) -> Vec<Phase> {
     let samples = view.profile().samples();
-    let times = || samples.iter().filter_map(|sample| sample.time);
-    let (Some(start), Some(end)) = (times().min(), times().max()) else { return Vec::new() };
+    let Some((start, end)) = view.profile().span else { return Vec::new() };
     let buckets = (samples.len() / LEAST_SAMPLES).min(BUCKETS);
     if buckets < 2 {
         return Vec::new();

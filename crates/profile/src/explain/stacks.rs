@@ -12,19 +12,19 @@ use crate::{FrameId, FrameKind, Label, StackId, ThreadId, View, ViewFrame};
 
 /// The stacks of a view, and the sums over them.
 pub(super) struct Stacks<'v> {
-    frames: &'v [ViewFrame],
+    view: &'v View<'v>,
+    /// By frame, the first one with its label: inlined or not, a function is one.
+    functions: Vec<FrameId>,
     /// First the thread's frame, then the program's own functions, each once, then what the innermost of them calls.
     pub(super) tree: CallTree,
     /// Those in which an event loop was idle, which are in none of the other sums.
     pub(super) rest: CallTree,
-    /// The innermost function of each thread's stack.
-    innermost: HashMap<(ThreadId, StackId), FrameId, FxBuildHasher>,
     /// Weight of the stacks that each frame is on, by its number.
     totals: Vec<u64>,
     /// Weight of the samples taken in each frame; where a thread waited, in the frame below its state.
     taken_in: HashMap<FrameId, u64, FxBuildHasher>,
     /// Kinds of work.
-    pub(super) costs: CostSums,
+    pub(super) costs: CostSums<'v>,
     /// Weight of samples taken in the kernel.
     pub(super) in_kernel: u64,
     /// Weight of samples taken in generated code.
@@ -45,52 +45,40 @@ impl<'v> Stacks<'v> {
     /// Reads the stacks of a view; `is_users` tells whether a module is the user's own code.
     pub(super) fn new(view: &'v View<'_>, is_users: &dyn Fn(&str) -> bool) -> Self {
         let frames = view.frames().frames();
-        // Inlined or not, a function is one.
         let mut by_label: HashMap<&Label, FrameId> = HashMap::new();
-        let mut ids = Vec::with_capacity(frames.len());
-        for (index, frame) in frames.iter().enumerate() {
-            ids.push(*by_label.entry(&frame.label).or_insert(FrameId::from_index(index)));
-        }
+        let number = |(index, frame): (usize, &'v ViewFrame)| {
+            *by_label.entry(&frame.label).or_insert(FrameId::from_index(index))
+        };
+        let functions: Vec<FrameId> = frames.iter().enumerate().map(number).collect();
         let own = OwnCode::new(frames, is_users);
         let (mut growing, mut resting) = (Growing::new(), Growing::new());
         let mut folding = Folding { places: vec![0; frames.len()], folded: Vec::new() };
         let mut seen_in = vec![usize::MAX; frames.len()];
         let mut stacks = Self {
-            frames,
+            view,
+            functions,
             tree: Growing::new().finish(),
             rest: Growing::new().finish(),
-            innermost: HashMap::default(),
             totals: vec![0; frames.len()],
             taken_in: HashMap::default(),
-            costs: CostSums::default(),
+            costs: CostSums::new(frames),
             in_kernel: 0,
             in_generated_code: 0,
             truncated: 0,
         };
-        let mut stack_frames = Vec::new();
-        let mut counts: Vec<_> = view.profile().counts().collect();
-        counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
-        for (number, (thread, stack, count)) in counts.into_iter().enumerate() {
-            let weight = count.weight(view.weight());
-            if weight == 0 {
-                continue;
-            }
-            stack_frames.clear();
-            view.stack(thread, stack, &mut stack_frames);
-            let traits = traits(&stack_frames, frames);
-            stack_frames.retain(|frame| !matches!(frames[frame.index()].label, Label::Truncated(_)));
-            stack_frames.iter_mut().for_each(|frame| *frame = ids[frame.index()]);
-            // Filters leave it out.
-            let Some(&innermost) = stack_frames.last() else { continue };
+        let (mut number, mut stack) = (0, Vec::new());
+        view.tree(0.0).rows(|row, weight, _| {
+            number += 1;
+            let traits = traits(row, frames);
+            stack.clear();
+            let is_truncation = |frame: &FrameId| matches!(frames[frame.index()].label, Label::Truncated(_));
+            let shown = row.iter().filter(|frame| !is_truncation(frame));
+            stack.extend(shown.map(|frame| stacks.functions[frame.index()]));
+            let Some(&innermost) = stack.last() else { return };
             folding.folded.clear();
-            own.of_stack(&stack_frames, |frame, is_called| folding.push(frame, is_called));
-            let is_at_rest = matches!(
-                frames[innermost.index()].label,
-                Label::State(ThreadState::Blocked(Blocked::Events(_)))
-            );
-            if is_at_rest {
-                resting.push(&folding.folded, innermost, weight);
-                continue;
+            own.of_stack(&stack, |frame, is_called| folding.push(frame, is_called));
+            if is_at_rest(&frames[innermost.index()].label) {
+                return resting.push(&folding.folded, innermost, weight);
             }
             growing.push(&folding.folded, innermost, weight);
             for (is, sum) in [
@@ -100,21 +88,20 @@ impl<'v> Stacks<'v> {
             ] {
                 *sum = sum.saturating_add(if is { weight } else { 0 });
             }
-            for frame in &stack_frames {
+            for frame in &stack {
                 if std::mem::replace(&mut seen_in[frame.index()], number) != number {
                     let total = &mut stacks.totals[frame.index()];
                     *total = total.saturating_add(weight);
                 }
             }
             let is_state = |frame: &&FrameId| matches!(frames[frame.index()].label, Label::State(_));
-            let running = stack_frames.iter().rev().find(|frame| !is_state(frame)).unwrap_or(&innermost);
+            let running = stack.iter().rev().find(|frame| !is_state(frame)).unwrap_or(&innermost);
             let taken_in = stacks.taken_in.entry(*running).or_default();
             *taken_in = taken_in.saturating_add(weight);
             if !is_state(&&innermost) {
-                stacks.costs.count(&stack_frames, frames, weight);
+                stacks.costs.count(&stack, weight);
             }
-            stacks.innermost.insert((thread, stack), innermost);
-        }
+        });
         (stacks.tree, stacks.rest) = (growing.finish(), resting.finish());
         stacks
     }
@@ -131,12 +118,17 @@ impl<'v> Stacks<'v> {
 
     /// Returns what a frame is called.
     pub(super) fn label(&self, frame: FrameId) -> &'v Label {
-        &self.frames[frame.index()].label
+        &self.view.frames().frames()[frame.index()].label
     }
 
-    /// Returns the innermost function of a thread's stack.
+    /// Returns the function that a sample with this stack was taken in; `None` if filters leave it out, or an event loop was idle.
     pub(super) fn innermost(&self, thread: ThreadId, stack: StackId) -> Option<FrameId> {
-        self.innermost.get(&(thread, stack)).copied()
+        let (frame, _) = self.view.innermost(thread, stack)?;
+        match self.label(frame) {
+            Label::Truncated(_) => Some(self.view.roots(thread).1),
+            label if is_at_rest(label) => None,
+            _ => self.functions.get(frame.index()).copied(),
+        }
     }
 
     /// Weighs the first frames of stacks: threads by name.
@@ -159,6 +151,11 @@ impl<'v> Stacks<'v> {
         }
         sorted(modules)
     }
+}
+
+/// Returns true for the state of an event loop that has nothing to do.
+fn is_at_rest(label: &Label) -> bool {
+    matches!(label, Label::State(ThreadState::Blocked(Blocked::Events(_))))
 }
 
 /// Tells what kind of code a stack was sampled in.
