@@ -12,11 +12,13 @@ pub struct U64s<'a> {
 
 impl<'a> U64s<'a> {
     /// Takes `bytes` as u64 values; a rest of fewer than eight bytes is ignored.
+    #[inline]
     pub fn new(bytes: &'a [u8], endian: Endian) -> Self {
         Self { bytes: bytes.as_chunks::<8>().0.as_flattened(), endian }
     }
 
     /// The byte order of the values.
+    #[inline]
     pub fn endian(&self) -> Endian {
         self.endian
     }
@@ -39,12 +41,14 @@ impl<'a> U64s<'a> {
     }
 
     /// The values in order.
+    #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + Clone + use<'a> {
         let endian = self.endian;
         self.bytes.as_chunks::<8>().0.iter().map(move |bytes| endian.u64(*bytes))
     }
 
     /// The bytes as they lie in the record: equal bytes are equal sequences within one recording.
+    #[inline]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }

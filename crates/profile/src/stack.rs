@@ -3,15 +3,12 @@
 use model::StackEntry;
 
 use crate::index::Index;
+use crate::places::{PlaceId, Places};
 use crate::runs::Callers;
 
 /// A stack in a [`StackTable`]. The empty stack is [`StackId::EMPTY`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackId(u32);
-
-/// The id of a distinct stack entry in a [`StackTable`]. Each is symbolized once.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PlaceId(u32);
 
 impl StackId {
     /// The stack without entries.
@@ -33,28 +30,12 @@ impl StackId {
     }
 }
 
-impl PlaceId {
-    /// Returns the position in [`StackTable::places`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-fn hash_of_entry(index: &Index, entry: &StackEntry) -> u64 {
-    let StackEntry { offset, space, kind, in_kernel } = *entry;
-    index.hash_of_pair(offset, u64::from(space.0) << 2 | (kind as u64) << 1 | u64::from(in_kernel))
-}
-
 fn hash_of_branch(index: &Index, caller: StackId, place: PlaceId) -> u64 {
-    index.hash_of_pair(caller.0.into(), place.0.into())
+    index.hash_of_pair(caller.0.into(), place.index() as u64)
 }
 
 /// The number of recent stacks that a new one is compared with: about the number of threads that run at a time.
 const RECENT: usize = 8;
-
-/// Places in [`StackTable::frequent`], 24 bytes each: they stay in the second-level cache. `flame` of 956,396 samples of compilers
-/// (`perf record -a -g`) takes 3 % less CPU time with them.
-const FREQUENT_PLACES: usize = 2048;
 
 /// All stacks as one tree, with the outermost entries at its root. A stack takes four bytes for each entry that it does not
 /// share with another stack.
@@ -63,11 +44,7 @@ const FREQUENT_PLACES: usize = 2048;
 /// callee of a node follow from its number. Only the first node of a run stores its caller.
 #[derive(Debug)]
 pub struct StackTable {
-    places: Vec<StackEntry>,
-    place_index: Index,
-    /// Places looked up lately, by the low bits of their hash: the places of most frames are few, and the index does not fit into the
-    /// processor's cache.
-    frequent: Box<[(StackEntry, PlaceId)]>,
+    places: Places,
     /// The innermost entry of each stack. Number 0 is the empty stack.
     innermost: Vec<PlaceId>,
     callers: Callers,
@@ -80,17 +57,15 @@ pub struct StackTable {
     latest: usize,
     /// The position in `recent` that was replaced last.
     replaced: usize,
-    /// The places of the entries that are being interned; empty between calls. A field so that its allocation is reused.
+    /// The places of the entries that were interned last. A field so that its allocation is reused.
     interned: Vec<PlaceId>,
 }
 
 impl Default for StackTable {
     fn default() -> Self {
         Self {
-            places: Vec::new(),
-            place_index: Index::default(),
-            frequent: Box::default(),
-            innermost: vec![PlaceId(0)],
+            places: Places::default(),
+            innermost: vec![PlaceId::default()],
             callers: Callers::default(),
             branches: Index::default(),
             recent: Default::default(),
@@ -104,9 +79,7 @@ impl Default for StackTable {
 impl StackTable {
     /// Returns the id of the stack with these entries, innermost first. Adds the stack if it is new.
     pub fn intern(&mut self, entries: &[StackEntry]) -> StackId {
-        if self.place_index.is_empty() && !self.places.is_empty() {
-            self.restore_indexes();
-        }
+        self.restore_indexes();
         let outermost_first = || entries.iter().rev();
         let shared_length = |recent: &[(StackEntry, StackId)]| {
             recent.iter().zip(outermost_first()).take_while(|((known, _), entry)| known == *entry).count()
@@ -122,32 +95,31 @@ impl StackTable {
             (self.replaced, shared_length(&self.recent[self.replaced]))
         });
         self.latest = latest;
-        let mut recent = std::mem::take(&mut self.recent[latest]);
-        recent.truncate(length);
-        let mut stack = recent.last().map_or(StackId::EMPTY, |&(_, stack)| stack);
+        self.recent[latest].truncate(length);
+        let mut stack = self.recent[latest].last().map_or(StackId::EMPTY, |&(_, stack)| stack);
         // All places first: finding one does not wait for another, as finding a callee waits for its caller.
-        let mut places = std::mem::take(&mut self.interned);
-        places.extend(outermost_first().skip(length).map(|&entry| self.place(entry)));
-        for (&entry, place) in outermost_first().skip(length).zip(places.drain(..)) {
-            stack = self.callee(stack, place);
-            recent.push((entry, stack));
+        self.interned.clear();
+        for &entry in outermost_first().skip(length) {
+            self.interned.push(self.places.intern(entry));
         }
-        (self.recent[latest], self.interned) = (recent, places);
+        for (index, &entry) in outermost_first().skip(length).enumerate() {
+            stack = self.callee(stack, self.interned[index]);
+            self.recent[latest].push((entry, stack));
+        }
         stack
     }
 
     /// Frees the memory that only [`StackTable::intern`] and [`StackTable::push`] need. Their next call rebuilds it.
     pub fn release_indexes(&mut self) {
         self.recent = Default::default();
-        self.frequent = Box::default();
-        self.place_index = Index::default();
+        self.places.release_index();
         self.branches = Index::default();
     }
 
-    /// Rebuilds the indexes after [`StackTable::release_indexes`].
+    /// Rebuilds the indexes, where [`StackTable::release_indexes`] has freed them.
     fn restore_indexes(&mut self) {
-        for (number, entry) in (0..).zip(&self.places) {
-            self.place_index.find_or_add(hash_of_entry(&self.place_index, entry), |_| false, number);
+        if !self.places.restore_index() {
+            return;
         }
         for stack in (1..self.innermost.len()).map(StackId::from_index) {
             let (place, caller) = (self.innermost[stack.index()], self.caller(stack));
@@ -159,12 +131,12 @@ impl StackTable {
 
     /// Returns the distinct entries of all stacks. A [`PlaceId`] is a position in this list.
     pub fn places(&self) -> &[StackEntry] {
-        &self.places
+        self.places.entries()
     }
 
     /// Returns the entries of [`StackTable::places`] with their ids.
     pub fn numbered_places(&self) -> impl Iterator<Item = (PlaceId, &StackEntry)> {
-        (0..).map(PlaceId).zip(&self.places)
+        self.places.numbered()
     }
 
     /// Returns the number of stacks, including the empty stack and all callers. Every [`StackId::index`] is less than this.
@@ -231,37 +203,10 @@ impl StackTable {
         self.callers.runs()
     }
 
-    fn place(&mut self, entry: StackEntry) -> PlaceId {
-        let hash = hash_of_entry(&self.place_index, &entry);
-        let slot = hash as usize % FREQUENT_PLACES;
-        if let Some((frequent, place)) = self.frequent.get(slot)
-            && *frequent == entry
-        {
-            return *place;
-        }
-        let places = &self.places;
-        let next = places.len() as u32;
-        let is = |number: u32| places[number as usize] == entry;
-        let number = self.place_index.find_or_add(hash, is, next);
-        if number == next {
-            // 2^32 places would need 64 GiB.
-            self.places.push(entry);
-        }
-        let place = PlaceId(number);
-        if self.frequent.is_empty() {
-            self.frequent = vec![(entry, place); FREQUENT_PLACES].into_boxed_slice();
-        } else if let Some(frequent) = self.frequent.get_mut(slot) {
-            *frequent = (entry, place);
-        }
-        place
-    }
-
     /// Returns the id of `caller` with `entry` added as the innermost entry. Adds the stack if it is new.
     pub fn push(&mut self, caller: StackId, entry: StackEntry) -> StackId {
-        if self.place_index.is_empty() && !self.places.is_empty() {
-            self.restore_indexes();
-        }
-        let place = self.place(entry);
+        self.restore_indexes();
+        let place = self.places.intern(entry);
         self.callee(caller, place)
     }
 
