@@ -9,9 +9,6 @@ use super::runtime_shares::fixture;
 /// The program of a language, and how `prof script` shows the language's functions.
 pub(crate) struct Language {
     pub(crate) fixture: &'static str,
-    pub(crate) seconds: &'static str,
-    /// Samples in a second.
-    pub(crate) rate: &'static str,
     /// Returns the function that the name of a frame's object stands for.
     pub(crate) function_of: fn(&str) -> Option<String>,
     /// The object of functions that were not found.
@@ -27,6 +24,8 @@ pub(crate) struct Language {
 pub(crate) struct Case {
     pub(crate) kind: &'static str,
     pub(crate) steps: &'static str,
+    /// Seconds, and samples in each.
+    pub(crate) time: (&'static str, &'static str),
     pub(crate) innermost: f64,
     pub(crate) whole: f64,
 }
@@ -98,12 +97,8 @@ pub(crate) fn check(runtime: &Path, language: &Language, case: &Case) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let mut record =
-        prof(["record", "-e", "cpu-clock", "-F", language.rate, "-k", "monotonic", "-o", "p.data", "--"]);
-    record
-        .arg(runtime)
-        .arg(fixture(language.fixture))
-        .args([case.kind, case.steps, language.seconds])
-        .arg(&log);
+        prof(["record", "-e", "cpu-clock", "-F", case.time.1, "-k", "monotonic", "-o", "p.data", "--"]);
+    record.arg(runtime).arg(fixture(language.fixture)).args([case.kind, case.steps, case.time.0]).arg(&log);
     run(record.current_dir(folder.path())).ok();
     let script = ["script", "-F", "comm,tid,time,ip,sym,dso", "--ns", "-i", "p.data"];
     let script = run(prof(script).current_dir(folder.path())).ok();
