@@ -104,7 +104,7 @@ fn a_larger_ring_loses_fewer_samples() {
     let folder = folder();
     let of = |ring: &[String]| {
         let mut command: Vec<&OsStr> = UNREAD.iter().map(OsStr::new).collect();
-        command.extend([program.as_os_str(), "alone".as_ref(), "400".as_ref()]);
+        command.extend([program.as_os_str(), "alone".as_ref(), "200".as_ref()]);
         let flags = ["-F".to_owned(), "4999".to_owned(), "--call-graph".to_owned(), "fp".to_owned()];
         record(folder.path(), &[&flags[..], ring].concat(), &command)
     };

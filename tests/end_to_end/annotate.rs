@@ -14,8 +14,8 @@ use crate::programs::{self, has};
 fn recorded(folder: &Path) -> Option<(PathBuf, PathBuf)> {
     let program = programs::c("shares")?;
     let file = folder.join("prof.data");
-    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-o"]);
-    record.arg(&file).arg("--").arg(&program).args(["alone", "600"]);
+    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-F", "2999", "-o"]);
+    record.arg(&file).arg("--").arg(&program).args(["alone", "200"]);
     run(&mut record).ok();
     Some((file, program))
 }

@@ -120,7 +120,7 @@ fn a_process_that_ends_ends_the_recording() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let child = Command::new(&program).args(["threads", "1500"]).stdout(Stdio::null()).spawn().unwrap();
+    let child = Command::new(&program).args(["threads", "1000"]).stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
     let waiter = thread::spawn(move || {
         let mut child = child;
@@ -142,7 +142,7 @@ fn a_command_says_how_long_others_are_recorded() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let mut child = Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = programs::beside(&program).args(["alone", "60000"]).spawn().unwrap();
     let pid = child.id().to_string();
     let recorded = [&["-a"][..], &["-p", &pid]].map(|target| {
         let mut record = prof(["record", "-e", "cpu-clock", "-o"]);
@@ -210,7 +210,7 @@ fn the_whole_machine() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let mut child = Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = programs::beside(&program).args(["alone", "60000"]).spawn().unwrap();
     let recorded = run(prof(["record", "-a", "-e", "cpu-clock", "-d", "0.5", "-o"]).arg(&file));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -351,7 +351,8 @@ fn children_that_run_already_are_recorded_where_that_is_asked_for() {
     thread::sleep(Duration::from_millis(100));
     let pid = parent.id().to_string();
     let record = |flags: &[&str]| {
-        run(prof(["record", "-e", "cpu-clock", "-d", "0.5", "-p", &pid]).args(flags).arg("-o").arg(&file))
+        let record = ["record", "-e", "cpu-clock", "-F", "1999", "-d", "0.3", "-p", &pid];
+        run(prof(record).args(flags).arg("-o").arg(&file))
     };
     let without = record(&[]);
     let with = record(&["--with-children"]);

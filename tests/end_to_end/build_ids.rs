@@ -229,9 +229,9 @@ fn a_program_that_is_written_in_place_is_two_objects() {
     let path = folder.path().join("program");
     fs::copy(&one, &path).unwrap();
     let script =
-        format!("{path} alone 300; cat {} > {path}; {path} 1 300", other.display(), path = path.display());
+        format!("{path} alone 100; cat {} > {path}; {path} 1 100", other.display(), path = path.display());
     let file = folder.path().join("prof.data");
-    run(prof(["record", "-q", "-F", "999", "-e", "cpu-clock", "-o"])
+    run(prof(["record", "-q", "-F", "2999", "-e", "cpu-clock", "-o"])
         .arg(&file)
         .args(["--", "sh", "-c", &script]))
     .ok();

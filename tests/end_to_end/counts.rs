@@ -114,10 +114,10 @@ fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
     let folder = folder();
     let data = folder.path().join("prof.data");
     let in_company = RECORDERS.read();
-    let both = ["-F", "1999", "-e", "cpu-clock", "-p", &running.pids()];
-    let mut record = prof(["record", "-q", "-d", "2.5"]);
+    let both = ["-F", "3999", "-e", "cpu-clock", "-p", &running.pids()];
+    let mut record = prof(["record", "-q", "-d", "1.4"]);
     let mut record = record.args(both).arg("-o").arg(&data).stderr(Stdio::null()).spawn().unwrap();
-    let top = run_alone(prof(["top", "--json", "--delay-secs", "2"]).args(both));
+    let top = run_alone(prof(["top", "--json", "--delay-secs", "1"]).args(both));
     assert!(record.wait().unwrap().success());
     drop(in_company);
     drop(running);
@@ -280,7 +280,7 @@ fn the_live_view_tells_of_lost_samples_while_it_runs() {
             "--intervals",
             "4",
             "--delay-secs",
-            "0.5",
+            "0.25",
             "-e",
             "cpu-clock",
             "-F",

@@ -10,7 +10,7 @@ use super::programs;
 /// Records `paths` with `rounds`; `None` where nothing can be recorded.
 fn record(folder: &Path, name: &str, rounds: &str) -> Option<()> {
     let program = programs::c("paths")?;
-    let recorded = run(prof(["record", "-q", "-e", "cpu-clock", "-F", "1999", "-o", name, "--"])
+    let recorded = run(prof(["record", "-q", "-e", "cpu-clock:u", "-F", "1999", "-o", name, "--"])
         .current_dir(folder)
         .arg(program)
         .args(["2", rounds]));
@@ -157,7 +157,7 @@ fn what_cannot_be_compared_is_refused_with_what_to_type() {
         for face in FACES {
             let refused = compare(at, face, "a.data", "f.data");
             assert_eq!(refused.code, 1, "{face:?}");
-            let said = "a.data counts cpu-clock and f.data counts page-faults";
+            let said = "a.data counts cpu-clock:u and f.data counts page-faults";
             assert!(refused.stderr.contains(said), "{face:?}: {}", refused.stderr);
         }
     }

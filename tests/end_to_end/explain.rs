@@ -11,8 +11,8 @@ use crate::programs;
 /// Records `shares.c`, whose three functions take known shares of the time, with a fixed period.
 fn recorded(folder: &Path) -> bool {
     let Some(program) = programs::c("shares") else { return false };
-    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-o"]);
-    record.arg(folder.join("prof.data")).arg("--").arg(program).args(["alone", "600"]);
+    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-F", "2999", "-o"]);
+    record.arg(folder.join("prof.data")).arg("--").arg(program).args(["alone", "200"]);
     run(&mut record).ok();
     true
 }

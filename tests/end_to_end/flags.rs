@@ -194,7 +194,7 @@ fn how_it_is_written() {
         return;
     }
     let folder = folder();
-    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("400")];
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("200")];
     let mut sizes = [["-z=3", "--strict"], ["-k", "monotonic"], ["-i", "--strict"]].map(|flags| {
         let (file, recorded) = record(folder.path(), &flags, &command);
         agree(folder.path(), &file, &recorded.ok());
@@ -234,7 +234,7 @@ fn rates_and_losses() {
     let file = folder.path().join("prof.data");
     let record = |flags: &[&str], before: &[&str]| {
         let mut record = prof(["record", "-e", "cpu-clock", "-o"]);
-        run(record.arg(&file).args(flags).arg("--").args(before).arg(&program).args(["alone", "300"]))
+        run(record.arg(&file).args(flags).arg("--").args(before).arg(&program).args(["alone", "150"]))
     };
     // What is sampled by default is limited as what is asked for.
     let default = run(prof(["record", "-F", "max", "-o"]).arg(&file).args(["--", "true"]));
@@ -302,11 +302,10 @@ fn several_processes_or_threads() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let mut children = [(); 2]
-        .map(|()| Command::new(&program).args(["alone", "90000"]).stdout(Stdio::null()).spawn().unwrap());
+    let mut children = [(); 2].map(|()| programs::beside(&program).args(["alone", "90000"]).spawn().unwrap());
     let list = children.each_ref().map(|child| child.id().to_string()).join(",");
     let recorded = ["-p", "-t"].map(|flag| {
-        let mut record = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o"]);
+        let mut record = prof(["record", "-e", "cpu-clock", "-F", "1999", "-d", "0.3", "-o"]);
         let recorded = run(record.arg(&file).args([flag, &list]));
         let seen = run(prof(["script", "-F", "pid", "-i"]).arg(&file));
         let agreed = std::panic::catch_unwind(|| agree(folder.path(), &file, &recorded));
@@ -339,7 +338,7 @@ fn a_delay_leaves_the_beginning_out() {
     }
     let folder = folder();
     let before = uptime();
-    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("1500")];
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("1000")];
     let (file, recorded) = record(folder.path(), &["-D", "700", "-k", "boottime"], &command);
     agree(folder.path(), &file, &recorded.ok());
     let times = run(prof(["script", "-F", "time", "-i"]).arg(&file)).ok();
@@ -369,8 +368,7 @@ fn whom_it_sees() {
         return;
     }
     let folder = folder();
-    let mut child =
-        Command::new(program).args(["sleepers", "90000", "30"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = programs::beside(&program).args(["sleepers", "90000", "30"]).spawn().unwrap();
     let pid = child.id().to_string();
     let threads = format!("/proc/{pid}/task");
     while std::fs::read_dir(&threads).unwrap().count() < 31 {
@@ -387,7 +385,7 @@ fn whom_it_sees() {
     .into_iter()
     .map(|(name, flags)| {
         let file = folder.path().join(name);
-        let mut command = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o"]);
+        let mut command = prof(["record", "-e", "cpu-clock", "-F", "1999", "-d", "0.3", "-o"]);
         let recorded = run(command.arg(&file).args(flags));
         (name, file, recorded)
     })
@@ -426,15 +424,13 @@ fn only_a_user_or_a_cgroup() {
     let public = Path::new("/tmp").join(format!("prof-test-shares-{}", std::process::id()));
     std::fs::copy(one, &public).unwrap();
     let nobody = ["--reuid=65534", "--clear-groups", "--"];
-    let mut member = Command::new("setpriv")
+    let mut member = programs::beside("setpriv".as_ref())
         .args(nobody)
         .arg(&public)
         .args(["alone", "90000"])
-        .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mut stranger =
-        Command::new(other).args(["busy", "90000", "1"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut stranger = programs::beside(&other).args(["busy", "90000", "1"]).spawn().unwrap();
     let cgroup = cgroups();
     let mut targets = vec![vec!["-u", "65534"]];
     if let Some(cgroup) = &cgroup {
@@ -446,7 +442,7 @@ fn only_a_user_or_a_cgroup() {
     let recorded: Vec<_> = targets
         .into_iter()
         .map(|target| {
-            let mut command = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o"]);
+            let mut command = prof(["record", "-e", "cpu-clock", "-F", "1999", "-d", "0.3", "-o"]);
             let recorded = run(command.arg(&file).args(&target));
             (target, recorded, super::prof::folded(&file, &[]))
         })

@@ -25,8 +25,7 @@ struct Neighbour(Child);
 
 impl Neighbour {
     fn start(program: &Path) -> Self {
-        let mut command = Command::new(program);
-        Self(command.args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap())
+        Self(programs::beside(program).args(["alone", "60000"]).spawn().unwrap())
     }
 
     /// Starts `neighbour`, and returns it with the process to be looked at, when it is at work; `None` where it may not do
@@ -37,7 +36,7 @@ impl Neighbour {
             return None;
         }
         let program = programs::c("neighbour").filter(|_| may_record())?;
-        let mut command = Command::new(program);
+        let mut command = programs::beside(&program);
         let mut child = command.arg("120").args(kind).stdout(Stdio::piped()).spawn().unwrap();
         let mut pid = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut pid).unwrap();
@@ -127,7 +126,7 @@ fn sections_that_unpack_to_gigabytes_cost_nothing_and_are_told() {
     let neighbour = Neighbour::start(&program);
     let pid = neighbour.0.id().to_string();
     for target in [&["-a"][..], &["-p", &pid]] {
-        let mut command = prof(["record", "-e", "cpu-clock", "-d", "1", "-o", "out"]);
+        let mut command = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o", "out"]);
         let (run, memory) = measured(command.args(target).current_dir(folder.path()));
         if run.code == 1 && target == ["-a"] && run.stderr.contains("paranoid") {
             skip(&format!("whole CPUs are not permitted here: {}", run.stderr));
@@ -138,8 +137,10 @@ fn sections_that_unpack_to_gigabytes_cost_nothing_and_are_told() {
         let refused = "compressed section .eh_frame";
         assert!(run.stderr.contains(refused), "{target:?}: {}", run.stderr);
     }
-    let (run, memory) =
-        measured(prof(["top", "-e", "cpu-clock", "--once", "-p", &pid]).current_dir(folder.path()));
+    let (run, memory) = measured(
+        prof(["top", "-e", "cpu-clock", "--once", "--delay-secs", "0.5", "-p", &pid])
+            .current_dir(folder.path()),
+    );
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(memory < MOST_MEMORY, "top: {memory} kB");
     let refused = "compressed section .eh_frame";
@@ -163,8 +164,8 @@ fn profiled_beside(kinds: &[&[&OsStr]]) -> Option<[Run; 3]> {
         kinds.iter().map(|kind| Neighbour::of(kind)).collect::<Option<Vec<_>>>()?.into_iter().unzip();
     let folder = folder();
     // Others cause more than the three problems that are said at once.
-    let record = ["record", "-v", "-e", "cpu-clock", "-d", "1", "-o", "out", "-a"];
-    let top = ["top", "-e", "cpu-clock", "--json", "--delay-secs", "0.7", "--intervals", "2", "-a"];
+    let record = ["record", "-v", "-e", "cpu-clock", "-F", "1999", "-d", "0.5", "-o", "out", "-a"];
+    let top = ["top", "-e", "cpu-clock", "--json", "--delay-secs", "0.5", "--intervals", "2", "-a"];
     // The machine's other programs are of any size: their names are not looked for.
     let flame = ["flame", "--folded", "-i", "out", "--comm", "neighbour"];
     let commands: [(&str, &[&str], bool); 3] =

@@ -309,7 +309,7 @@ fn a_command_finds_signals_as_they_were() {
 
 #[test]
 fn a_hangup_that_is_ignored_ends_nothing() {
-    let Some(load) = load("700") else { return };
+    let Some(load) = load("500") else { return };
     if !may_record() {
         return;
     }

@@ -148,8 +148,8 @@ fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
     let spool = folder.path().join("spool");
     let engine = Engine::start(vec![Reply::Status(503, vec![("Retry-After", "1".to_owned())], Vec::new())]);
     let _in_company = RECORDERS.read();
-    let mut busy = std::process::Command::new(program);
-    let mut busy = busy.arg("60000").env("OTEL_SERVICE_NAME", "shop").stdout(Stdio::null()).spawn().unwrap();
+    let mut busy = programs::beside(&program);
+    let mut busy = busy.arg("60000").env("OTEL_SERVICE_NAME", "shop").spawn().unwrap();
     let mut watch = prof(["watch", "--interval", "1", "-F", "97", "--push"]);
     watch.arg(engine.url()).arg("--spool").arg(&spool).args(["-p", &busy.id().to_string()]);
     let watch = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -203,9 +203,9 @@ fn a_watch_of_a_user_waits_for_processes_and_sends_no_others() {
         watch.args(["watch", "--interval", "1", "-F", "97", "-u", USER, "--push"]).arg(engine.url());
         let watch = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         thread::sleep(Duration::from_millis(300));
-        let mut busy = as_user("sh".as_ref());
+        let mut busy = as_user("nice".as_ref());
         let mut busy =
-            busy.args(["-c", "while :; do :; done"]).env("OTEL_SERVICE_NAME", "guest").spawn().unwrap();
+            busy.args(["sh", "-c", "while :; do :; done"]).env("OTEL_SERVICE_NAME", "guest").spawn().unwrap();
         wait_until("an interval has come", || !engine.received().is_empty());
         signal(&watch, Signal::SIGTERM);
         let ended = finish(watch);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
@@ -37,8 +37,7 @@ impl FileSystem {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        let mut command = Command::new(&file);
-        let program = command.args(["alone", "600000"]).stdout(Stdio::null()).spawn().unwrap();
+        let program = programs::beside(&file).args(["alone", "600000"]).spawn().unwrap();
         thread::sleep(Duration::from_millis(300));
         Some(Self { server, program, place, sign })
     }
@@ -105,7 +104,7 @@ fn programs_on_a_file_system_of_a_program_have_names_and_build_ids() {
     let Some(system) = FileSystem::with(folder.path(), &program) else { return };
     let file = folder.path().join("prof.data");
     let pid = system.program.id().to_string();
-    let recorded = in_time(&["record", "-F", "999", "-d", "1", "-p", &pid], &file);
+    let recorded = in_time(&["record", "-F", "1999", "-d", "0.5", "-p", &pid], &file);
     assert_eq!(recorded.code, 0, "{}", recorded.stderr);
     assert!(!recorded.stderr.contains("did not answer"), "{}", recorded.stderr);
     let stacks = folded(&file, &[]).ok();

@@ -16,7 +16,7 @@ fn recorded(flags: &[&str]) -> Option<(Folded, String)> {
     let folder = folder();
     let file = folder.path().join("prof.data");
     let mut record = prof(["record", "-e", "cpu-clock", "-F", "499"]);
-    record.args(flags).arg("-o").arg(&file).arg("--").arg(&program).args(["2", "600"]);
+    record.args(flags).arg("-o").arg(&file).arg("--").arg(&program).args(["2", "300"]);
     let recorded = run(&mut record).ok();
     let flame = folded(&file, &[]).ok();
     Some((Folded::parse(flame.text()), recorded.stderr))
@@ -77,8 +77,8 @@ fn they_are_no_shorter_than_those_that_perf_unwinds() {
         return;
     }
     let folder = folder();
-    let file = perf::record(folder.path(), &["-F", "999", "--call-graph", "dwarf"], &mut |record| {
-        record.arg(&program).args(["2", "500"]);
+    let file = perf::record(folder.path(), &["-F", "1999", "--call-graph", "dwarf"], &mut |record| {
+        record.arg(&program).args(["2", "250"]);
     });
     let asked = ["script", "--no-inline", "--ns", "-F", "tid,time,ip,sym,dso", "-i"];
     let theirs = run(perf::perf(folder.path()).args(asked).arg(&file).args(["--max-stack", "65535"])).ok();
@@ -198,7 +198,7 @@ fn those_of_fibers_and_of_handlers_on_a_stack_of_their_own_are_whole() {
     }
     for (kind, burning) in [("fiber", "in_fiber"), ("handler", "on_alarm")] {
         let folder = folder();
-        let words = [program.as_os_str(), kind.as_ref(), "500".as_ref()];
+        let words = [program.as_os_str(), kind.as_ref(), "250".as_ref()];
         let (file, recorded) = record(folder.path(), &[], &words);
         let recorded = recorded.ok();
         let stacks = Folded::parse(folded(&file, &[]).ok().text());
@@ -248,7 +248,7 @@ fn those_of_go_lead_from_the_runtimes_stacks_to_the_goroutines() {
             return;
         }
         let folder = folder();
-        let (file, recorded) = record(folder.path(), &[], &[program.as_os_str(), "1500".as_ref()]);
+        let (file, recorded) = record(folder.path(), &[], &[program.as_os_str(), "1000".as_ref()]);
         recorded.ok();
         let stacks = Folded::parse(folded(&file, &[]).ok().text());
         // Where goroutines and the threads of the runtime begin. Newer versions of Go clear the frame pointer where the
@@ -281,7 +281,7 @@ fn those_of_32_bit_programs_say_what_they_are() {
     if !may_record() {
         return;
     }
-    let words = [program.as_os_str(), "2".as_ref(), "500".as_ref()];
+    let words = [program.as_os_str(), "2".as_ref(), "250".as_ref()];
     let (file, recorded) = record(folder.path(), &[], &words);
     let recorded = recorded.ok();
     assert!(recorded.stderr.contains("are of 32-bit programs"), "{}", recorded.stderr);

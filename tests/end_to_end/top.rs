@@ -14,7 +14,10 @@ struct Load(Child);
 
 impl Load {
     fn start(program: &Path) -> Self {
-        let mut command = Command::new(program);
+        Self::of(programs::beside(program))
+    }
+
+    fn of(mut command: Command) -> Self {
         Self(command.args(["alone", "600000"]).stdout(Stdio::null()).spawn().unwrap())
     }
 
@@ -53,14 +56,16 @@ fn known_shares_on_the_screen_and_for_scripts() {
         return;
     }
     let folder = folder();
-    let load = Load::start(&program);
+    // Its shares are sure after many samples.
+    let load = Load::of(Command::new(program));
     // The same seconds, recorded beside.
     let data = folder.path().join("prof.data");
     let in_company = RECORDERS.read();
-    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-d", "6", "-p", &load.pid(), "-o"]);
+    let both = ["-e", "cpu-clock", "-F", "4999", "-p", &load.pid()];
+    let mut record = prof(["record", "-q", "-d", "1.6"]);
+    let record = record.args(both).arg("-o");
     let mut record = record.arg(&data).stderr(Stdio::null()).spawn().unwrap();
-    let top =
-        run_alone(&mut prof(["top", "--json", "-e", "cpu-clock", "--delay-secs", "5", "-p", &load.pid()]));
+    let top = run_alone(prof(["top", "--json", "--delay-secs", "1.2"]).args(both));
     assert!(record.wait().unwrap().success());
     drop(in_company);
     let top = top.ok();

@@ -329,7 +329,7 @@ fn stacks_of_waits_are_right_however_a_program_is_built() {
         ("rival", "rival-1", "runnable: preempted", "compute"),
         ("faulter", "faulter", "blocked: page fault", "fault"),
     ];
-    for (build, flags, least) in builds {
+    let check = |(build, flags, least): (&str, &[&str], f64)| {
         let Some(program) = programs::c_built("waits", build, flags) else { return };
         // The optimized build is the hard one; the others show that their stacks are walked at all.
         for &(role, thread, state, function) in &table[..if build == "O2" { 6 } else { 2 }] {
@@ -344,7 +344,13 @@ fn stacks_of_waits_are_right_however_a_program_is_built() {
             let share = share_in(&text, thread, state, function);
             assert!(share >= least, "{build}, {thread}: {share} in {function}: {text}");
         }
-    }
+    };
+    // Two at once: they wait most of the time.
+    let [first, second, hard] = builds;
+    std::thread::scope(|scope| {
+        scope.spawn(|| [first, second].into_iter().for_each(check));
+        check(hard);
+    });
 }
 
 #[test]
@@ -686,7 +692,7 @@ fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
     let folder = folder();
     let file = folder.path().join("prof.data");
     // Up to a second may pass before it is seen that switches are few again.
-    let burst_and_calm = "\"$0\" 400000; for i in 1 2 3; do sleep 1; done";
+    let burst_and_calm = "\"$0\" 400000; for i in 1 0.5 0.5; do sleep $i; done";
     let mut command = prof(["record", "--off-cpu", "-o"]);
     let recorded =
         run_beside_no_recorder(command.arg(&file).args(["--", "sh", "-c", burst_and_calm]).arg(&program));
@@ -696,7 +702,7 @@ fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
     }
     let drawn = folded(&file, &["--off-cpu"]).ok();
     let slept = sum_of(&activities(drawn.text(), "sleep"), "blocked");
-    assert!((2950.0..3050.0).contains(&slept), "{slept} ms: {}", drawn.text());
+    assert!((1950.0..2050.0).contains(&slept), "{slept} ms: {}", drawn.text());
     if !perf::is_here() {
         return;
     }

@@ -132,8 +132,8 @@ fn a_full_disk_ends_nothing_and_there_is_a_dump_when_it_has_room() {
     if !mount.is_ok_and(|mount| mount.status.success()) {
         return programs::skip("only root mounts a small tmpfs");
     }
-    let script = "head -c 2000000 /dev/zero > disk/full; \"$0\" alone 300; kill -USR2 $PPID; sleep 1; kill -USR2 $PPID; \
-                  sleep 1; ls disk > listed; rm disk/full; kill -USR2 $PPID; sleep 1; \"$0\" alone 100";
+    let script = "head -c 2000000 /dev/zero > disk/full; \"$0\" alone 300; kill -USR2 $PPID; sleep 0.6; kill -USR2 $PPID; \
+                  sleep 0.6; ls disk > listed; rm disk/full; kill -USR2 $PPID; sleep 0.6; \"$0\" alone 100";
     let mut command =
         prof(["record", "--overwrite", "-e", "cpu-clock", "-F", "4999", "-o", "disk/out", "--"]);
     command.args(["sh", "-c", script]).arg(&program).current_dir(folder.path());
@@ -159,8 +159,8 @@ fn files_carry_the_names_of_programs_that_are_gone() {
     let record = |flags: &[&str]| -> Vec<u64> {
         let folder = folder();
         std::fs::copy(&program, folder.path().join("gone")).unwrap();
-        let script = "./gone alone 300; rm gone; kill -USR2 $PPID; sleep 0.5; cp \"$0\" later; ./later alone 300; rm later";
-        let mut command = prof(["record", "-F", "4999", "-e", "cpu-clock"]);
+        let script = "./gone alone 200; rm gone; kill -USR2 $PPID; sleep 0.5; cp \"$0\" later; ./later alone 200; rm later";
+        let mut command = prof(["record", "-F", "7499", "-e", "cpu-clock"]);
         command.args(flags).args(["-o", "out", "--", "sh", "-c", script]).arg(&program);
         let run_ = run(command.current_dir(folder.path())).ok();
         assert!(!run_.stderr.contains("names"), "{}", run_.stderr);
@@ -248,7 +248,12 @@ impl Recording {
         let folder = folder();
         before(folder.path());
         let mut command = prof(["record", "-e", "cpu-clock", "-o", "out"]);
-        command.args(flags).arg("--").arg(program).args(["alone", "60000"]).current_dir(folder.path());
+        command
+            .args(flags)
+            .args(["--", "nice"])
+            .arg(program)
+            .args(["alone", "60000"])
+            .current_dir(folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Some(Self { child: command.spawn().unwrap(), folder })
     }
@@ -373,8 +378,8 @@ fn files_that_follow_each_other_have_all_samples_and_names() {
     let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
     for (when, fewest) in [("--switch-output=1M", 2), ("--switch-output", 2)] {
         let folder = folder();
-        let script = "\"$0\" alone 400; kill -USR2 $PPID; sleep 0.2; \"$0\" alone 400";
-        let words = ["record", "-F", "4999", "-e", "cpu-clock", when, "-o", "out", "--", "sh", "-c", script];
+        let script = "\"$0\" alone 200; kill -USR2 $PPID; sleep 0.2; \"$0\" alone 200";
+        let words = ["record", "-F", "9997", "-e", "cpu-clock", when, "-o", "out", "--", "sh", "-c", script];
         let run_ = run(prof(words).arg(&program).current_dir(folder.path())).ok();
         let files = dumps(folder.path());
         assert!(files.len() >= fewest, "{files:?}: {}", run_.stderr);
@@ -398,16 +403,21 @@ fn what_is_watched_for_makes_a_dump() {
         let run_ = run(prof(words).arg(script).arg(&program).current_dir(folder.path()));
         (dumps(folder.path()).len(), run_)
     };
-    let (files, run_) = record(
-        "file:sign",
-        "sleep 0.5; touch sign; sleep 1; rm sign; sleep 0.5; touch sign; sleep 1; rm sign",
-    );
-    assert_eq!((files, run_.code), (3, 0), "{}", run_.stderr);
-    assert!(run_.stderr.contains("prof: sign is there: writing a file"), "{}", run_.stderr);
-    // On a machine with far too much to do, a program that wants a CPU has a part of one.
-    let (files, run_) = record("cpu:5%:1s", "sleep 1; \"$0\" alone 2500");
-    assert_eq!((files, run_.code), (2, 0), "{}", run_.stderr);
-    assert!(run_.stderr.contains("CPU use was above 5 % for 1 s"), "{}", run_.stderr);
+    // At once: the first one waits.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (files, run_) = record(
+                "file:sign",
+                "sleep 0.5; touch sign; sleep 1; rm sign; sleep 0.5; touch sign; sleep 1; rm sign",
+            );
+            assert_eq!((files, run_.code), (3, 0), "{}", run_.stderr);
+            assert!(run_.stderr.contains("prof: sign is there: writing a file"), "{}", run_.stderr);
+        });
+        // On a machine with far too much to do, a program that wants a CPU has a part of one.
+        let (files, run_) = record("cpu:5%:1s", "sleep 1; \"$0\" alone 2500");
+        assert_eq!((files, run_.code), (2, 0), "{}", run_.stderr);
+        assert!(run_.stderr.contains("CPU use was above 5 % for 1 s"), "{}", run_.stderr);
+    });
     for (when, code, expected) in
         [("exit:nonzero", 0, 0), ("exit:nonzero", 3, 1), ("exit:4", 3, 0), ("exit:4", 4, 1)]
     {
@@ -428,7 +438,11 @@ fn a_call_that_takes_too_long_makes_a_dump() {
         let run_ = run(prof(words).arg(script).arg(&program).current_dir(folder.path()));
         (dumps(folder.path()), run_, folder)
     };
-    let (files, run_, _folder) = record("50ms");
+    // At once: they wait most of the time.
+    let ((files, run_, _folder), (none, without, _other)) = thread::scope(|scope| {
+        let other = scope.spawn(|| record("60s"));
+        (record("50ms"), other.join().unwrap())
+    });
     if run_.code != 0 && run_.stderr.contains("uprobe") {
         programs::skip(&format!("no probe can be set here: {}", run_.stderr));
         return;
@@ -444,8 +458,7 @@ fn a_call_that_takes_too_long_makes_a_dump() {
         text.text().contains("slow-entry-0") && text.text().contains("slow-return-0"),
         "the call is in the file"
     );
-    let (files, run_, _folder) = record("60s");
-    assert_eq!(files.len(), 1, "{}", run_.stderr);
+    assert_eq!(none.len(), 1, "{}", without.stderr);
 }
 
 /// Listens where a recording would, as another user, and answers with its first argument as often as the second says.
