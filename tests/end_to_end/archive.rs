@@ -88,7 +88,7 @@ fn what_carries_no_names_says_what_to_type() {
 }
 
 /// A script that runs a copy of the program, which is gone when the script ends.
-const GONE: &str = "cp $0 $1/gone && $1/gone alone 500; rm $1/gone";
+const GONE: &str = "cp $0 $1/gone && $1/gone alone 200; rm $1/gone";
 
 #[test]
 fn names_of_a_program_that_is_removed_meanwhile_are_in_the_recording() {

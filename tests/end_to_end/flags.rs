@@ -38,7 +38,7 @@ fn with(flags: &[&str], script: &[&str]) -> Option<String> {
         return None;
     }
     let folder = folder();
-    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("100")];
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("50")];
     let (file, recorded) = record(folder.path(), flags, &command);
     let recorded = recorded.ok();
     agree(folder.path(), &file, &recorded);

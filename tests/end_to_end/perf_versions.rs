@@ -140,16 +140,17 @@ fn every_perf_uses_every_kind_of_recording() {
     let kinds: [(&str, &[&str]); 12] = [
         ("default", &[]),
         ("fp", &["--call-graph", "fp"]),
-        ("no-stacks", &["--call-graph", "no"]),
-        ("compressed", &["-z"]),
-        ("copies", &["--keep-stacks"]),
+        // Each perf reads the kernel's names for each of its samples' files, which takes longest: some have none of them.
+        ("no-stacks", &["--call-graph", "no", "--all-user"]),
+        ("compressed", &["-z", "--all-user"]),
+        ("copies", &["--keep-stacks", "--all-user"]),
         ("system", &["-a"]),
         ("tracepoint", &["-e", "raw_syscalls:sys_enter", "-e", "cpu-clock"]),
         ("group", &["-e", "{cpu-clock,page-faults}"]),
         ("group-values", &["-e", "{cpu-clock,page-faults}:S"]),
         ("branches", &["-b"]),
         ("extras", &["--data", "--switch-events", "--namespaces", "--intr-regs", "--call-graph", "fp"]),
-        ("own-clock", &["-k", "perf"]),
+        ("own-clock", &["-k", "perf", "--all-user"]),
     ];
     let mut tried = 0;
     for (name, flags) in kinds {

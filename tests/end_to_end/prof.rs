@@ -80,7 +80,7 @@ pub(crate) fn finish(mut child: Child) -> Run {
             let _ = child.kill();
             panic!("hangs:\n{threads}");
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(1));
     };
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));

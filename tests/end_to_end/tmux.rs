@@ -77,7 +77,7 @@ impl Terminal {
                 return screen;
             }
             assert!(start.elapsed() < PATIENCE, "no {wanted} on the screen:\n{screen}");
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
