@@ -39,7 +39,8 @@ impl Run {
 /// The command under test.
 pub(crate) fn prof<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prof"));
-    command.args(args);
+    // Any perf of the user's may have put programs of tests into the cache in the home folder.
+    command.args(args).env("PERF_BUILDID_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-cache"));
     command
 }
 
