@@ -3,7 +3,7 @@
 mod world;
 
 use model::{CpuId, Name, ObjectIdentity, Pid, Space, StackEntry, Tid, Timestamp};
-use prof_profile::explain::{Cause, CostKind, Explanation, Step, explain};
+use prof_profile::explain::{self, Cause, CostKind, Phase, Step, explain};
 use prof_profile::{Columns, Detail, FrameId, Sample, Show, Weight};
 use proptest::prelude::*;
 use world::{World, text};
@@ -133,7 +133,7 @@ fn work_is_known_by_the_innermost_function_that_tells_it() {
 }
 
 /// A second of `first`, then one of `second`, a sample each millisecond.
-fn phases(first: &str, second: &str) -> Explanation {
+fn phases(first: &str, second: &str) -> Vec<Phase> {
     let columns = Columns { times: true, cpus: false };
     let mut world = World::new(Detail { samples: Some(columns), ..Detail::default() });
     let stacks = functions(&mut world, &[first, second]).into_iter().map(|entry| {
@@ -154,17 +154,17 @@ fn phases(first: &str, second: &str) -> Explanation {
             });
         }
     }
-    explain(&world.view(Show::default(), Weight::Samples), &|_| true)
+    explain::phases(&world.view(Show::default(), Weight::Samples))
 }
 
 #[test]
 fn phases_are_told_where_other_functions_run() {
-    let found = phases("read", "write").phases;
+    let found = phases("read", "write");
     let [one, two] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((one.end, one.weight + two.weight), (two.start, 2_000));
     let middle = (one.end.0 - one.start.0) as f64 / (two.end.0 - one.start.0) as f64;
     assert!((middle - 0.5).abs() < 0.05, "{middle}");
-    assert_eq!(phases("read", "read").phases, []);
+    assert_eq!(phases("read", "read"), []);
 }
 
 proptest! {

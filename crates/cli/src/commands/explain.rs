@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 use analysis::input::Input;
 use analysis::notices::Progress;
@@ -99,8 +100,16 @@ fn write(
     // The functions of an interpreter and of what compiles code are not those of the program that it runs.
     let is_users = |module: &str| users.contains(module) && Runtime::of_object(module.as_bytes()).is_none();
     let explain = |view: &View<'_>| profile::explain::explain(view, &is_users);
-    let explain_if_asked = |view: &View<'_>| (!arguments.notes).then(|| explain(view));
-    let (shown, explanation) = EventView::new_with(
+    let explain_if_asked = |view: &View<'_>| {
+        (!arguments.notes).then(|| {
+            thread::scope(|scope| {
+                let phases = scope.spawn(|| profile::explain::phases(view));
+                let explanation = explain(view);
+                (explanation, phases.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            })
+        })
+    };
+    let (shown, explained) = EventView::new_with(
         &analysis,
         chosen,
         show,
@@ -117,7 +126,7 @@ fn write(
         .foreign_format()
         .map(|format| format!("there are no phases: samples have no times, because this is {format}"));
     let beside = shown.blind_spot().map(str::to_owned).into_iter().chain(no_phases);
-    let Some(explanation) = explanation else {
+    let Some((explanation, phases)) = explained else {
         let cut = shown.cut_stacks(&analysis.spaces).into_iter().map(|note| (Harm::Stacks, note));
         let remarks = estimates.chain(shown.all_remarks()).chain(beside).map(|note| (Harm::Names, note));
         notes.notes.borrow_mut().extend(cut.chain(remarks));
@@ -148,6 +157,7 @@ fn write(
         hints: &hints,
         unsampled: shown.view.unsampled_total(),
         findings: Findings { frames: shown.view.frames(), explanation: &explanation },
+        phases: &phases,
         waits: waits
             .as_ref()
             .zip(explained_waits.as_ref())

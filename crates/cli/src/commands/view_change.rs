@@ -49,7 +49,7 @@ pub fn write(
     for (analysis, name) in analyses.iter().zip(&names) {
         let event = analysis.events.first().with_context(|| format!("cannot compare {name}"))?;
         let weight = stacks.chosen_weight().unwrap_or(common.weight());
-        events.push(EventView::new(&analysis, event, show, weight, &shape, console));
+        events.push(EventView::new(analysis, event, show, weight, &shape, console));
     }
     let [one, other] = events.as_slice() else { bail!("two recordings are compared") };
     let basis = |shown: &EventView<'_>| Basis::new(shown.event, shown.view.weight());

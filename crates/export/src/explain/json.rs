@@ -75,7 +75,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
             "by": findings.name(cost.by, None),
         })
     });
-    let phases = explanation.phases.iter().map(|phase| {
+    let phases = facts.phases.iter().map(|phase| {
         json!({
             "start_ns": phase.start.0,
             "end_ns": phase.end.0,

@@ -5,7 +5,7 @@ mod json;
 mod text;
 
 use model::{Loss, Name};
-use profile::explain::Explanation;
+use profile::explain::{Explanation, Phase};
 use profile::{Census, Count, FrameId, FrameTable, Label, Weight};
 
 use crate::figures::percent;
@@ -53,6 +53,8 @@ pub struct ExplanationInput<'a> {
     pub unsampled: u64,
     /// The findings about the samples.
     pub findings: Findings<'a>,
+    /// The stretches of time that differ in what ran.
+    pub phases: &'a [Phase],
     /// The findings about the time that threads waited, in nanoseconds, where that was recorded beside samples.
     pub waits: Option<Findings<'a>>,
 }

@@ -235,7 +235,7 @@ impl Page<'_, '_> {
     }
 
     fn phases(&mut self) {
-        let phases = &self.facts.findings.explanation.phases;
+        let phases = self.facts.phases;
         let Some(start) = phases.first().map(|phase| phase.start) else { return };
         self.heading("Phases");
         let shown = phases.len().min(self.rows);

@@ -18,7 +18,7 @@ use call_tree::ROOT;
 pub use causes::{Cause, Step};
 pub use costs::{Cost, CostKind};
 pub use functions::HotFunction;
-pub use phases::Phase;
+pub use phases::{Phase, phases};
 use stacks::Stacks;
 
 /// A part of the whole with its weight.
@@ -56,12 +56,10 @@ pub struct Explanation {
     pub functions: Vec<HotFunction>,
     /// Kinds of work, found by the names of functions. They do not overlap.
     pub costs: Vec<Cost>,
-    /// Stretches of time that differ in what ran; empty where they do not, or where samples do not say when they were taken.
-    pub phases: Vec<Phase>,
 }
 
 /// Explains a view. It should show modules ([`crate::Show::modules`]), of which `is_users` tells those that are the user's own code;
-/// phases need the times of samples ([`crate::Columns::times`]).
+/// [`phases`] are found apart from it.
 pub fn explain(view: &View<'_>, is_users: &dyn Fn(&str) -> bool) -> Explanation {
     let mut stacks = Stacks::new(view, is_users);
     Explanation {
@@ -74,7 +72,6 @@ pub fn explain(view: &View<'_>, is_users: &dyn Fn(&str) -> bool) -> Explanation 
         modules: stacks.modules(),
         functions: functions::functions(&stacks),
         costs: stacks.costs.sorted(),
-        phases: phases::phases(view, &stacks),
         causes: causes::causes(&mut stacks.tree),
         rest: causes::causes(&mut stacks.rest),
     }

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use model::Timestamp;
 use rustc_hash::FxBuildHasher;
 
-use super::stacks::Stacks;
+use super::stacks::Functions;
 use super::{Part, sorted};
 use crate::{FrameId, View};
 
@@ -95,10 +95,17 @@ fn join_alike(parts: &mut Vec<Bucket>, few: u64) {
     }
 }
 
-/// Finds the phases; none where there is only one.
-pub(super) fn phases(view: &View<'_>, stacks: &Stacks<'_>) -> Vec<Phase> {
+/// Finds the stretches of time that differ in what ran; none where they do not, or where samples do not say when they were taken
+/// ([`crate::Columns::times`]).
+pub fn phases(view: &View<'_>) -> Vec<Phase> {
+    let functions = Functions::new(view);
     let samples = view.profile().samples();
-    let Some((start, end)) = view.profile().span else { return Vec::new() };
+    let widen = |span: Option<(Timestamp, Timestamp)>, time: Timestamp| match span {
+        Some((start, end)) => Some((start.min(time), end.max(time))),
+        None => Some((time, time)),
+    };
+    let span = samples.iter().filter_map(|sample| sample.time).fold(None, widen);
+    let Some((start, end)) = span else { return Vec::new() };
     let buckets = (samples.len() / LEAST_SAMPLES).min(BUCKETS);
     if buckets < 2 {
         return Vec::new();
@@ -106,10 +113,8 @@ pub(super) fn phases(view: &View<'_>, stacks: &Stacks<'_>) -> Vec<Phase> {
     let length = (end.0 - start.0) / buckets as u64 + 1;
     let mut parts: Vec<Bucket> = (0..buckets).map(|last| Bucket { last, ..Bucket::default() }).collect();
     for sample in samples.iter() {
-        let (Some(time), Some(function)) = (sample.time, stacks.innermost(sample.thread, sample.stack))
-        else {
-            continue;
-        };
+        let Some(time) = sample.time else { continue };
+        let Some(function) = functions.innermost(view, sample.thread, sample.stack) else { continue };
         let bucket = &mut parts[((time.0 - start.0) / length) as usize];
         let weight = sample.weight(view.weight());
         bucket.weight = bucket.weight.saturating_add(weight);

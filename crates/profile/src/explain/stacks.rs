@@ -12,9 +12,7 @@ use crate::{FrameId, FrameKind, Label, StackId, ThreadId, View, ViewFrame};
 
 /// The stacks of a view, and the sums over them.
 pub(super) struct Stacks<'v> {
-    view: &'v View<'v>,
-    /// By frame, the first one with its label: inlined or not, a function is one.
-    functions: Vec<FrameId>,
+    frames: &'v [ViewFrame],
     /// First the thread's frame, then the program's own functions, each once, then what the innermost of them calls.
     pub(super) tree: CallTree,
     /// Those in which an event loop was idle, which are in none of the other sums.
@@ -45,18 +43,13 @@ impl<'v> Stacks<'v> {
     /// Reads the stacks of a view; `is_users` tells whether a module is the user's own code.
     pub(super) fn new(view: &'v View<'_>, is_users: &dyn Fn(&str) -> bool) -> Self {
         let frames = view.frames().frames();
-        let mut by_label: HashMap<&Label, FrameId> = HashMap::new();
-        let number = |(index, frame): (usize, &'v ViewFrame)| {
-            *by_label.entry(&frame.label).or_insert(FrameId::from_index(index))
-        };
-        let functions: Vec<FrameId> = frames.iter().enumerate().map(number).collect();
+        let functions = Functions::new(view);
         let own = OwnCode::new(frames, is_users);
         let (mut growing, mut resting) = (Growing::new(), Growing::new());
         let mut folding = Folding { places: vec![0; frames.len()], folded: Vec::new() };
         let mut seen_in = vec![usize::MAX; frames.len()];
         let mut stacks = Self {
-            view,
-            functions,
+            frames,
             tree: Growing::new().finish(),
             rest: Growing::new().finish(),
             totals: vec![0; frames.len()],
@@ -73,7 +66,7 @@ impl<'v> Stacks<'v> {
             stack.clear();
             let is_truncation = |frame: &FrameId| matches!(frames[frame.index()].label, Label::Truncated(_));
             let shown = row.iter().filter(|frame| !is_truncation(frame));
-            stack.extend(shown.map(|frame| stacks.functions[frame.index()]));
+            stack.extend(shown.map(|&frame| functions.of(frame)));
             let Some(&innermost) = stack.last() else { return };
             folding.folded.clear();
             own.of_stack(&stack, |frame, is_called| folding.push(frame, is_called));
@@ -118,17 +111,7 @@ impl<'v> Stacks<'v> {
 
     /// Returns what a frame is called.
     pub(super) fn label(&self, frame: FrameId) -> &'v Label {
-        &self.view.frames().frames()[frame.index()].label
-    }
-
-    /// Returns the function that a sample with this stack was taken in; `None` if filters leave it out, or an event loop was idle.
-    pub(super) fn innermost(&self, thread: ThreadId, stack: StackId) -> Option<FrameId> {
-        let (frame, _) = self.view.innermost(thread, stack)?;
-        match self.label(frame) {
-            Label::Truncated(_) => Some(self.view.roots(thread).1),
-            label if is_at_rest(label) => None,
-            _ => self.functions.get(frame.index()).copied(),
-        }
+        &self.frames[frame.index()].label
     }
 
     /// Weighs the first frames of stacks: threads by name.
@@ -150,6 +133,35 @@ impl<'v> Stacks<'v> {
             *sum = sum.saturating_add(*weight);
         }
         sorted(modules)
+    }
+}
+
+/// Functions by their frames: inlined or not, a function is one.
+pub(super) struct Functions(Vec<FrameId>);
+
+impl Functions {
+    /// Finds the functions of a view.
+    pub(super) fn new(view: &View<'_>) -> Self {
+        let mut by_label: HashMap<&Label, FrameId> = HashMap::new();
+        let frames = view.frames().frames().iter().enumerate();
+        let first =
+            frames.map(|(index, frame)| *by_label.entry(&frame.label).or_insert(FrameId::from_index(index)));
+        Self(first.collect())
+    }
+
+    /// Returns the first frame with the label of this one.
+    fn of(&self, frame: FrameId) -> FrameId {
+        self.0[frame.index()]
+    }
+
+    /// Returns the function that a sample with this stack was taken in; `None` if filters leave it out, or an event loop was idle.
+    pub(super) fn innermost(&self, view: &View<'_>, thread: ThreadId, stack: StackId) -> Option<FrameId> {
+        let (frame, _) = view.innermost(thread, stack)?;
+        match &view.frames().frames()[frame.index()].label {
+            Label::Truncated(_) => Some(view.roots(thread).1),
+            label if is_at_rest(label) => None,
+            _ => Some(self.of(frame)),
+        }
     }
 }
 
