@@ -19,12 +19,13 @@ const SIZES: [(u32, u32); 4] = [(1024, 700), (1440, 900), (3840, 2160), (390, 84
 
 /// Waits until the page has nothing left to do.
 const IDLE: &str = "
-    for (let tries = 0; tries < 2000; tries++) {
-      await new Promise(next => setTimeout(next, 15));
+    // A key asks in the next frame, and an answer is drawn in the one after it, however late these are.
+    let idle = 0;
+    for (let tries = 0; tries < 2000 && idle < 3; tries++) {
+      await new Promise(next => requestAnimationFrame(() => setTimeout(next, 15)));
       const page = globalThis.profView;
-      if (page?.totals && !page.client.waiting.size && !page.client.queued.size) break;
-    }
-    await new Promise(next => setTimeout(next, 60));";
+      idle = page?.totals && !page.client.waiting.size && !page.client.queued.size ? idle + 1 : 0;
+    }";
 
 /// What has the keyboard; `null` for nothing.
 const FOCUSED: &str = "
