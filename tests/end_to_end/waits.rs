@@ -677,20 +677,10 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
         let of = |what: &str| sum_of(&activities, what);
         let sum: f64 = activities.values().sum();
         assert_close("the sum of ping_pong", sum, wall, 10.0);
-        // Beside other tests this `prof` is late now and then, before it is known that switches are too many: rings have no room for
-        // some, which the kernel says, and what threads did meanwhile is not known.
-        let unknown = of("unknown");
-        let doubt = if has_lost_records(&file) { unknown } else { 0.0 };
-        assert_close("ping_pong on the CPU", of("running"), running, 20.0 + doubt);
-        assert_close("ping_pong waiting for a CPU", of("runnable"), runnable, 20.0 + doubt);
-        assert!(unknown <= 0.01 * wall + doubt, "{activities:?}");
+        assert_close("ping_pong on the CPU", of("running"), running, 20.0);
+        assert_close("ping_pong waiting for a CPU", of("runnable"), runnable, 20.0);
+        assert!(of("unknown") <= 0.01 * wall, "{activities:?}");
     }
-}
-
-/// Returns true if the kernel wrote that records were lost.
-fn has_lost_records(file: &Path) -> bool {
-    let dump = super::prof::run(prof(["script", "-D", "-i"]).arg(file)).ok();
-    dump.text().lines().any(|line| line.contains("PERF_RECORD_LOST"))
 }
 
 #[test]
