@@ -5,7 +5,6 @@ use alloc::collections::BTreeMap;
 use decoder::record::{Ksymbol, Mmap};
 use model::{Avma, BuildId, KernelText, Name, Pid, Space, SpaceId, SpaceTable, TextSymbol};
 
-use crate::callchain::AddressSpace;
 use crate::mapping::{self, Mapping, MappingKind};
 use crate::mapping_tree::MappingTree;
 
@@ -106,13 +105,13 @@ impl KernelMap {
         image.into_iter().chain(modules).chain(self.symbols.values().map(|&(_, space)| space))
     }
 
-    /// Returns whose address it is, for records that do not say in which mode they were taken.
-    pub(crate) fn address_space(&self, address: Avma) -> AddressSpace {
-        let is_of_image = self.image.as_ref().is_some_and(|image| {
-            // An image "from 0" is a tool's exaggeration.
-            image.start.0 != 0 && (image.start..=image.last).contains(&address)
-        });
-        if is_upper_half(address) || is_of_image { AddressSpace::Kernel } else { AddressSpace::User }
+    /// Returns true if `address` belongs to the kernel, for records that do not say in which mode they were taken.
+    pub(crate) fn covers(&self, address: Avma) -> bool {
+        is_upper_half(address)
+            || self.image.as_ref().is_some_and(|image| {
+                // An image "from 0" is a tool's exaggeration.
+                image.start.0 != 0 && (image.start..=image.last).contains(&address)
+            })
     }
 }
 

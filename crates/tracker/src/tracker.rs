@@ -279,15 +279,7 @@ impl Tracker {
         for item in stack.chain.into_iter().flat_map(|chain| chain_items(chain, stack.mode)) {
             match item {
                 ChainItem::Address { address, kind, context } => {
-                    let address = Avma(address);
-                    let context = context.unwrap_or_else(|| self.kernel.address_space(address));
-                    let (space, offset) = self.locate(stack.pid, context, address, kind, &mut near);
-                    entries.push(StackEntry {
-                        offset,
-                        space,
-                        kind,
-                        in_kernel: context == AddressSpace::Kernel,
-                    });
+                    entries.push(self.map_near(stack.pid, context, Avma(address), kind, &mut near));
                 }
                 ChainItem::Deferred(value) => cookie = Some(value),
             }
@@ -316,26 +308,28 @@ impl Tracker {
         address: Avma,
         kind: AddressKind,
     ) -> StackEntry {
-        let context = context.unwrap_or_else(|| self.kernel.address_space(address));
-        let (space, offset) = self.locate(pid, context, address, kind, &mut None);
-        StackEntry { offset, space, kind, in_kernel: context == AddressSpace::Kernel }
+        self.map_near(pid, context, address, kind, &mut None)
     }
 
-    /// Returns the space of an address, and its offset there. `near` is the mapping of an address of the same process and the same
-    /// moment: frames that follow each other are often of one.
-    fn locate(
+    /// As [`Self::map_address`]. `near` is the mapping of an address of the same process and the same moment: frames that
+    /// follow each other are often of one.
+    fn map_near(
         &mut self,
         pid: Pid,
-        context: AddressSpace,
+        context: Option<AddressSpace>,
         address: Avma,
         kind: AddressKind,
         near: &mut Option<Mapping>,
-    ) -> (SpaceId, u64) {
-        match context {
+    ) -> StackEntry {
+        let context = context.unwrap_or_else(|| {
+            if self.kernel.covers(address) { AddressSpace::Kernel } else { AddressSpace::User }
+        });
+        let (space, offset) = match context {
             AddressSpace::Kernel => self.kernel.locate(address, &mut self.spaces),
             AddressSpace::User => self.locate_user(pid, address, kind, near),
             AddressSpace::Foreign => (self.spaces.intern(Space::Foreign(Reason::Foreign)), address.0),
-        }
+        };
+        StackEntry { offset, space, kind, in_kernel: context == AddressSpace::Kernel }
     }
 
     fn locate_user(
