@@ -88,7 +88,7 @@ impl<'a> Synthesis<'a> {
         let (maps, _) = mappings(own_pid(), false);
         if let Some(map) = maps.iter().find(|map| (map.start..map.end).contains(&call)) {
             let record = self.record(pid, map, false);
-            // The command has run `execve` by now, and has other mappings.
+            // The child itself may have other mappings by the time they are read.
             self.files.request(&Mmap { pid: own_pid(), ..record });
             self.push(&Record::Mmap(record));
         }

@@ -11,21 +11,19 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use host::procfs;
 use host::sys::memory;
 use host::sys::spawn::{Child, ExitStatus};
 use model::Loss;
 use perfdata::sections::WatchedTime;
 
-use crate::consumer::{Chunk, Consumer, DrainStats, Recording, RingKind, SwitchUpdate, Tasks};
+use crate::consumer::{Chunk, Consumer, DrainStats, RingKind, SwitchUpdate, Tasks};
 use crate::control::messages::{Inbox, Message};
 use crate::control::{Answers, DumpRequests};
 use crate::error::Error;
 use crate::mapped_files::MappingObserver;
 use crate::notice::Notice;
-use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskReports, follow_cpus, lost_samples, processes};
-use crate::options::{Options, Target};
-use crate::processes::Synthesis;
+use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskReports, follow_cpus, lost_samples};
+use crate::options::Options;
 use crate::ring::Readers;
 use crate::summary::{Tally, Throttling};
 use crate::unwind::Mechanisms;
@@ -121,7 +119,7 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Sends records of what existed before to the consumer, and then calls its `started`.
-    fn describe_existing(&mut self, prepared: &Prepared, options: &Options) -> Result<(), Error> {
+    fn begin(&mut self, prepared: &Prepared, existing: Vec<u8>, options: &Options) -> Result<(), Error> {
         if prepared.opened.doubtful {
             let ids = prepared.opened.ids_apart()?;
             let format = prepared.opened.events.first().map(|event| event.attr.sample_format);
@@ -130,20 +128,7 @@ impl Session<'_> {
         }
         // Time before the end of a delay is not watched.
         self.begin_watching(prepared.watched.filter(|_| options.delay.is_none()));
-        let Recording { kernel, files, .. } = &prepared.recording;
-        let mut synthesis = Synthesis::new(&prepared.layout, options.extras, files);
-        synthesis.kernel(kernel);
-        synthesis.cgroups();
-        match (&options.target, &self.child) {
-            (Target::Command, Some(child)) => synthesis.child(child.pid()),
-            (target, _) => {
-                let pids =
-                    if target.is_cpu_wide() { procfs::processes().ok() } else { processes(options).ok() };
-                pids.into_iter().flatten().for_each(|pid| synthesis.process(pid));
-            }
-        }
-        let bytes = synthesis.finish();
-        self.consume(Chunk::new(RingKind::Sideband, bytes));
+        self.consume(Chunk::new(RingKind::Sideband, existing));
         let bytes = prepared.opened.early.clone();
         if self.failure.is_none() {
             let result = self.consumer.started();

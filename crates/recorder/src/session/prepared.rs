@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use decoder::{AttrFlags, RecordLayout, StackCopyLocator};
+use host::procfs;
 use host::sys::clock::{self, CpuTime};
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 use host::sys::spawn::{Child, WaitingChild};
@@ -27,7 +28,7 @@ use crate::open::{
     whole_cpu_rate,
 };
 use crate::options::{Options, Target};
-use crate::processes::{JvmMapRequester, ProcessResources};
+use crate::processes::{JvmMapRequester, ProcessResources, Synthesis};
 use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Summary, Tally, Throttling};
 use crate::waits::{OutsideReader, SwitchSampler};
@@ -163,6 +164,7 @@ impl Prepared {
                 return Err(error);
             }
         };
+        let existing = self.describe_existing(options, waiting.as_ref().map(WaitingChild::pid));
         self.watched = crate::waits::start_watching(options);
         let begin = Instant::now();
         let child = match self.start(options, waiting) {
@@ -228,7 +230,7 @@ impl Prepared {
         let result = started.and_then(|(watcher, commands)| {
             let _conditions = conditions?;
             _command_thread = commands;
-            session.describe_existing(&self, options)?;
+            session.begin(&self, existing, options)?;
             if options.delay.is_some() {
                 if session.run_until(&mut self.opened, options, begin, Pause::Delay) {
                     return Ok(());
@@ -253,6 +255,26 @@ impl Prepared {
 
     fn observer(&self) -> MappingObserver {
         MappingObserver::new(self.recording.files.clone(), self.layout.clone())
+    }
+
+    /// Makes records of the kernel and of the target's processes, or of the child that becomes the command. For a whole system this
+    /// takes a tenth of a second, in which hundreds of switches a millisecond would fill the rings: sampling begins after it.
+    fn describe_existing(&self, options: &Options, child: Option<Pid>) -> Vec<u8> {
+        let Recording { kernel, files, .. } = &self.recording;
+        let mut synthesis = Synthesis::new(&self.layout, options.extras, files);
+        synthesis.kernel(kernel);
+        synthesis.cgroups();
+        match (&options.target, child) {
+            (Target::Command, Some(child)) => synthesis.child(child),
+            (target, _) => {
+                let pids = match target.is_cpu_wide() {
+                    true => procfs::processes().ok(),
+                    false => crate::open::processes(options).ok(),
+                };
+                pids.into_iter().flatten().for_each(|pid| synthesis.process(pid));
+            }
+        }
+        synthesis.finish()
     }
 
     /// Starts a reader for each CPU, also if each ring belongs to a thread.
