@@ -1,8 +1,9 @@
 //! Where threads wait: against what programs of known waits do, and what the kernel says of their time.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::folded::Folded;
 use super::perf;
@@ -655,12 +656,17 @@ fn a_normal_user_watches_where_their_threads_wait() {
 
 #[test]
 fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
-    let Some(program) = programs::c("ping_pong") else { return };
+    let (Some(program), Some(many_maps)) = (programs::c("ping_pong"), programs::c("many_maps")) else {
+        return;
+    };
     if !may_record() {
         return;
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
+    // Its mappings take as long to read as those of a desktop. It ends with its input.
+    let mut beside = Command::new(many_maps).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    BufReader::new(beside.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
     for target in [&["--"][..], &["-a", "--"]] {
         // So many switches would be too many for the other recordings of whole CPUs, too.
         let mut command = prof(["record", "--off-cpu", "-o"]);
@@ -681,6 +687,8 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
         assert_close("ping_pong waiting for a CPU", of("runnable"), runnable, 20.0);
         assert!(of("unknown") <= 0.01 * wall, "{activities:?}");
     }
+    drop(beside.stdin.take());
+    assert!(beside.wait().unwrap().success());
 }
 
 #[test]

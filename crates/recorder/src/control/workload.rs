@@ -7,6 +7,7 @@ use std::path::Path;
 
 use host::process_handle::ProcessHandle;
 use host::sys::spawn::{Child, Program, WaitingChild};
+use model::Pid;
 
 use super::Control;
 use crate::error::{ENOENT, Error};
@@ -42,10 +43,10 @@ pub(crate) fn start(waiting: WaitingChild, options: &Options) -> Result<Child, E
     })
 }
 
-/// Refers to the processes and threads whose end ends the recording: the command, or else those of the target.
-pub(crate) fn watched(options: &Options, child: Option<&Child>) -> Vec<ProcessHandle> {
+/// Refers to the processes and threads whose end ends the recording: the command's process `child`, or else those of the target.
+pub(crate) fn watched(options: &Options, child: Option<Pid>) -> Vec<ProcessHandle> {
     match (&options.target, child) {
-        (_, Some(child)) => vec![ProcessHandle::of_process(child.pid())],
+        (_, Some(child)) => vec![ProcessHandle::of_process(child)],
         (Target::Threads(tids), None) => tids.iter().map(|&tid| ProcessHandle::of_thread(tid)).collect(),
         _ => processes(options).unwrap_or_default().into_iter().map(ProcessHandle::of_process).collect(),
     }

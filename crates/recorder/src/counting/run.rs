@@ -74,7 +74,7 @@ pub fn count(
         run.counters.enable()?;
         run.begin = Instant::now();
     }
-    let processes = workload::watched(options, child.as_ref());
+    let processes = workload::watched(options, child.as_ref().map(Child::pid));
     let mut outside = OutsidePoller::new(control, processes);
     let mut end = match options.delay {
         Some(delay) => {

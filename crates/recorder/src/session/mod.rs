@@ -14,7 +14,6 @@ use crossbeam_channel::RecvTimeoutError;
 use host::sys::memory;
 use host::sys::spawn::{Child, ExitStatus};
 use model::Loss;
-use perfdata::sections::WatchedTime;
 
 use crate::consumer::{Chunk, Consumer, DrainStats, RingKind, SwitchUpdate, Tasks};
 use crate::control::messages::{Inbox, Message};
@@ -118,8 +117,8 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Sends records of what existed before to the consumer, and then calls its `started`.
-    fn begin(&mut self, prepared: &Prepared, existing: Vec<u8>, options: &Options) -> Result<(), Error> {
+    /// Calls the consumer's `started`: what existed before has been consumed, and the command runs.
+    fn begin(&mut self, prepared: &Prepared, options: &Options) -> Result<(), Error> {
         if prepared.opened.doubtful {
             let ids = prepared.opened.ids_apart()?;
             let format = prepared.opened.events.first().map(|event| event.attr.sample_format);
@@ -127,8 +126,9 @@ impl Session<'_> {
                 Some(DuplicateFilter::new(ids.iter().map(Vec::as_slice), format.unwrap_or_default()));
         }
         // Time before the end of a delay is not watched.
-        self.begin_watching(prepared.watched.filter(|_| options.delay.is_none()));
-        self.consume(Chunk::new(RingKind::Sideband, existing));
+        if options.delay.is_none() {
+            self.begin_watching(prepared, options);
+        }
         let bytes = prepared.opened.early.clone();
         if self.failure.is_none() {
             let result = self.consumer.started();
@@ -250,11 +250,11 @@ impl Session<'_> {
         }
     }
 
-    /// Reports to the consumer that switches are watched from now on. Returns `watched`.
-    fn begin_watching(&mut self, watched: Option<WatchedTime>) -> Option<WatchedTime> {
-        let updates: Vec<SwitchUpdate> = watched.map(SwitchUpdate::Watched).into_iter().collect();
+    /// Reports to the consumer that switches are watched from now on, if they are, and decides from now on when they are recorded.
+    fn begin_watching(&mut self, prepared: &Prepared, options: &Options) {
+        let updates: Vec<SwitchUpdate> = prepared.watched.map(SwitchUpdate::Watched).into_iter().collect();
         self.consumer.update_switches(&updates);
-        watched
+        self.switches = SwitchSampler::new(options, &prepared.opened);
     }
 
     /// Does the work that is due at `now`: pauses or resumes the recording of switches, reads blocked threads, and reports updates to

@@ -13,7 +13,7 @@ use perfdata::sections::WatchedTime;
 
 use super::privileged_execs::PrivilegedExecs;
 use super::{Pause, Session};
-use crate::consumer::{Consumer, DrainStats, Observed, RecordObserver, Recording, Tasks};
+use crate::consumer::{Chunk, Consumer, DrainStats, Observed, RecordObserver, Recording, RingKind, Tasks};
 use crate::control::messages::{self, Inbox, Message, Outbox};
 use crate::control::{
     CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
@@ -31,7 +31,7 @@ use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, ProcessResources, Synthesis};
 use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Summary, Tally, Throttling};
-use crate::waits::{OutsideReader, SwitchSampler};
+use crate::waits::OutsideReader;
 
 /// Maximum number of bytes that wait between the readers and the session.
 const MAX_WAITING_BYTES: u64 = 64 << 20;
@@ -164,21 +164,12 @@ impl Prepared {
                 return Err(error);
             }
         };
-        let existing = self.describe_existing(options, waiting.as_ref().map(WaitingChild::pid));
-        self.watched = crate::waits::start_watching(options);
-        let begin = Instant::now();
-        let child = match self.start(options, waiting) {
-            Ok(child) => child,
-            Err(error) => {
-                stop_readers(readers, &messages);
-                return Err(error);
-            }
-        };
-        let processes = workload::watched(options, child.as_ref());
+        let child = waiting.as_ref().map(WaitingChild::pid);
+        let processes = workload::watched(options, child);
         let watching = processes.len();
         let commands = CommandThread::start(control.take_commands(), outbox.clone());
-        let pids = match (&options.target, &child) {
-            (Target::Command, Some(child)) => vec![child.pid()],
+        let pids = match (&options.target, child) {
+            (Target::Command, Some(child)) => vec![child],
             _ if options.dump_conditions.is_empty() || options.target.is_cpu_wide() => Vec::new(),
             _ => crate::open::processes(options).unwrap_or_default(),
         };
@@ -188,8 +179,7 @@ impl Prepared {
             Ok((thread, answers)) => (Ok(thread), answers),
             Err(error) => (Err(error), None),
         };
-        let own = child.as_ref().map(Child::pid);
-        let outside = OutsideReader::new(options, &self.opened, &self.recording, own);
+        let outside = OutsideReader::new(options, &self.opened, &self.recording, child);
         let has_task_events = self.opened.whole_cpus.is_none();
         let cpus_of_task = if options.per_thread { 1 } else { self.opened.cpus.len().max(1) };
         let opened_tasks = self.opened.sideband.instances.len() / cpus_of_task;
@@ -203,7 +193,7 @@ impl Prepared {
             event_ids: EventIdMap::default(),
             duplicates: None,
             removed: 0,
-            switches: SwitchSampler::new(options, &self.opened),
+            switches: None,
             are_switches_due: false,
             has_small_copies: false,
             outside,
@@ -219,24 +209,37 @@ impl Prepared {
             answers,
             round: None,
             left: watching,
-            child,
+            child: None,
             exit: None,
             failure: None,
             kept: false,
         };
+        // To read and consume what a whole system has takes a tenth of a second. Sampling begins after it: hundreds of switches a
+        // millisecond would fill the rings meanwhile.
+        session.consume(Chunk::new(RingKind::Sideband, self.describe_existing(options, child)));
+        self.watched = crate::waits::start_watching(options);
+        let begin = Instant::now();
+        match self.start(options, waiting) {
+            Ok(child) => session.child = child,
+            Err(error) => {
+                stop_readers(session.readers, &session.messages);
+                return Err(error);
+            }
+        }
         // Kept until `finish` has answered the last commands.
         let mut _command_thread = None;
         let started = watcher.and_then(|watcher| commands.map(|commands| (watcher, commands)));
         let result = started.and_then(|(watcher, commands)| {
             let _conditions = conditions?;
             _command_thread = commands;
-            session.begin(&self, existing, options)?;
+            session.begin(&self, options)?;
             if options.delay.is_some() {
                 if session.run_until(&mut self.opened, options, begin, Pause::Delay) {
                     return Ok(());
                 }
                 self.enable(options.staggered)?;
-                self.watched = session.begin_watching(crate::waits::start_watching(options));
+                self.watched = crate::waits::start_watching(options);
+                session.begin_watching(&self, options);
             }
             session.run_until(&mut self.opened, options, Instant::now(), Pause::None);
             drop(watcher);
@@ -257,8 +260,7 @@ impl Prepared {
         MappingObserver::new(self.recording.files.clone(), self.layout.clone())
     }
 
-    /// Makes records of the kernel and of the target's processes, or of the child that becomes the command. For a whole system this
-    /// takes a tenth of a second, in which hundreds of switches a millisecond would fill the rings: sampling begins after it.
+    /// Makes records of the kernel and of the target's processes, or of the child that becomes the command.
     fn describe_existing(&self, options: &Options, child: Option<Pid>) -> Vec<u8> {
         let Recording { kernel, files, .. } = &self.recording;
         let mut synthesis = Synthesis::new(&self.layout, options.extras, files);
