@@ -201,7 +201,7 @@ fn programs_that_are_deleted_at_once_have_their_ids() {
     let path = folder.path().join("gone");
     // The program runs for ten milliseconds, and its file is gone before it ends.
     let script = format!(
-        "for i in $(seq 40); do cp {} {path}$i; {path}$i alone 10 & rm {path}$i; wait; done",
+        "for i in $(seq 60); do cp {} {path}$i; {path}$i alone 10 & rm {path}$i; wait; done",
         program.display(),
         path = path.display()
     );

@@ -296,7 +296,9 @@ fn threads_that_wake_each_other_have_the_times_that_the_kernel_counts() {
 #[test]
 fn who_waits_for_pages_of_a_file_waits_for_page_faults() {
     let folder = folder();
-    let Some((file, output)) = record_waits(folder.path(), "faulter") else { return };
+    let Some((file, output)) = record_waits_by(folder.path(), "faulter", run_beside_no_recorder) else {
+        return;
+    };
     let [wall, running, runnable] = truth(&output, "faulter");
     let blocked = wall - running - runnable;
     if blocked < 20.0 {
