@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::background::Background;
 use super::folded::Folded;
 use super::perf;
 use super::prof::{RECORDERS, Run, folded, folder, may_record, prof, run, run_alone};
@@ -666,9 +667,9 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    // Its mappings take as long to read as those of a desktop. It ends with its input.
-    let mut beside = Command::new(many_maps).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    BufReader::new(beside.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    // Its mappings take as long to read as those of a desktop.
+    let mut beside = Background::start(super::prof::folder(), &[many_maps], Stdio::piped());
+    BufReader::new(beside.stdout().unwrap()).read_line(&mut String::new()).unwrap();
     for target in [&["--"][..], &["-a", "--"]] {
         // So many switches would be too many for the other recordings of whole CPUs, too.
         let mut command = prof(["record", "--off-cpu", "-o"]);
@@ -689,8 +690,6 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
         assert_close("ping_pong waiting for a CPU", of("runnable"), runnable, 20.0);
         assert!(of("unknown") <= 0.01 * wall, "{activities:?}");
     }
-    drop(beside.stdin.take());
-    assert!(beside.wait().unwrap().success());
 }
 
 #[test]
