@@ -115,7 +115,7 @@ fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
     let data = folder.path().join("prof.data");
     let in_company = RECORDERS.read();
     let both = ["-F", "3999", "-e", "cpu-clock", "-p", &running.pids()];
-    let mut record = prof(["record", "-q", "-d", "1.4"]);
+    let mut record = prof(["record", "-q", "-d", "1"]);
     let mut record = record.args(both).arg("-o").arg(&data).stderr(Stdio::null()).spawn().unwrap();
     let top = run_alone(prof(["top", "--json", "--delay-secs", "1"]).args(both));
     assert!(record.wait().unwrap().success());
