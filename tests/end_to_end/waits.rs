@@ -665,11 +665,11 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
     if !may_record() {
         return;
     }
+    // Its mappings take as long to read as those of a desktop.
+    let mut beside = Background::start(folder(), &[many_maps], Stdio::piped());
+    BufReader::new(beside.stdout().unwrap()).read_line(&mut String::new()).unwrap();
     let folder = folder();
     let file = folder.path().join("prof.data");
-    // Its mappings take as long to read as those of a desktop.
-    let mut beside = Background::start(super::prof::folder(), &[many_maps], Stdio::piped());
-    BufReader::new(beside.stdout().unwrap()).read_line(&mut String::new()).unwrap();
     for target in [&["--"][..], &["-a", "--"]] {
         // So many switches would be too many for the other recordings of whole CPUs, too.
         let mut command = prof(["record", "--off-cpu", "-o"]);
