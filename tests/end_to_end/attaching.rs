@@ -65,7 +65,7 @@ fn a_process_whose_main_thread_has_ended_has_names() {
     thread::sleep(Duration::from_millis(300));
     let pid = child.id().to_string();
     let recorded =
-        run(prof(["record", "-F", "999", "-e", "cpu-clock:u", "-d", "0.7", "-p", &pid, "-o"]).arg(&file));
+        run(prof(["record", "-F", "4999", "-e", "cpu-clock:u", "-d", "0.7", "-p", &pid, "-o"]).arg(&file));
     child.kill().unwrap();
     child.wait().unwrap();
     recorded.ok();
@@ -142,7 +142,7 @@ fn a_command_says_how_long_others_are_recorded() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let mut child = programs::beside(&program).args(["alone", "60000"]).spawn().unwrap();
+    let mut child = Command::new(&program).args(["alone", "60000"]).spawn().unwrap();
     let pid = child.id().to_string();
     let recorded = [&["-a"][..], &["-p", &pid]].map(|target| {
         let mut record = prof(["record", "-e", "cpu-clock", "-o"]);
@@ -210,7 +210,7 @@ fn the_whole_machine() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let mut child = programs::beside(&program).args(["alone", "60000"]).spawn().unwrap();
+    let mut child = Command::new(&program).args(["alone", "60000"]).spawn().unwrap();
     let recorded = run(prof(["record", "-a", "-e", "cpu-clock", "-d", "0.5", "-o"]).arg(&file));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -311,7 +311,7 @@ fn threads_that_end_soon_are_recorded_at_a_low_rate() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let server = Command::new(program).arg("3000").stdout(Stdio::piped()).spawn().unwrap();
+    let server = Command::new(program).arg("4500").stdout(Stdio::piped()).spawn().unwrap();
     let pid = server.id().to_string();
     let server = thread::spawn(|| server.wait_with_output().unwrap().stdout);
     run(prof(["record", "-e", "cpu-clock", "-F", "19", "-p", &pid, "-o"]).arg(&file)).ok();

@@ -410,7 +410,7 @@ fn a_target_that_is_killed() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let mut target = programs::beside(&program).args(["alone", "60000"]).spawn().unwrap();
+    let mut target = Command::new(&program).args(["alone", "60000"]).spawn().unwrap();
     let in_company = RECORDERS.read();
     let child = prof(["record", "-F", "4999", "-e", "cpu-clock", "-p", &target.id().to_string(), "-o"])
         .arg(&file)

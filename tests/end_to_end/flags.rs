@@ -302,7 +302,7 @@ fn several_processes_or_threads() {
     }
     let folder = folder();
     let file = folder.path().join("prof.data");
-    let mut children = [(); 2].map(|()| programs::beside(&program).args(["alone", "90000"]).spawn().unwrap());
+    let mut children = [(); 2].map(|()| Command::new(&program).args(["alone", "90000"]).spawn().unwrap());
     let list = children.each_ref().map(|child| child.id().to_string()).join(",");
     let recorded = ["-p", "-t"].map(|flag| {
         let mut record = prof(["record", "-e", "cpu-clock", "-F", "1999", "-d", "0.3", "-o"]);
@@ -368,7 +368,7 @@ fn whom_it_sees() {
         return;
     }
     let folder = folder();
-    let mut child = programs::beside(&program).args(["sleepers", "90000", "30"]).spawn().unwrap();
+    let mut child = Command::new(&program).args(["sleepers", "90000", "30"]).spawn().unwrap();
     let pid = child.id().to_string();
     let threads = format!("/proc/{pid}/task");
     while std::fs::read_dir(&threads).unwrap().count() < 31 {
@@ -424,13 +424,13 @@ fn only_a_user_or_a_cgroup() {
     let public = Path::new("/tmp").join(format!("prof-test-shares-{}", std::process::id()));
     std::fs::copy(one, &public).unwrap();
     let nobody = ["--reuid=65534", "--clear-groups", "--"];
-    let mut member = programs::beside("setpriv".as_ref())
+    let mut member = Command::new("setpriv")
         .args(nobody)
         .arg(&public)
         .args(["alone", "90000"])
         .spawn()
         .unwrap();
-    let mut stranger = programs::beside(&other).args(["busy", "90000", "1"]).spawn().unwrap();
+    let mut stranger = Command::new(&other).args(["busy", "90000", "1"]).spawn().unwrap();
     let cgroup = cgroups();
     let mut targets = vec![vec!["-u", "65534"]];
     if let Some(cgroup) = &cgroup {

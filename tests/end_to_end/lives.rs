@@ -88,7 +88,7 @@ fn short_lived_threads_are_not_missed() {
         return;
     }
     let folder = folder();
-    let (file, run) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("1000")]);
+    let (file, run) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("1500")]);
     let run = run.ok();
     let (short, lasting) = run.text().trim().split_once(' ').unwrap();
     let stacks = Folded::parse(folded(&file, &[]).ok().text());

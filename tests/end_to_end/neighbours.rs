@@ -25,7 +25,7 @@ struct Neighbour(Child);
 
 impl Neighbour {
     fn start(program: &Path) -> Self {
-        Self(programs::beside(program).args(["alone", "60000"]).spawn().unwrap())
+        Self(Command::new(program).args(["alone", "60000"]).spawn().unwrap())
     }
 
     /// Starts `neighbour`, and returns it with the process to be looked at, when it is at work; `None` where it may not do
@@ -36,7 +36,7 @@ impl Neighbour {
             return None;
         }
         let program = programs::c("neighbour").filter(|_| may_record())?;
-        let mut command = programs::beside(&program);
+        let mut command = Command::new(&program);
         let mut child = command.arg("120").args(kind).stdout(Stdio::piped()).spawn().unwrap();
         let mut pid = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut pid).unwrap();

@@ -79,14 +79,6 @@ pub(crate) fn pprof() -> Command {
     Command::new(&*PROGRAM)
 }
 
-/// The command of a program that is busy as long as a test looks at it. It leaves the CPUs to whatever else wants them: a test
-/// needs some samples of it, not all that there could be.
-pub(crate) fn beside(program: &Path) -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(program).stdout(Stdio::null());
-    command
-}
-
 fn build(name: &str, source: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     static BUILT: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
     if !has(compiler) {

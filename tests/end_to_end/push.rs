@@ -1,7 +1,7 @@
 //! `prof push`, `record --push` and `prof watch`: what an engine gets, and what happens without one.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -148,7 +148,7 @@ fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
     let spool = folder.path().join("spool");
     let engine = Engine::start(vec![Reply::Status(503, vec![("Retry-After", "1".to_owned())], Vec::new())]);
     let _in_company = RECORDERS.read();
-    let mut busy = programs::beside(&program);
+    let mut busy = Command::new(&program);
     let mut busy = busy.arg("60000").env("OTEL_SERVICE_NAME", "shop").spawn().unwrap();
     let mut watch = prof(["watch", "--interval", "1", "-F", "97", "--push"]);
     watch.arg(engine.url()).arg("--spool").arg(&spool).args(["-p", &busy.id().to_string()]);

@@ -175,7 +175,7 @@ fn without_a_command_signals_end_a_recording_in_order() {
     if !may_record() {
         return;
     }
-    let mut target = programs::beside(&program).args(["alone", "60000"]).spawn().unwrap();
+    let mut target = Command::new(&program).args(["alone", "60000"]).spawn().unwrap();
     let ended = FOR_COMMANDS.map(|signal| {
         let folder = folder();
         let words = ["record", "-e", "cpu-clock", "-o", "prof.data", "-p", &target.id().to_string()];

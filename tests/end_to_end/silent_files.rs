@@ -37,7 +37,7 @@ impl FileSystem {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        let program = programs::beside(&file).args(["alone", "600000"]).spawn().unwrap();
+        let program = Command::new(&file).args(["alone", "600000"]).spawn().unwrap();
         thread::sleep(Duration::from_millis(300));
         Some(Self { server, program, place, sign })
     }

@@ -14,7 +14,7 @@ struct Load(Child);
 
 impl Load {
     fn start(program: &Path) -> Self {
-        Self::of(programs::beside(program))
+        Self::of(Command::new(program))
     }
 
     fn of(mut command: Command) -> Self {
