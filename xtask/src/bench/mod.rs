@@ -39,7 +39,7 @@ const SECTIONS: &[(&str, usize, Section)] = &[
     ("stacks", 3, stacks::stacks),
     ("switches", 15, switches::switches),
     ("top", 3, top::top),
-    ("waits", 11, waits::waits),
+    ("waits", 5, waits::waits),
     ("completeness", 1, completeness::completeness),
 ];
 
