@@ -424,12 +424,8 @@ fn only_a_user_or_a_cgroup() {
     let public = Path::new("/tmp").join(format!("prof-test-shares-{}", std::process::id()));
     std::fs::copy(one, &public).unwrap();
     let nobody = ["--reuid=65534", "--clear-groups", "--"];
-    let mut member = Command::new("setpriv")
-        .args(nobody)
-        .arg(&public)
-        .args(["alone", "90000"])
-        .spawn()
-        .unwrap();
+    let mut member =
+        Command::new("setpriv").args(nobody).arg(&public).args(["alone", "90000"]).spawn().unwrap();
     let mut stranger = Command::new(&other).args(["busy", "90000", "1"]).spawn().unwrap();
     let cgroup = cgroups();
     let mut targets = vec![vec!["-u", "65534"]];

@@ -181,7 +181,7 @@ impl Jvm {
             "-d",
             seconds,
             "-F",
-            "1999",
+            "4999",
             "-e",
             "cpu-clock",
             "-o",

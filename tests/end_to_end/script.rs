@@ -226,7 +226,7 @@ fn a_recording_in_several_files() {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record.args(["record", "-q", "-e", "cpu-clock", "-a", "--threads", "-g", "-o"]).arg(&file);
+    record.args(["record", "-q", "-e", "cpu-clock", "--threads", "-g", "-o"]).arg(&file);
     assert_eq!(run(record.arg("--").arg(program).args(["2", "100"])).code, 0);
     agrees(folder.path(), &file, &[]);
 }
