@@ -401,11 +401,11 @@ fn whom_it_sees() {
     }
 }
 
-/// Where cgroups of version 2 are, if this user may make some.
-fn cgroups() -> Option<PathBuf> {
+/// A new cgroup of version 2, if this user may make one.
+pub(crate) fn cgroup(name: &str) -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
-    let own = Path::new(mount.split(' ').nth(4)?).join(format!("prof-test-{}", std::process::id()));
+    let own = Path::new(mount.split(' ').nth(4)?).join(format!("prof-test-{name}-{}", std::process::id()));
     std::fs::create_dir(&own).ok().map(|()| own)
 }
 
@@ -427,7 +427,7 @@ fn only_a_user_or_a_cgroup() {
     let mut member =
         Command::new("setpriv").args(nobody).arg(&public).args(["alone", "90000"]).spawn().unwrap();
     let mut stranger = Command::new(&other).args(["busy", "90000", "1"]).spawn().unwrap();
-    let cgroup = cgroups();
+    let cgroup = cgroup("member");
     let mut targets = vec![vec!["-u", "65534"]];
     if let Some(cgroup) = &cgroup {
         std::fs::write(cgroup.join("cgroup.procs"), member.id().to_string()).unwrap();

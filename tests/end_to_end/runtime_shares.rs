@@ -4,11 +4,13 @@ use std::fs::File;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use super::flags::cgroup;
 use super::folded::{Folded, plain};
-use super::prof::{Run, may_record, prof, run};
-use super::programs;
+use super::prof::{Run, may_record, prof, run, until};
+use super::programs::{self, skip};
 
 /// Samples below which shares say little.
 const ENOUGH: u64 = 500;
@@ -64,7 +66,7 @@ fn found(names: &[&str], is_it: impl FnMut(&PathBuf) -> bool) -> Option<PathBuf>
         .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
         .find(is_it);
     if found.is_none() {
-        programs::skip(&format!("{} is not installed", names.join(" or ")));
+        skip(&format!("{} is not installed", names.join(" or ")));
     }
     found
 }
@@ -168,12 +170,16 @@ impl Jvm {
         };
         while !has_run() {
             assert!(begin.elapsed() < Duration::from_secs(60));
-            std::thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
         }
         Some(jvm)
     }
 
     fn record(&self, seconds: &str) -> Run {
+        self.record_at("4999", seconds)
+    }
+
+    fn record_at(&self, rate: &str, seconds: &str) -> Run {
         let pid = self.child.id().to_string();
         let record = [
             "record",
@@ -181,7 +187,7 @@ impl Jvm {
             "-d",
             seconds,
             "-F",
-            "4999",
+            rate,
             "-e",
             "cpu-clock",
             "-o",
@@ -232,6 +238,35 @@ fn a_java_that_forbids_attaching_is_left_alone() {
     let out = jvm.record("0.3");
     assert!(out.stderr.contains("attaching to it is disabled"), "{}", out.stderr);
     assert!(jvm.is_unharmed(), "SIGQUIT makes it print its threads");
+}
+
+/// A virtual machine prints its threads if the file that announces an attachment is gone when it sees the signal.
+#[test]
+fn a_java_that_has_no_cpu_time_prints_nothing_later() {
+    let Some(mut jvm) = Jvm::start(&[], 50) else { return };
+    let Some(cgroup) = cgroup("frozen") else { return skip("cgroups of version 2 cannot be made here") };
+    let pid = jvm.child.id();
+    std::fs::write(cgroup.join("cgroup.procs"), pid.to_string()).unwrap();
+    let freeze = |frozen: &str| std::fs::write(cgroup.join("cgroup.freeze"), frozen).is_ok();
+    if freeze("0") {
+        // It has too few samples to be asked before the end.
+        let out = thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(700));
+                freeze("1");
+            });
+            jvm.record_at("9", "1.5")
+        });
+        assert!(freeze("0"));
+        assert!(out.stderr.contains("does not answer within a second"), "{}", out.stderr);
+        until("it listens", || Path::new(&format!("/tmp/.java_pid{pid}")).exists());
+        jvm.record("0.3");
+        assert!(jvm.is_unharmed(), "it printed its threads");
+    } else {
+        skip("this kernel cannot freeze a cgroup");
+    }
+    drop(jvm);
+    until("the cgroup is empty", || std::fs::remove_dir(&cgroup).is_ok());
 }
 
 #[test]

@@ -51,7 +51,10 @@ pub(super) fn request_perf_map(pid: Pid, deadline: Instant) -> Result<(), Attach
     let files = ProcessFiles::open_root(pid).map_err(AttachError::Unreadable)?;
     identity::act_as(machine.user, machine.group).map_err(|_| AttachError::OtherUser)?;
     let socket = match files.socket(&machine)? {
-        Some(socket) => socket,
+        Some(socket) => {
+            files.remove_attach_file(&machine);
+            socket
+        }
         None => {
             if options.disable_attaching(|path| files.open(path)) {
                 return Err(AttachError::Disabled);
@@ -127,6 +130,17 @@ impl ProcessFiles {
         }
     }
 
+    /// Removes the attach file that an earlier request may have left: the virtual machine listens.
+    fn remove_attach_file(&self, machine: &JavaProcess) {
+        let name = machine.attach_name();
+        let is_left = self
+            .open_named(&name)
+            .and_then(|found| found.metadata())
+            .is_ok_and(|facts| facts.is_file() && machine.owns(facts.uid()));
+        // It is empty, and does no harm where it cannot be removed.
+        let _ = is_left.then(|| self.folder().map(|folder| folder.remove(&name)));
+    }
+
     /// Checks that the working folder has no foreign attach file: the virtual machine looks there first.
     fn check_working_folder(&self, machine: &JavaProcess) -> Result<(), AttachError> {
         let name = machine.attach_name();
@@ -171,6 +185,8 @@ fn start_listener(
         }
         thread::sleep(POLL_INTERVAL);
     }
+    // It stands still, or has no CPU time. When it sees the signal, it looks for the file.
+    guard.name = None;
     Err(AttachError::NoAnswer)
 }
 

@@ -27,7 +27,8 @@ pub type AttachOutcome = Result<Duration, AttachError>;
 /// for it, and returns the receiver of the outcome, which comes within [`TIMEOUT`] unless a file system does not answer.
 ///
 /// A virtual machine that nobody has attached to yet gets SIGQUIT. SIGQUIT ends a process that does not handle it, and makes a
-/// virtual machine with disabled attaching print its threads, so both are checked first.
+/// virtual machine with disabled attaching print its threads, so both are checked first. One that does not answer in time keeps the file
+/// `.attach_pidPID` in its `/tmp`, without which it would print them later; the next request removes it.
 ///
 /// # Errors
 /// The thread cannot be started.
