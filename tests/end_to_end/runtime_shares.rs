@@ -5,7 +5,6 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use super::flags::cgroup;
 use super::folded::{Folded, plain};
@@ -162,17 +161,15 @@ impl Jvm {
         command.arg("-XX:+PreserveFramePointer").args(whole).args(options).arg(fixture("Shares.java"));
         let child = command.arg("60").current_dir(folder.path()).stdout(printed).spawn().unwrap();
         let jvm = Self { child, folder };
-        let begin = Instant::now();
-        let has_run = || {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", jvm.child.id())).unwrap();
-            let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-            fields[11].parse::<u64>().unwrap() > ticks
-        };
-        while !has_run() {
-            assert!(begin.elapsed() < Duration::from_secs(60));
-            thread::sleep(Duration::from_millis(100));
-        }
+        until("it has run", || jvm.ticks() > ticks);
         Some(jvm)
+    }
+
+    /// Its CPU time in hundredths of a second.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse().unwrap()
     }
 
     fn record(&self, seconds: &str) -> Run {
@@ -252,10 +249,11 @@ fn a_java_that_has_no_cpu_time_prints_nothing_later() {
         // It has too few samples to be asked before the end.
         let out = thread::scope(|scope| {
             scope.spawn(|| {
-                thread::sleep(Duration::from_millis(700));
+                let before = jvm.ticks();
+                until("it has samples", || jvm.ticks() > before + 60);
                 freeze("1");
             });
-            jvm.record_at("9", "1.5")
+            jvm.record_at("9", "3")
         });
         assert!(freeze("0"));
         assert!(out.stderr.contains("does not answer within a second"), "{}", out.stderr);
