@@ -46,7 +46,7 @@ fn threads_of_a_running_process_are_neither_missed_nor_doubled() {
 }
 
 /// User and system time of a process in seconds, `/proc/PID/stat` fields 14 and 15.
-fn cpu_time(pid: u32) -> f64 {
+pub(crate) fn cpu_time(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: f64 = [11, 12].iter().map(|at| fields[*at].parse::<f64>().unwrap()).sum();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
 
+use super::attaching::cpu_time;
 use super::flags::cgroup;
 use super::folded::{Folded, plain};
 use super::prof::{Run, may_record, prof, run, until};
@@ -151,8 +152,8 @@ struct Jvm {
 }
 
 impl Jvm {
-    /// Starts it with further options, and lets it run for so many hundredths of a second of CPU time.
-    fn start(options: &[&str], ticks: u64) -> Option<Self> {
+    /// Starts it with further options, and lets it run for so many seconds of CPU time.
+    fn start(options: &[&str], seconds: f64) -> Option<Self> {
         let java = installed(&["java"]).filter(|_| may_record())?;
         let folder = tempfile::tempdir().unwrap();
         let printed = File::create(folder.path().join("printed")).unwrap();
@@ -161,15 +162,8 @@ impl Jvm {
         command.arg("-XX:+PreserveFramePointer").args(whole).args(options).arg(fixture("Shares.java"));
         let child = command.arg("60").current_dir(folder.path()).stdout(printed).spawn().unwrap();
         let jvm = Self { child, folder };
-        until("it has run", || jvm.ticks() > ticks);
+        until("it has run", || cpu_time(jvm.child.id()) > seconds);
         Some(jvm)
-    }
-
-    /// Its CPU time in hundredths of a second.
-    fn ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        fields[11].parse().unwrap()
     }
 
     fn record(&self, seconds: &str) -> Run {
@@ -219,7 +213,7 @@ impl Drop for Jvm {
 #[test]
 fn a_java_that_is_attached_to_tells_its_names() {
     // The program is compiled before it runs.
-    let Some(mut jvm) = Jvm::start(&[], 300) else { return };
+    let Some(mut jvm) = Jvm::start(&[], 3.0) else { return };
     let out = jvm.record("2");
     assert!(out.stderr.contains("asked java for the names of its code"), "{}", out.stderr);
     assert!(jvm.is_unharmed());
@@ -231,7 +225,7 @@ fn a_java_that_is_attached_to_tells_its_names() {
 
 #[test]
 fn a_java_that_forbids_attaching_is_left_alone() {
-    let Some(mut jvm) = Jvm::start(&["-XX:+DisableAttachMechanism"], 50) else { return };
+    let Some(mut jvm) = Jvm::start(&["-XX:+DisableAttachMechanism"], 0.5) else { return };
     let out = jvm.record("0.3");
     assert!(out.stderr.contains("attaching to it is disabled"), "{}", out.stderr);
     assert!(jvm.is_unharmed(), "SIGQUIT makes it print its threads");
@@ -240,7 +234,7 @@ fn a_java_that_forbids_attaching_is_left_alone() {
 /// A virtual machine prints its threads if the file that announces an attachment is gone when it sees the signal.
 #[test]
 fn a_java_that_has_no_cpu_time_prints_nothing_later() {
-    let Some(mut jvm) = Jvm::start(&[], 50) else { return };
+    let Some(mut jvm) = Jvm::start(&[], 0.5) else { return };
     let Some(cgroup) = cgroup("frozen") else { return skip("cgroups of version 2 cannot be made here") };
     let pid = jvm.child.id();
     std::fs::write(cgroup.join("cgroup.procs"), pid.to_string()).unwrap();
@@ -249,8 +243,8 @@ fn a_java_that_has_no_cpu_time_prints_nothing_later() {
         // It has too few samples to be asked before the end.
         let out = thread::scope(|scope| {
             scope.spawn(|| {
-                let before = jvm.ticks();
-                until("it has samples", || jvm.ticks() > before + 15);
+                let before = cpu_time(pid);
+                until("it has samples", || cpu_time(pid) > before + 0.15);
                 freeze("1");
             });
             jvm.record_at("19", "3")
@@ -269,7 +263,7 @@ fn a_java_that_has_no_cpu_time_prints_nothing_later() {
 
 #[test]
 fn a_socket_that_is_not_its_own_is_not_talked_to() {
-    let Some(mut jvm) = Jvm::start(&[], 50) else { return };
+    let Some(mut jvm) = Jvm::start(&[], 0.5) else { return };
     let path = format!("/tmp/.java_pid{}", jvm.child.id());
     let listener = UnixListener::bind(&path).unwrap();
     let out = jvm.record("0.3");

@@ -104,11 +104,7 @@ fn programs_on_a_file_system_of_a_program_have_names_and_build_ids() {
     let Some(system) = FileSystem::with(folder.path(), &program) else { return };
     let file = folder.path().join("prof.data");
     let pid = system.program.id().to_string();
-    let record = || in_time(&["record", "-F", "1999", "-d", "0.5", "-p", &pid], &file);
-    // On a loaded machine it may be too late now and then, which is said.
-    let is_whole =
-        |run: &Run| !["did not answer", "unreadable"].iter().any(|words| run.stderr.contains(words));
-    let recorded = (0..9).map(|_| record()).find(is_whole).unwrap_or_else(record);
+    let recorded = in_time(&["record", "-F", "1999", "-d", "0.5", "-p", &pid], &file);
     assert_eq!(recorded.code, 0, "{}", recorded.stderr);
     assert!(!recorded.stderr.contains("did not answer"), "{}", recorded.stderr);
     let stacks = folded(&file, &[]).ok();
