@@ -75,7 +75,7 @@ fn killed_at_any_moment() {
         let span = if turn.is_multiple_of(2) { 50_000 } else { 800_000 };
         let moment = Duration::from_micros((u64::from(now.subsec_nanos()) + turn * 7919 * 7919) % span);
         let in_company = RECORDERS.read();
-        let command = ["nice".as_ref(), program.as_os_str(), "alone".as_ref(), "20000".as_ref()];
+        let command = [program.as_os_str(), "alone".as_ref(), "20000".as_ref()];
         let mut child = start(&file, &[], &command);
         thread::sleep(moment);
         kill(pid(&child), Signal::SIGKILL).unwrap();

@@ -77,7 +77,7 @@ fn after_sigkill_all_but_the_last_moment_is_there() {
         let file = folder.path().join("prof.data");
         let in_company = RECORDERS.read();
         let mut child = spawn(&file, &mut |command| {
-            command.args(["nice", "-n", "10"]).arg(&program).args(["alone", "20000"]);
+            command.arg(&program).args(["alone", "20000"]);
         });
         thread::sleep(Duration::from_millis(milliseconds));
         let recorded = children(&child);

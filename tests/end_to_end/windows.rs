@@ -252,12 +252,7 @@ impl Recording {
         let folder = folder();
         before(folder.path());
         let mut command = prof(["record", "-e", "cpu-clock", "-o", "out"]);
-        command
-            .args(flags)
-            .args(["--", "nice"])
-            .arg(program)
-            .args(["alone", "60000"])
-            .current_dir(folder.path());
+        command.args(flags).arg("--").arg(program).args(["alone", "60000"]).current_dir(folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Some(Self { child: command.spawn().unwrap(), folder })
     }

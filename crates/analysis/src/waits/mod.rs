@@ -3,7 +3,7 @@
 //! 1. **Intervals** (`tracker::waits`). A thread's time is cut where a record says that it was switched out or in
 //!    (`PERF_RECORD_SWITCH`, a sample of `sched:sched_switch` or `context-switches`), woken (`sched:sched_waking`), started or ended.
 //!    From switch out to waking it is blocked, or preempted if it could have gone on; from waking to switch in it is runnable. Without
-//!    records of wakings the whole wait is blocked.
+//!    records of wakings the whole wait is blocked, less what the kernel's counts say it was runnable, in equal parts of each wait.
 //! 2. **Stacks.** A wait has the stack of the sample at its switch out. Where switches may not be sampled, the recorder reads the
 //!    stacks of blocked threads from outside; waits that were too short to be read have those of the thread's waits of about their
 //!    length (`readings`). Running time goes to the samples of the clock, in their shares.
@@ -311,7 +311,7 @@ impl ThreadTimes {
     /// Adds the time of a thread to the sums, and distributes its running time to its samples by their shares. `counted` are the
     /// kernel's counts of that time. Returns for how long the thread ran and was runnable, in nanoseconds.
     fn share(&mut self, mut life: Life, counted: &[Schedstat]) -> (u64, u64) {
-        life.share_unwatched(counted);
+        life.share_unwatched(counted, self.switches.has_wakings());
         life.share_stacks(&self.causes, self.switches.are_records_alone());
         let sums = life.on_cpu_and_ready();
         let Life { states, samples, ran, sampled, intervals, readings, .. } = life;

@@ -51,8 +51,9 @@ impl Shares {
 impl Life {
     /// Distributes the time of gaps to the states of the thread, under the name that it had. Between two counts, the kernel says
     /// how long it ran and was runnable. Before the first and after the last, the shares between them apply, and without any
-    /// count the shares of the recorded time. Then corrects the sums of recorded time by the same counts.
-    pub(in crate::waits) fn share_unwatched(&mut self, counted: &[Schedstat]) {
+    /// count the shares of the recorded time. Then corrects the sums of recorded time by the same counts. Without recorded wakings
+    /// (`has_wakings`), these alone say how much of each wait was spent ready for a CPU.
+    pub(in crate::waits) fn share_unwatched(&mut self, counted: &[Schedstat], has_wakings: bool) {
         let (mut names, mut left) = (BTreeMap::<ThreadId, Shares>::new(), BTreeMap::<ThreadId, u64>::new());
         let mut known = Shares::default();
         // The kernel counts what a thread runs when its tick comes: what is ahead in one stretch is missing in the next.
@@ -117,7 +118,16 @@ impl Life {
             let by = i128::from(by).saturating_mul(scale) / measured;
             i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })
         };
-        self.adjust(admitted(running), admitted(runnable));
+        let (running, mut runnable) = (admitted(running), admitted(runnable));
+        if !has_wakings {
+            let ready = self.take(Class::Blocked, missing(runnable), u64::MAX);
+            for (state, time) in ready.into_iter().filter(|(_, time)| *time > 0) {
+                runnable -= signed(time);
+                let woken = self.states.entry(State { activity: Activity::Woken, ..state }).or_default();
+                add(woken, Count { samples: 0, period: time });
+            }
+        }
+        self.adjust(running, runnable);
     }
 
     /// Moves time between the classes towards what the kernel counted: from those that are too long, the same time of each interval, to
@@ -129,7 +139,8 @@ impl Life {
         let short = classes.map(|(_, by)| missing(by));
         let wanted = short.iter().map(|by| u128::from(*by)).sum();
         for (class, by) in classes {
-            for (state, time) in self.take(class, surplus(by)) {
+            let bound = if class == Class::Runnable { u64::MAX } else { MAX_DELAY_NS };
+            for (state, time) in self.take(class, surplus(by), bound) {
                 let mut parts = Parts::new(time, wanted);
                 for ((class, _), by) in classes.into_iter().zip(short) {
                     self.give(class, parts.next(by), state);
@@ -139,12 +150,12 @@ impl Life {
     }
 
     /// Takes up to `time` nanoseconds from the states of a class: the same time of each interval, but at most its length, and
-    /// [`MAX_DELAY_NS`] where the thread ran or was blocked. Returns what each state gives.
-    fn take(&mut self, wanted: Class, mut time: u64) -> Vec<(State, u64)> {
+    /// at most `bound` nanoseconds. Returns what each state gives.
+    fn take(&mut self, wanted: Class, mut time: u64, bound: u64) -> Vec<(State, u64)> {
         let intervals = |count: &Count| count.samples.max(1);
         if wanted == Class::Running {
             let switches = self.states.values().map(intervals).fold(0, u64::saturating_add);
-            time = time.min(switches.saturating_mul(MAX_DELAY_NS));
+            time = time.min(switches.saturating_mul(bound));
             let mut parts = Parts::new(time, self.ran.values().map(|ran| u128::from(*ran)).sum());
             let names = self.ran.iter_mut().map(|(&thread, ran)| {
                 let part = parts.next(*ran).min(*ran);
@@ -159,7 +170,6 @@ impl Life {
         states.sort_unstable_by_key(|(state, count)| (count.period / intervals(count), **state));
         let mut left: u64 = states.iter().map(|(_, count)| intervals(count)).fold(0, u64::saturating_add);
         let taken = states.into_iter().map(|(state, count)| {
-            let bound = if wanted == Class::Runnable { u64::MAX } else { MAX_DELAY_NS };
             let most = count.period.min(intervals(count).saturating_mul(bound));
             let part = part(time, intervals(count), left).min(most);
             time -= part;

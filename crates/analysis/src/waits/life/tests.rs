@@ -43,7 +43,7 @@ fn sums(life: &Life) -> (u64, u64, u64) {
 fn time_that_nobody_watched_goes_by_what_was_seen() {
     let mut life = life(&[]);
     told(&mut life, state(Activity::Unwatched), (100, 1000), &[]);
-    life.share_unwatched(&[]);
+    life.share_unwatched(&[], true);
     assert_eq!(sums(&life), (250, 0, 750));
 }
 
@@ -52,7 +52,7 @@ fn how_much_of_it_a_thread_ran_the_kernel_says() {
     let counted = [read(100, 5_000, 600), read(900, 5_400, 680)];
     let mut life = life(&counted);
     told(&mut life, state(Activity::Unwatched), (100, 1000), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     // Half of the time, and a tenth waiting for a CPU; after the last count as before it.
     assert_eq!(sums(&life), (25 + 450, 90, 75 + 360));
 }
@@ -67,7 +67,7 @@ fn each_stretch_has_its_own_counts_and_each_name_its_own_stretches() {
     told(&mut life, state(Activity::Unwatched), (100, 500), &counted);
     told(&mut life, other(Activity::Unwatched), (500, 900), &counted);
     told(&mut life, other(Activity::Blocked), (900, 1000), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (480, 20, 0));
     assert_eq!(sums_of(&life, other_name()), (10, 0, 490));
 }
@@ -79,7 +79,7 @@ fn a_name_within_a_stretch_has_its_share_of_it() {
     let mut life = Life::default();
     told(&mut life, state(Activity::Unwatched), (0, 100), &counted);
     told(&mut life, other(Activity::Unwatched), (100, 400), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!((sums(&life), sums_of(&life, other_name())), ((25, 0, 75), (75, 0, 225)));
 }
 
@@ -92,7 +92,7 @@ fn what_the_kernel_counts_late_is_not_lost() {
         told(&mut life, state(Activity::Unwatched), (start, end), &counted);
         told(&mut life, state(Activity::Running), (end, end + 10), &counted);
     }
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (300, 0, 0));
 }
 
@@ -103,14 +103,14 @@ fn a_thread_runs_from_when_the_kernel_chose_it() {
     told(&mut life, state(Activity::Running), (0, 500), &counted);
     told(&mut life, state(Activity::Preempted), (500, 600), &counted);
     told(&mut life, state(Activity::Blocked), (600, 1000), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (520, 80, 400));
     // Without a wait that is too long, the count is of another time.
     let counted = [read(0, 0, 0), read(1000, 520, 80)];
     let mut runs = Life::default();
     told(&mut runs, state(Activity::Running), (0, 400), &counted);
     told(&mut runs, state(Activity::Preempted), (400, 480), &counted);
-    runs.share_unwatched(&counted);
+    runs.share_unwatched(&counted, true);
     assert_eq!(sums(&runs), (400, 80, 0));
 }
 
@@ -121,7 +121,7 @@ fn a_thread_waits_for_a_cpu_from_when_it_is_queued() {
     told(&mut life, state(Activity::Running), (0, 500), &counted);
     told(&mut life, state(Activity::Blocked), (500, 900), &counted);
     told(&mut life, state(Activity::Woken), (900, 1000), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (500, 80, 420));
 }
 
@@ -132,7 +132,7 @@ fn a_cpu_that_a_waking_reaches_late_makes_nobody_ready() {
     told(&mut life, state(Activity::Running), (0, 500_000), &counted);
     told(&mut life, state(Activity::Blocked), (500_000, 800_000), &counted);
     told(&mut life, state(Activity::Woken), (800_000, 1_000_000), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (500_000, 80_000, 420_000));
 }
 
@@ -145,7 +145,7 @@ fn what_is_after_the_last_count_differs_as_much_as_what_is_before() {
         told(&mut life, state(Activity::Blocked), (begin + 500_000, begin + 800_000), &counted);
         told(&mut life, state(Activity::Woken), (begin + 800_000, begin + 1_000_000), &counted);
     }
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (1_000_000, 160_000, 840_000));
 }
 
@@ -155,7 +155,7 @@ fn a_thread_runs_until_the_kernel_takes_it_from_the_queue() {
     let mut life = Life::default();
     told(&mut life, state(Activity::Running), (0, 500), &counted);
     told(&mut life, state(Activity::Blocked), (500, 1000), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (480, 0, 520));
 }
 
@@ -165,7 +165,7 @@ fn a_thread_that_is_woken_unseen_runs_from_when_the_kernel_chose_it() {
     let mut life = Life::default();
     told(&mut life, state(Activity::Blocked), (0, 400), &counted);
     told(&mut life, state(Activity::Running), (400, 1000), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (620, 80, 300));
 }
 
@@ -183,7 +183,7 @@ fn short_waits_and_long_ones_end_equally_early() {
     }
     told(&mut life, wait(3), (110, 1010), &counted);
     told(&mut life, state(Activity::Running), (1010, 1020), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     let lengths = [1, 2, 3].map(|number| life.states.get(&wait(number)).map_or(0, |count| count.period));
     assert_eq!(lengths, [0, 5, 890], "ten of each wait, or its length");
     assert_eq!(sums(&life), (10, 115, 895));
@@ -196,7 +196,7 @@ fn a_filter_takes_its_part_of_what_the_kernel_counted_beyond_the_records() {
     told(&mut life, state(Activity::Running), (0, 300), &counted);
     life.measure(Activity::Running, (300, 600), &counted);
     told(&mut life, state(Activity::Blocked), (600, 1000), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (330, 0, 370));
 }
 
@@ -209,7 +209,7 @@ fn waits_for_a_cpu_are_counted_when_they_end() {
     told(&mut life, state(Activity::Unwatched), (50, 110), &counted);
     told(&mut life, state(Activity::Preempted), (110, 190), &counted);
     told(&mut life, state(Activity::Running), (190, 200), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (60, 140, 0));
 }
 
@@ -221,7 +221,7 @@ fn what_is_not_wanted_counts_for_the_kernels_counts_alone() {
     life.measure(Activity::Unwatched, (100, 900), &counted);
     life.measure(Activity::Blocked, (900, 1000), &counted);
     life.add(state(Activity::Unwatched), (500, 700), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (100, 0, 100));
 }
 
@@ -230,7 +230,7 @@ fn counts_of_another_thread_with_the_same_number_say_nothing() {
     let counted = [read(10, 900, 50), read(100, 0, 0), read(200, 30, 10)];
     let mut life = Life::default();
     told(&mut life, state(Activity::Unwatched), (100, 300), &counted);
-    life.share_unwatched(&counted);
+    life.share_unwatched(&counted, true);
     assert_eq!(sums(&life), (60, 20, 120));
 }
 
@@ -238,7 +238,7 @@ fn counts_of_another_thread_with_the_same_number_say_nothing() {
 fn of_a_thread_that_was_never_seen_nothing_is_known() {
     let mut life = Life::default();
     told(&mut life, state(Activity::Unwatched), (0, 70), &[]);
-    life.share_unwatched(&[]);
+    life.share_unwatched(&[], true);
     assert_eq!(life.states.get(&state(Activity::Unknown)).map(|count| count.period), Some(70));
 }
 
@@ -291,9 +291,25 @@ fn time_ready_for_a_cpu_has_the_stacks_of_what_came_before_it() {
 
 #[test]
 fn where_nobody_says_when_threads_are_woken_the_kernel_says_for_how_long() {
-    let counted = [read(0, 0, 0), read(100, 25, 15)];
-    let mut life = life(&counted);
-    told(&mut life, state(Activity::Running), (100, 100), &counted);
-    life.share_unwatched(&counted);
-    assert_eq!(sums(&life), (25, 15, 60));
+    const MS: u64 = 1_000_000;
+    let counted = [read(0, 0, 0), read(100 * MS, 20 * MS, 17 * MS)];
+    let of = |has_wakings| {
+        let mut life = Life::default();
+        for (activity, span) in [
+            (Activity::Running, (0, 10)),
+            (Activity::Blocked, (10, 50)),
+            (Activity::Running, (50, 55)),
+            (Activity::Preempted, (55, 60)),
+            (Activity::Running, (60, 65)),
+            (Activity::Blocked, (65, 100)),
+        ] {
+            told(&mut life, state(activity), (span.0 * MS, span.1 * MS), &counted);
+        }
+        life.share_unwatched(&counted, has_wakings);
+        [Activity::Blocked, Activity::Woken, Activity::Preempted]
+            .map(|activity| life.states.get(&state(activity)).map_or(0, |count| count.period / MS))
+    };
+    assert_eq!(of(false), [63, 12, 5]);
+    // Where wakings are recorded, a waking that is missing must not shorten long waits.
+    assert_eq!(of(true), [74, 0, 5]);
 }
