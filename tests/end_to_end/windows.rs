@@ -1,7 +1,7 @@
 //! `prof record --overwrite`: what happened before somebody asked is in the file.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::folded::Folded;
-use super::prof::{Run, figure, finish, folded, folder, may_record, prof, run};
+use super::prof::{Run, figure, finish, folded, folder, may_record, prof, run, until};
 use super::{perf, programs};
 
 /// The files that were made, the oldest first.
@@ -345,9 +345,10 @@ fn a_pipe_whose_other_end_dies_hangs_nothing() {
     drop(answers);
     say("dump\n");
     say("enable\n");
-    thread::sleep(Duration::from_millis(500));
-    say("stop");
+    // It has 2000 commands to answer first.
     let file = recording.path("out");
+    until("there are samples in the file", || fs::metadata(&file).unwrap().len() > 16 << 10);
+    say("stop");
     let run_ = finish(recording.child);
     assert_eq!(run_.code, 128 + 15, "{}", run_.stderr);
     let total = Folded::parse(folded(&file, &[]).ok().text()).total();
