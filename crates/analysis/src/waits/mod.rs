@@ -16,8 +16,8 @@
 //!    an interval), and wakings of an idle CPU in a virtual machine by what its host takes.
 //!    Without this the time on
 //!    the CPU was 21 % too small in a Go program with 10,000 switches a second, and 7 % in a Python program that hands a lock around;
-//!    with it both are within the noise of measuring. Three more corrections (time not counted yet when counts were read, waits
-//!    without a recorded waking, an order for the kinds of delay) changed no sum by 0.2 % and are gone.
+//!    with it both are within the noise of measuring. Three more corrections (time not counted yet when counts were read, single
+//!    wakings that are missing among recorded ones, an order for the kinds of delay) changed no sum by 0.2 % and are gone.
 //!
 //! Views that show when, and not only how much, put the final sums back onto the intervals (`placed`).
 
