@@ -165,7 +165,7 @@ fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
         service == "shop" && kind == "cpu" && *period == 1_000_000_000 / 97 && *samples > 0
     }));
     assert!(all.len() >= 3, "{all:?}");
-    // Functions have their names as users read them, and as linkers know them. Of few samples none may be in this one.
+    // Functions have their names as users read them, and as linkers know them. One interval may have no sample of theirs.
     let dictionaries: Vec<_> =
         received.iter().filter_map(|request| Export::decode(&*request.body).unwrap().dictionary).collect();
     let has = |is: fn(&str) -> bool| {

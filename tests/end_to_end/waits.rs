@@ -673,7 +673,8 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
     for target in [&["--"][..], &["-a", "--"]] {
         // So many switches would be too many for the other recordings of whole CPUs, too.
         let mut command = prof(["record", "--off-cpu", "-o"]);
-        // Of its last second nothing may be counted: it must run in that as often as before, beside any load. Only root may ask for it.
+        // The kernel's last count may be a second before its end. Beside other load it would run more or less in that second than before;
+        // root can prevent that.
         let program =
             ["nice".as_ref(), "-n".as_ref(), "-20".as_ref(), program.as_os_str(), "300000".as_ref()];
         let run = run_beside_no_recorder(command.arg(&file).args(target).args(program));

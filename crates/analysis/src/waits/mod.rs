@@ -3,7 +3,7 @@
 //! 1. **Intervals** (`tracker::waits`). A thread's time is cut where a record says that it was switched out or in
 //!    (`PERF_RECORD_SWITCH`, a sample of `sched:sched_switch` or `context-switches`), woken (`sched:sched_waking`), started or ended.
 //!    From switch out to waking it is blocked, or preempted if it could have gone on; from waking to switch in it is runnable. Without
-//!    records of wakings the whole wait is blocked, less what the kernel's counts say it was runnable, in equal parts of each wait.
+//!    records of wakings the whole wait is blocked, less its part of what the kernel's counts say the thread was runnable (5).
 //! 2. **Stacks.** A wait has the stack of the sample at its switch out. Where switches may not be sampled, the recorder reads the
 //!    stacks of blocked threads from outside; waits that were too short to be read have those of the thread's waits of about their
 //!    length (`readings`). Running time goes to the samples of the clock, in their shares.
@@ -14,10 +14,11 @@
 //! 5. **The kernel's counts hold.** What they say beyond the records is moved between running, runnable and blocked, evenly over the
 //!    intervals: records are written before or after the moments from which the kernel counts, by microseconds (20 at most are taken of
 //!    an interval), and wakings of an idle CPU in a virtual machine by what its host takes.
-//!    Without this the time on
-//!    the CPU was 21 % too small in a Go program with 10,000 switches a second, and 7 % in a Python program that hands a lock around;
-//!    with it both are within the noise of measuring. Three more corrections (time not counted yet when counts were read, single
-//!    wakings that are missing among recorded ones, an order for the kinds of delay) changed no sum by 0.2 % and are gone.
+//!    Where wakings are not recorded, what they say of waits for a CPU is taken from the waits before it, without a bound.
+//!    Without this the time on the CPU was 21 % too small in a Go program with 10,000 switches a second, and 7 % in a Python program
+//!    that hands a lock around; with it both are within the noise of measuring. Three more corrections (time not counted yet when
+//!    counts were read, single wakings that are missing among recorded ones, an order for the kinds of delay) changed no sum by
+//!    0.2 % and are gone.
 //!
 //! Views that show when, and not only how much, put the final sums back onto the intervals (`placed`).
 

@@ -51,8 +51,8 @@ impl Shares {
 impl Life {
     /// Distributes the time of gaps to the states of the thread, under the name that it had. Between two counts, the kernel says
     /// how long it ran and was runnable. Before the first and after the last, the shares between them apply, and without any
-    /// count the shares of the recorded time. Then corrects the sums of recorded time by the same counts. Without recorded wakings
-    /// (`has_wakings`), these alone say how much of each wait was spent ready for a CPU.
+    /// count the shares of the recorded time. Then corrects the sums of recorded time by the same counts. Where wakings are not
+    /// recorded, the counts alone say for how long threads were ready for a CPU after their waits.
     pub(in crate::waits) fn share_unwatched(&mut self, counted: &[Schedstat], has_wakings: bool) {
         let (mut names, mut left) = (BTreeMap::<ThreadId, Shares>::new(), BTreeMap::<ThreadId, u64>::new());
         let mut known = Shares::default();
