@@ -118,16 +118,21 @@ impl Life {
             let by = i128::from(by).saturating_mul(scale) / measured;
             i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })
         };
-        let (running, mut runnable) = (admitted(running), admitted(runnable));
+        let mut runnable = admitted(runnable);
         if !has_wakings {
-            let ready = self.take(Class::Blocked, missing(runnable), u64::MAX);
-            for (state, time) in ready.into_iter().filter(|(_, time)| *time > 0) {
-                runnable -= signed(time);
-                let woken = self.states.entry(State { activity: Activity::Woken, ..state }).or_default();
-                add(woken, Count { samples: 0, period: time });
-            }
+            runnable -= self.end_waits_unseen(missing(runnable));
         }
-        self.adjust(running, runnable);
+        self.adjust(admitted(running), runnable);
+    }
+
+    /// Takes `time` nanoseconds from the waits that no recorded waking ends, for it was spent ready for a CPU. Returns what they give.
+    fn end_waits_unseen(&mut self, time: u64) -> i64 {
+        let given = self.take(Class::Blocked, time, u64::MAX);
+        for &(wait, time) in given.iter().filter(|(_, time)| *time > 0) {
+            let woken = self.states.entry(State { activity: Activity::Woken, ..wait }).or_default();
+            add(woken, Count { samples: 0, period: time });
+        }
+        given.iter().map(|(_, time)| signed(*time)).sum()
     }
 
     /// Moves time between the classes towards what the kernel counted: from those that are too long, the same time of each interval, to

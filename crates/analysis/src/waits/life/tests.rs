@@ -291,6 +291,7 @@ fn time_ready_for_a_cpu_has_the_stacks_of_what_came_before_it() {
 
 #[test]
 fn where_nobody_says_when_threads_are_woken_the_kernel_says_for_how_long() {
+    /// A millisecond in nanoseconds.
     const MS: u64 = 1_000_000;
     let counted = [read(0, 0, 0), read(100 * MS, 20 * MS, 17 * MS)];
     let of = |has_wakings| {
