@@ -297,3 +297,28 @@ fn what_switches_do_not_say_the_kernel_counts() {
     close(sums[&WORKER][0], 260 + 470);
     close(sums[&WORKER][1], 52);
 }
+
+#[test]
+fn where_switches_are_recorded_an_interval_that_ends_between_two_counts_has_what_records_say() {
+    let mut live = Live::new(TimeWeight::Wall);
+    let count = |live: &mut Live, time: u64, running: u64, runnable: u64| {
+        let [time, running, runnable] = [BEGIN + time * MS, running * MS, runnable * MS];
+        let counted = Schedstat { time, running, runnable };
+        live.engine.update_switches(&[SwitchUpdate::SchedStat(Tid(WORKER), counted)]);
+    };
+    live.sample(WORKER, 5);
+    count(&mut live, 10, 10, 0);
+    live.switch(WORKER, 100, true, true);
+    live.switch(WORKER, 400, false, false);
+    live.switch(WORKER, 410, true, false);
+    count(&mut live, 1_090, 110, 300);
+    live.switch(WORKER, 1_100, false, false);
+    assert_eq!(spent(&live.interval()).0[&WORKER], [110, 300, 590, 0]);
+
+    live.switch(WORKER, 1_200, true, true);
+    live.switch(WORKER, 1_500, false, false);
+    live.switch(WORKER, 1_510, true, false);
+    count(&mut live, 2_400, 220, 600);
+    live.switch(WORKER, 2_500, false, false);
+    assert_eq!(spent(&live.interval()).0[&WORKER], [110, 300, 590, 0]);
+}

@@ -50,14 +50,23 @@ struct Earlier {
     ran: Vec<(StackId, u64)>,
 }
 
-/// The time between two counts of the kernel, and the parts of it that are known, in nanoseconds.
+/// The time between two counts of the kernel, and the parts of it that are known.
 #[derive(Default)]
 struct Stretch {
-    ran: u64,
-    runnable: u64,
-    unwatched: u64,
-    /// The part of the unwatched time that the filter admits, by the name that the thread had.
+    recorded: Recorded,
+    /// The part of the unwatched time that the filter admits, by the name that the thread had, in nanoseconds.
     wanted: BTreeMap<ThreadId, u64>,
+}
+
+/// What records say of a stretch of time, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Recorded {
+    /// On the CPU.
+    pub(super) ran: u64,
+    /// Ready for a CPU: waits that ended in the stretch.
+    pub(super) runnable: u64,
+    /// Nothing was recorded, for switches were held back.
+    pub(super) unwatched: u64,
 }
 
 impl Life {
@@ -66,15 +75,15 @@ impl Life {
         let class = class(activity);
         if class == Some(Class::Runnable) {
             let number = counted.partition_point(|count| count.time < span.1);
-            let sum = &mut self.stretches.entry(number).or_default().runnable;
+            let sum = &mut self.stretches.entry(number).or_default().recorded.runnable;
             *sum = sum.saturating_add(span.1.saturating_sub(span.0));
             return;
         }
         for (number, length) in pieces(span, counted) {
-            let stretch = self.stretches.entry(number).or_default();
+            let recorded = &mut self.stretches.entry(number).or_default().recorded;
             let sum = match (activity, class) {
-                (Activity::Unwatched, _) => &mut stretch.unwatched,
-                (_, Some(Class::Running)) => &mut stretch.ran,
+                (Activity::Unwatched, _) => &mut recorded.unwatched,
+                (_, Some(Class::Running)) => &mut recorded.ran,
                 _ => return,
             };
             *sum = sum.saturating_add(length);
@@ -98,6 +107,11 @@ impl Life {
             (_, Some(Class::Running)) => self.add_running(state.thread, period),
             _ => add(self.states.entry(state).or_default(), Count { samples: 1, period }),
         }
+    }
+
+    /// Returns what is recorded before the kernel's count of this number, and behind the one before it.
+    pub(super) fn recorded(&self, number: usize) -> Recorded {
+        self.stretches.get(&number).map_or_else(Recorded::default, |stretch| stretch.recorded)
     }
 
     /// Returns the time so far as a part, and starts the next part. A part without samples, or without stacks of waits, gets those

@@ -12,6 +12,8 @@ use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 use tracker::{SampleSink, TrackedSample, Tracker};
 
+use super::kernel_counts::part;
+use super::life::Recorded;
 use super::state::{CauseId, State};
 use super::{Switches, ThreadTimes, TimeWeight};
 use crate::aggregate::SeenIn;
@@ -150,10 +152,11 @@ impl LiveTimes {
         if time < begin {
             return Vec::new();
         }
-        for counted in self.times.counted.values_mut() {
-            interpolate(counted, time.0);
+        if self.times.pass_gaps(time) {
+            for counted in self.times.counted.values_mut() {
+                interpolate(counted, time.0);
+            }
         }
-        self.times.pass_gaps(time);
         self.times.timeline.cut(time);
         self.times.count_ended(tracker);
         let tids: Vec<Tid> = self.times.lives.keys().copied().collect();
@@ -163,8 +166,9 @@ impl LiveTimes {
             let mut counted = self.times.counted.remove(&tid).unwrap_or_default();
             let until = counted.partition_point(|count| count.time <= time.0);
             let known = counted.get(..until).unwrap_or_default();
+            let since_last = part.recorded(until);
             let sums = self.times.share(part, known);
-            if let Some(estimate) = estimate(known, (begin.0, time.0), sums) {
+            if let Some(estimate) = estimate(known, (begin.0, time.0), sums, since_last) {
                 let later = counted.get(until);
                 let estimate = Schedstat {
                     running: later.map_or(estimate.running, |later| estimate.running.min(later.running)),
@@ -293,24 +297,26 @@ fn interpolate(counted: &mut Vec<Schedstat>, time: u64) {
 }
 
 /// What the kernel will be held to have counted at the end of a part: what it had at the beginning, and what was attributed since.
-/// What is wrong in that, the next part makes good. `None` where the kernel has not counted.
-fn estimate(known: &[Schedstat], (begin, end): (u64, u64), (ran, ready): (u64, u64)) -> Option<Schedstat> {
+/// What is wrong in that, the next part makes good. Where it had not counted yet at the beginning, what it had at its last count, and
+/// what was recorded since: time in which switches were held back has the shares of the whole part. `None` where the kernel has not
+/// counted.
+fn estimate(
+    known: &[Schedstat],
+    (begin, end): (u64, u64),
+    (ran, ready): (u64, u64),
+    since_last: Recorded,
+) -> Option<Schedstat> {
     let (first, last) = (known.first()?, known.last()?);
-    if first.time == begin {
-        let (running, runnable) = (first.running.saturating_add(ran), first.runnable.saturating_add(ready));
-        return Some(Schedstat { time: end, running, runnable });
-    }
-    // Since the last count by the shares of the whole part.
-    let since = |time: u64| {
-        let share = u128::from(time) * u128::from(end.saturating_sub(last.time))
-            / u128::from(end.saturating_sub(begin).max(1));
-        u64::try_from(share).unwrap_or(0)
+    let [running, runnable] = if first.time == begin {
+        [first.running.saturating_add(ran), first.runnable.saturating_add(ready)]
+    } else {
+        let held_back = |time| part(since_last.unwatched, time, end.saturating_sub(begin));
+        [
+            last.running.saturating_add(since_last.ran).saturating_add(held_back(ran)),
+            last.runnable.saturating_add(since_last.runnable).saturating_add(held_back(ready)),
+        ]
     };
-    Some(Schedstat {
-        time: end,
-        running: last.running.saturating_add(since(ran)),
-        runnable: last.runnable.saturating_add(since(ready)),
-    })
+    Some(Schedstat { time: end, running, runnable })
 }
 
 impl SampleSink for LiveTimes {
@@ -444,8 +450,11 @@ mod tests {
         interpolate(&mut counted, 300);
         assert_eq!(counted.len(), 3, "nobody knows what comes");
         // As attributed since the beginning of the part.
-        assert_eq!(estimate(&counted[..1], (100, 160), (20, 7)), Some(read(160, 70, 17)));
-        assert_eq!(estimate(&counted[..1], (50, 150), (20, 8)), Some(read(150, 60, 14)));
-        assert_eq!(estimate(&[], (50, 150), (20, 8)), None);
+        let recorded = |ran, runnable, unwatched| Recorded { ran, runnable, unwatched };
+        assert_eq!(estimate(&counted[..1], (100, 160), (20, 7), recorded(9, 9, 9)), Some(read(160, 70, 17)));
+        // As recorded since the last count.
+        assert_eq!(estimate(&counted[..1], (50, 150), (20, 8), recorded(3, 5, 0)), Some(read(150, 53, 15)));
+        assert_eq!(estimate(&counted[..1], (50, 150), (20, 8), recorded(3, 5, 50)), Some(read(150, 63, 19)));
+        assert_eq!(estimate(&[], (50, 150), (20, 8), recorded(3, 5, 50)), None);
     }
 }

@@ -7,7 +7,7 @@ use perfdata::sections::Schedstat;
 use profile::{Count, ThreadId};
 use tracker::waits::Activity;
 
-use super::Life;
+use super::{Life, Stretch};
 use crate::waits::add;
 use crate::waits::kernel_counts::{Class, class, missing, part, signed, surplus};
 use crate::waits::parts::Parts;
@@ -61,31 +61,31 @@ impl Life {
         let stretches = std::mem::take(&mut self.stretches);
         // The time on the CPU or ready for it between the first and the last count.
         let mut measured = 0_u64;
-        for (&number, stretch) in &stretches {
+        for (&number, Stretch { recorded, wanted }) in &stretches {
             let between = number.checked_sub(1).and_then(|first| counted.get(first)).zip(counted.get(number));
             let counts = between.and_then(|(first, last)| {
                 let runnable = last.runnable.checked_sub(first.runnable)?;
                 Some((last.running.checked_sub(first.running)?, runnable))
             });
             let Some((ran, could_run)) = counts else {
-                for (name, time) in &stretch.wanted {
+                for (name, time) in wanted {
                     *left.entry(*name).or_default() += time;
                 }
                 continue;
             };
-            running = running.saturating_add(signed(ran)).saturating_sub(signed(stretch.ran));
-            runnable = runnable.saturating_add(signed(could_run)).saturating_sub(signed(stretch.runnable));
-            let ran = running.clamp(0, signed(stretch.unwatched)).unsigned_abs();
-            let rest = stretch.unwatched - ran;
+            running = running.saturating_add(signed(ran)).saturating_sub(signed(recorded.ran));
+            runnable = runnable.saturating_add(signed(could_run)).saturating_sub(signed(recorded.runnable));
+            let ran = running.clamp(0, signed(recorded.unwatched)).unsigned_abs();
+            let rest = recorded.unwatched - ran;
             let could_run = runnable.clamp(0, signed(rest)).unsigned_abs();
             let shares = Shares { running: ran, runnable: could_run, blocked: rest - could_run };
             running -= signed(shares.running);
             runnable -= signed(shares.runnable);
             known.add(shares);
-            measured = [stretch.ran, stretch.runnable, shares.running, shares.runnable]
+            measured = [recorded.ran, recorded.runnable, shares.running, shares.runnable]
                 .into_iter()
                 .fold(measured, u64::saturating_add);
-            for (name, time) in &stretch.wanted {
+            for (name, time) in wanted {
                 names.entry(*name).or_default().add(shares.split(*time));
             }
         }
