@@ -17,7 +17,7 @@ use host::sys::process_memory;
 use model::{CpuId, Pid, Tid, Timestamp};
 use perfdata::sections::Schedstat;
 
-use super::calls;
+use super::{calls, kernel_counts};
 use crate::consumer::{Recording, SwitchUpdate};
 use crate::open::Opened;
 use crate::options::{Options, Target};
@@ -271,13 +271,13 @@ impl OutsideReader {
 
     fn read(&mut self, tid: Tid, reads_stack: bool, records: &mut Vec<u8>) -> io::Result<()> {
         let Some(seen) = self.threads.get_mut(&tid.0) else { return Ok(()) };
-        let [running, runnable, switches] = procfs::schedstat(tid)?;
-        let time = clock::now(self.clock)?;
-        let reading = Schedstat { time, running, runnable };
+        let (reading, switches) = kernel_counts::read(tid, self.clock)?;
         let is_first = seen.times.is_none();
         let [told, last] = seen.times.get_or_insert([reading; 2]);
         *last = reading;
-        if self.low_memory && (is_first || time.saturating_sub(told.time) >= UPDATE_INTERVAL_NANOSECONDS) {
+        if self.low_memory
+            && (is_first || reading.time.saturating_sub(told.time) >= UPDATE_INTERVAL_NANOSECONDS)
+        {
             *told = reading;
             self.updates.push(SwitchUpdate::SchedStat(tid, reading));
         }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use decoder::{SampleFormat, kind, misc, offsets};
-use host::procfs;
 use host::sys::clock::{self, ClockId};
 use model::Tid;
 use perfdata::sections::{Schedstat, SwitchSampling};
 use rustc_hash::FxBuildHasher;
 
+use super::kernel_counts;
 use super::outside::OutsideReader;
 use crate::consumer::SwitchUpdate;
 use crate::open::Opened;
@@ -46,10 +46,6 @@ const MAX_THREADS_READ: usize = 200;
 const MAX_THREADS: usize = 100_000;
 /// Maximum number of readings kept, of 24 bytes each. Beyond it, the last reading of each thread is replaced.
 const MAX_READINGS: usize = 1 << 20;
-/// Nanoseconds that a reading may take: the time of a longer one is too uncertain, and it is repeated.
-const MAX_READING_NANOSECONDS: u64 = 50_000;
-/// Maximum number of attempts at a reading.
-const MAX_READING_ATTEMPTS: usize = 3;
 
 /// The fields that trail switch records.
 const TRAILER: SampleFormat =
@@ -361,7 +357,7 @@ impl SwitchSampler {
             if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
                 continue;
             }
-            let Some(reading) = read_times(Tid(tid as i32), self.clock) else { continue };
+            let Ok((reading, _)) = kernel_counts::read(Tid(tid as i32), self.clock) else { continue };
             if self.low_memory {
                 self.updates.push(SwitchUpdate::SchedStat(Tid(tid as i32), reading));
                 continue;
@@ -376,24 +372,6 @@ impl SwitchSampler {
             }
         }
     }
-}
-
-/// Reads the kernel's counts of a thread, with the time in the middle of the reading.
-fn read_times(tid: Tid, clock: ClockId) -> Option<Schedstat> {
-    let mut best: Option<(u64, Schedstat)> = None;
-    for _ in 0..MAX_READING_ATTEMPTS {
-        let before = clock::now(clock).ok()?;
-        let [running, runnable, _] = procfs::schedstat(tid).ok()?;
-        let took = clock::now(clock).ok()?.saturating_sub(before);
-        let reading = Schedstat { time: before + took / 2, running, runnable };
-        if best.is_none_or(|(least, _)| took < least) {
-            best = Some((took, reading));
-        }
-        if took <= MAX_READING_NANOSECONDS {
-            break;
-        }
-    }
-    best.map(|(_, reading)| reading)
 }
 
 #[cfg(test)]
