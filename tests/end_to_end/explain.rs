@@ -163,6 +163,22 @@ fn where_waits_were_not_recorded_the_page_says_how() {
     }
 }
 
+/// Samples say when the program ran; the recording also lasted while it slept.
+#[test]
+fn who_sleeps_after_its_last_sample_kept_no_cpu_busy() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let script = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; exec sleep 1";
+    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-F", "99", "-o"]);
+    run(record.arg(folder.path().join("prof.data")).args(["--", "sh", "-c", script])).ok();
+    let page = explain(folder.path(), &[]);
+    assert!(page.contains("prof record --off-cpu"), "{page}");
+    let json: Value = serde_json::from_str(&explain(folder.path(), &["--json"])).unwrap();
+    assert!(json["duration_ns"].as_u64().unwrap() >= 1_000_000_000, "{json}");
+}
+
 #[test]
 fn time_of_idle_event_loops_is_told_apart_with_its_length() {
     let Some(program) = programs::c("waits").filter(|_| may_record()) else { return };

@@ -45,12 +45,21 @@ pub struct EventProfile {
     pub(crate) unit: Option<String>,
     /// Estimates that the time rests on.
     pub(crate) estimates: Vec<Estimate>,
+    /// The times of the recording's first and last record, of whatever kind, if the profile has all samples of the event and they
+    /// were taken all the time.
+    pub(crate) recorded: Option<(Timestamp, Timestamp)>,
 }
 
 impl EventProfile {
     /// Returns true if the profile's periods are nanoseconds of time on a CPU or of threads.
     pub fn is_clock(&self) -> bool {
         self.is_time || self.event.attr.is_cpu_clock() || self.unit.as_deref() == Some("ns")
+    }
+
+    /// Returns between which times the profile was recorded: all of the recording, or from the first to the last sample where only
+    /// some of its time or of its samples count.
+    pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        self.recorded.or(self.profile.span)
     }
 
     /// Sentences on what is estimated.
@@ -275,7 +284,7 @@ impl Analysis {
             features: self.recording.features(),
             target: if self.target.is_empty() { &self.name } else { &self.target },
             event: &profile.event,
-            span: profile.profile.span,
+            span: profile.span(),
             written: self.written,
             filters,
             foreign: self.foreign.as_ref(),
@@ -378,6 +387,7 @@ fn of_time(
         is_time: true,
         unit: None,
         estimates,
+        recorded: None,
     })
 }
 
@@ -436,6 +446,7 @@ fn choose(
     let Replayed { recording, loss, .. } = replayed;
     let profiles = recording.events().iter().cloned().zip(profiles).enumerate();
     let is_whole = SampleFilter { event: None, ..request.filter.clone() } == SampleFilter::default();
+    let samples_throughout = caption::samples_throughout(recording.features());
     let profiles = profiles.map(|(index, (event, profile))| {
         let missing = missing::of_event(recording, index, &event, &profile, is_whole, loss.samples);
         EventProfile {
@@ -445,6 +456,7 @@ fn choose(
             is_time: false,
             unit: None,
             estimates: missing.into_iter().collect(),
+            recorded: replayed.span.filter(|_| is_whole && samples_throughout),
         }
     });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();

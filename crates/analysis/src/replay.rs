@@ -34,6 +34,8 @@ pub struct Replayed {
     pub loss: Loss,
     /// Its events and features.
     pub recording: Description,
+    /// The times of its first and last record that has one.
+    pub span: Option<(Timestamp, Timestamp)>,
 }
 
 /// Plays `input` into `sink`. Files that stacks are unwound by are looked for in `paths`.
@@ -55,6 +57,7 @@ pub fn replay<E: From<Error>>(
         build_ids: ListedBuildIds::new(&files),
         lifetimes,
         dumps: DumpPlayer::new(Arc::clone(&dumps)),
+        span: None,
     };
     let mut sink = Listening { sink, undecodable: UndecodableRecords::default(), task: None, dump: None };
     let outcome = thread::scope(|scope| {
@@ -77,7 +80,8 @@ pub fn replay<E: From<Error>>(
     let mut loss = replay.samples.loss();
     loss += outcome.loss;
     loss.unread = unread_lost_counts(&outcome.recording);
-    Ok(Replayed { tracker: replay.samples.tracker, loss, recording: outcome.recording })
+    let (tracker, span) = (replay.samples.tracker, replay.span);
+    Ok(Replayed { tracker, loss, recording: outcome.recording, span })
 }
 
 /// Returns a remark about scans of `/proc` that ran out of time; `None` if none did.
@@ -106,6 +110,8 @@ struct Replay {
     dumps: DumpPlayer,
     /// Changes of processes' containers, in the order of time, the last first.
     containers: Vec<ContainerChange>,
+    /// The times of the first and last record so far.
+    span: Option<(Timestamp, Timestamp)>,
 }
 
 /// Changes of containers that a recording tells, the last first.
@@ -157,6 +163,10 @@ impl Replay {
             self.build_ids.add_new_to(&batch.recording, &mut self.samples.tracker);
         }
         let time = batch.time(index);
+        if time.0 > 0 {
+            let (first, last) = self.span.get_or_insert((time, time));
+            (*first, *last) = ((*first).min(time), (*last).max(time));
+        }
         self.change_containers(time, sink);
         if self.dumps.is_due(time) {
             self.play_dumps(time, sink);

@@ -224,6 +224,7 @@ impl Analysis {
             is_time: false,
             unit: Some(quantity.unit_in_words()),
             estimates: foreign.estimates(request),
+            recorded: None,
         };
         let mut symbols = Symbols::default();
         symbols.resolutions = std::mem::take(&mut foreign.resolutions);

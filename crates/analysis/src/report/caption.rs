@@ -20,7 +20,7 @@ pub(crate) struct Caption<'a> {
     pub(crate) target: &'a str,
     /// The event that is shown.
     pub(crate) event: &'a Event,
-    /// The first and the last sample that is shown.
+    /// The times between which was recorded what is shown.
     pub(crate) span: Option<(Timestamp, Timestamp)>,
     /// The time at which the file was last written.
     pub(crate) written: Option<SystemTime>,
@@ -41,6 +41,13 @@ pub(crate) fn target(features: &Features, name_of: impl FnMut(Pid) -> Option<Nam
 pub(crate) fn could_ask_runtimes(features: &Features) -> bool {
     let words: Vec<String> = features.command_line.iter().map(Name::to_string).collect();
     Target::parse(&words).is_some_and(|target| !target.command.is_empty() && !target.asks_runtimes)
+}
+
+/// Returns true if samples were taken from the first record to the last: the recorder was not told to begin later, nor to keep only the
+/// newest, nor may somebody have switched it off and on.
+pub(crate) fn samples_throughout(features: &Features) -> bool {
+    let words: Vec<String> = features.command_line.iter().map(Name::to_string).collect();
+    Target::parse(&words).is_some_and(|target| !target.samples_at_times)
 }
 
 impl Caption<'_> {
@@ -76,7 +83,7 @@ impl Caption<'_> {
         self.parts().join(" · ")
     }
 
-    /// The date of the first sample, or of the last write to the file where the recording does not know.
+    /// The date on which that began, or of the last write to the file where the recording does not know.
     fn date(&self) -> Option<String> {
         let recorded = self.span.and_then(|(first, _)| wall_clock(self.features, first));
         let written = || self.written?.duration_since(SystemTime::UNIX_EPOCH).ok();
@@ -144,6 +151,7 @@ struct Target<'w> {
     user: Option<&'w str>,
     cgroup: Option<&'w str>,
     asks_runtimes: bool,
+    samples_at_times: bool,
     command: &'w [String],
 }
 
@@ -276,6 +284,7 @@ impl<'w> Target<'w> {
             "u" | "uid" => self.user = Some(value),
             "G" | "cgroup" => self.cgroup = Some(value),
             "runtimes" => self.asks_runtimes = true,
+            "D" | "delay" | "control" | "overwrite" | "window" => self.samples_at_times = true,
             _ => {}
         }
     }
@@ -349,6 +358,26 @@ mod tests {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let name_of = |pid: Pid| (pid == Pid(12)).then(|| Name::from("nginx"));
         Target::parse(&words).map_or_else(|| typed(&words), |target| target.describe(name_of))
+    }
+
+    #[test]
+    fn options_say_whether_all_of_the_time_was_sampled() {
+        for (line, expected) in [
+            ("prof record -a -- sleep 5", true),
+            ("perf record -g ls -D", true),
+            ("prof record -D 1000 -p 12", false),
+            ("perf record --delay=1000 ls", false),
+            ("perf record --control fifo:a,b -a", false),
+            ("prof record --overwrite --window 30s -a", false),
+            ("simpleperf record --app x", false),
+        ] {
+            let command_line = line.split(' ').map(Name::from).collect();
+            assert_eq!(
+                samples_throughout(&Features { command_line, ..Features::default() }),
+                expected,
+                "{line}"
+            );
+        }
     }
 
     #[test]

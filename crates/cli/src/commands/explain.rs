@@ -148,7 +148,7 @@ fn write(
         unit: shown.unit(),
         weight,
         total: profile.total(),
-        duration_ns: profile.span.map(|(first, last)| last.0.saturating_sub(first.0)),
+        duration_ns: chosen.span().map(|(first, last)| last.0.saturating_sub(first.0)),
         cpus: analysis.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
         is_clock: !chosen.is_time && chosen.is_clock(),
         more_often: more_often.as_deref(),

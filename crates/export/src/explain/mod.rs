@@ -35,7 +35,7 @@ pub struct ExplanationInput<'a> {
     pub weight: Weight,
     /// The number of samples and the sum of their periods.
     pub total: Count,
-    /// The time from the first to the last sample, in nanoseconds.
+    /// For how long it was recorded, in nanoseconds.
     pub duration_ns: Option<u64>,
     /// The number of CPUs of the machine.
     pub cpus: Option<u64>,
