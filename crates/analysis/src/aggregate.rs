@@ -451,8 +451,7 @@ impl SampleSink for Aggregate<'_> {
             return Ok(());
         }
         if let Some(time) = sample.time {
-            let (first, last) = counted.span.get_or_insert((time, time));
-            (*first, *last) = ((*first).min(time), (*last).max(time));
+            time.extend(&mut counted.span);
         }
         if deferred.is_some() {
             counted.settle(tracker, &mut self.mapper, &mut self.unmapped, &self.counter);

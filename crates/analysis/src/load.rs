@@ -445,7 +445,7 @@ fn choose(
 ) -> Result<Vec<EventProfile>, Error> {
     let Replayed { recording, loss, .. } = replayed;
     let profiles = recording.events().iter().cloned().zip(profiles).enumerate();
-    let is_whole = SampleFilter { event: None, ..request.filter.clone() } == SampleFilter::default();
+    let is_whole = SampleFilter { event: None, ..request.filter.clone() }.admits_all();
     let samples_throughout = caption::samples_throughout(recording.features());
     let profiles = profiles.map(|(index, (event, profile))| {
         let missing = missing::of_event(recording, index, &event, &profile, is_whole, loss.samples);

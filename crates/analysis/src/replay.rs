@@ -164,8 +164,7 @@ impl Replay {
         }
         let time = batch.time(index);
         if time.0 > 0 {
-            let (first, last) = self.span.get_or_insert((time, time));
-            (*first, *last) = ((*first).min(time), (*last).max(time));
+            time.extend(&mut self.span);
         }
         self.change_containers(time, sink);
         if self.dumps.is_due(time) {

@@ -187,6 +187,12 @@ fn sample_id(tid: i32, time: u64) -> SampleId {
     }
 }
 
+/// What the kernel has counted of the worker, so many milliseconds after the beginning, in milliseconds.
+fn counted(time: u64, running: u64, runnable: u64) -> SwitchUpdate {
+    let [time, running, runnable] = [BEGIN + time * MS, running * MS, runnable * MS];
+    SwitchUpdate::SchedStat(Tid(WORKER), Schedstat { time, running, runnable })
+}
+
 /// What each thread did, in milliseconds, and the length of the interval.
 fn spent(snapshot: &Snapshot) -> (BTreeMap<i32, [u64; 4]>, u64) {
     let times = TimeSpent::of(snapshot, &Scope::default());
@@ -269,18 +275,13 @@ fn a_kind_of_time_is_a_part_of_all() {
 #[test]
 fn what_switches_do_not_say_the_kernel_counts() {
     let mut live = Live::new(TimeWeight::Wall);
-    let news = |live: &mut Live, news: &[SwitchUpdate]| live.engine.update_switches(news);
     let at = |time: u64| BEGIN + time * MS;
-    let counted = |time: u64, running: u64, runnable: u64| {
-        let (time, running, runnable) = (at(time), running * MS, runnable * MS);
-        SwitchUpdate::SchedStat(Tid(WORKER), Schedstat { time, running, runnable })
-    };
     live.sample(WORKER, 5);
     live.switch(WORKER, 10, true, false);
     live.switch(WORKER, 20, false, false);
-    news(&mut live, &[counted(20, 5_010, 0), SwitchUpdate::Paused(at(20))]);
+    live.engine.update_switches(&[counted(20, 5_010, 0), SwitchUpdate::Paused(at(20))]);
     // Half of the time it ran, for a tenth it was ready to.
-    news(&mut live, &[counted(1_520, 5_760, 150), SwitchUpdate::Resumed(at(1_520))]);
+    live.engine.update_switches(&[counted(1_520, 5_760, 150), SwitchUpdate::Resumed(at(1_520))]);
     live.switch(WORKER, 1_520, true, false);
     live.switch(WORKER, 1_530, false, false);
     let first = live.interval();
@@ -289,7 +290,7 @@ fn what_switches_do_not_say_the_kernel_counts() {
     let close = |is: u64, should: u64| assert!(is.abs_diff(should) <= 2, "{is}, not {should}");
     close(sums[&WORKER][0], 10 + 490);
     close(sums[&WORKER][1], 98);
-    news(&mut live, &[counted(2_100, 6_330, 150)]);
+    live.engine.update_switches(&[counted(2_100, 6_330, 150)]);
     live.switch(WORKER, 2_100, true, false);
     let second = live.interval();
     let (sums, _) = spent(&second);
@@ -301,24 +302,19 @@ fn what_switches_do_not_say_the_kernel_counts() {
 #[test]
 fn where_switches_are_recorded_an_interval_that_ends_between_two_counts_has_what_records_say() {
     let mut live = Live::new(TimeWeight::Wall);
-    let count = |live: &mut Live, time: u64, running: u64, runnable: u64| {
-        let [time, running, runnable] = [BEGIN + time * MS, running * MS, runnable * MS];
-        let counted = Schedstat { time, running, runnable };
-        live.engine.update_switches(&[SwitchUpdate::SchedStat(Tid(WORKER), counted)]);
-    };
     live.sample(WORKER, 5);
-    count(&mut live, 10, 10, 0);
+    live.engine.update_switches(&[counted(10, 10, 0)]);
     live.switch(WORKER, 100, true, true);
     live.switch(WORKER, 400, false, false);
     live.switch(WORKER, 410, true, false);
-    count(&mut live, 1_090, 110, 300);
+    live.engine.update_switches(&[counted(1_090, 110, 300)]);
     live.switch(WORKER, 1_100, false, false);
     assert_eq!(spent(&live.interval()).0[&WORKER], [110, 300, 590, 0]);
 
     live.switch(WORKER, 1_200, true, true);
     live.switch(WORKER, 1_500, false, false);
     live.switch(WORKER, 1_510, true, false);
-    count(&mut live, 2_400, 220, 600);
+    live.engine.update_switches(&[counted(2_400, 220, 600)]);
     live.switch(WORKER, 2_500, false, false);
     assert_eq!(spent(&live.interval()).0[&WORKER], [110, 300, 590, 0]);
 }

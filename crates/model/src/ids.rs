@@ -44,6 +44,15 @@ id_type! {
     Timestamp(u64)
 }
 
+impl Timestamp {
+    /// Extends the span from the first to the last of some times so that this one lies in it.
+    #[inline]
+    pub fn extend(self, span: &mut Option<(Self, Self)>) {
+        let (first, last) = span.get_or_insert((self, self));
+        (*first, *last) = ((*first).min(self), (*last).max(self));
+    }
+}
+
 impl Pid {
     /// The idle task and the kernel's own mappings use other numbers; this is "no process".
     pub const NONE: Self = Self(-1);

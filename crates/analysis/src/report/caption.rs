@@ -30,23 +30,28 @@ pub(crate) struct Caption<'a> {
     pub(crate) foreign: Option<&'a ForeignFacts>,
 }
 
+/// The words of the recorder's command line; none where the recording does not say.
+fn words(features: &Features) -> Vec<String> {
+    features.command_line.iter().map(Name::to_string).collect()
+}
+
 /// Says in words what was recorded, by the recorder's command line; empty where the recording does not say. `name_of` is
 /// asked for the names of processes.
 pub(crate) fn target(features: &Features, name_of: impl FnMut(Pid) -> Option<Name>) -> String {
-    let words: Vec<String> = features.command_line.iter().map(Name::to_string).collect();
+    let words = words(features);
     Target::parse(&words).map_or_else(|| typed(&words), |target| target.describe(name_of))
 }
 
 /// Returns true if a command was recorded that can be started again with `--runtimes`: it ran without.
 pub(crate) fn could_ask_runtimes(features: &Features) -> bool {
-    let words: Vec<String> = features.command_line.iter().map(Name::to_string).collect();
+    let words = words(features);
     Target::parse(&words).is_some_and(|target| !target.command.is_empty() && !target.asks_runtimes)
 }
 
 /// Returns true if samples were taken from the first record to the last: the recorder was not told to begin later, nor to keep only the
 /// newest, nor may somebody have switched it off and on.
 pub(crate) fn samples_throughout(features: &Features) -> bool {
-    let words: Vec<String> = features.command_line.iter().map(Name::to_string).collect();
+    let words = words(features);
     Target::parse(&words).is_some_and(|target| !target.samples_at_times)
 }
 

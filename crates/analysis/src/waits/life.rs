@@ -58,7 +58,7 @@ struct Stretch {
     wanted: BTreeMap<ThreadId, u64>,
 }
 
-/// What records say of a stretch of time, in nanoseconds.
+/// The time of a thread that records tell between two counts of the kernel, in nanoseconds.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Recorded {
     /// On the CPU.

@@ -296,8 +296,8 @@ impl ThreadTimes {
         if self.pieces.is_some() {
             life.intervals.push(state, (start.0, end.0));
         }
-        let (first, last) = self.profile.span.get_or_insert((start, end));
-        (*first, *last) = ((*first).min(start), (*last).max(end));
+        start.extend(&mut self.profile.span);
+        end.extend(&mut self.profile.span);
     }
 
     /// Adds the total time of an ended thread to the sums.

@@ -7,9 +7,10 @@ use host::sys::clock::{self, ClockId};
 use model::Tid;
 use perfdata::sections::Schedstat;
 
-/// Nanoseconds that a reading may take: the time of a longer one is too uncertain, and it is repeated.
+/// Nanoseconds that a reading may take: a longer one was interrupted, nobody knows when the kernel counted, and it is repeated. Readings
+/// of `/proc/self/schedstat` took 4 µs in the middle, 99.9 % at most 24 µs; beside eight endless loops on two CPUs 4 and 9 µs.
 const MAX_READING_NANOSECONDS: u64 = 50_000;
-/// Maximum number of attempts at a reading.
+/// Maximum number of attempts at a reading. At most 21 of 200,000 took longer than that, so three in a row hardly ever do.
 const MAX_READING_ATTEMPTS: usize = 3;
 
 /// Reads for how long the kernel says that a thread ran and was ready for a CPU, and how often it was switched in. The time of the
