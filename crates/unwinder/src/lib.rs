@@ -35,6 +35,7 @@ mod epilogue;
 mod evaluate;
 mod memory;
 mod objects;
+mod prologue;
 mod registers;
 mod reuse;
 mod row;

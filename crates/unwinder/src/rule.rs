@@ -116,6 +116,12 @@ impl CompactRule {
         (self.cfa_register, cfa.wrapping_sub_signed(i64::from(self.cfa_offset)))
     }
 
+    /// Returns the stack address of the return address of a frame whose base register has this value (Avma).
+    pub(crate) fn return_address_above(&self, base: u64) -> u64 {
+        let cfa = base.wrapping_add_signed(i64::from(self.cfa_offset));
+        cfa.wrapping_add_signed(i64::from(self.return_address) * WORD)
+    }
+
     /// Returns the rule of the epilogue that begins here, where instructions restore registers, drop the frame and
     /// return: an epilogue. Says more than a frame pointer, which code without tables may not keep. Known for x86-64.
     pub(crate) fn from_epilogue(architecture: Architecture, code: &[u8]) -> Option<Self> {
@@ -232,8 +238,7 @@ impl CompactRule {
 
     /// Returns the stack address of the return address (Avma).
     pub(crate) fn return_address_slot(&self, registers: &Registers) -> Option<u64> {
-        let cfa = registers.get(self.cfa_register)?.wrapping_add_signed(i64::from(self.cfa_offset));
-        Some(cfa.wrapping_add_signed(i64::from(self.return_address) * WORD))
+        registers.get(self.cfa_register).map(|base| self.return_address_above(base))
     }
 
     /// Returns true if the caller's stack pointer follows from this frame's: it then lies above it, on the same stack.

@@ -9,6 +9,8 @@ use model::{Avma, FileOffset, FrameAddress, Svma};
 
 use crate::address_space::Mapping;
 use crate::objects::Objects;
+use crate::prologue::bytes_below_frame_pointer;
+use crate::row::{CfaRule, Row};
 use crate::rule::{CompactRule, Rule};
 use crate::rule_cache::{CodeLocation, FoundRule, RuleCache};
 use crate::tables::{Extent, Lookup, UnwindTables};
@@ -47,6 +49,34 @@ impl Rules {
         let context = &mut self.context;
         let find = || Some(rule_from_tables(&*objects.tables(location.object)?, location, context));
         self.cache.get_or_find(location, find).unwrap_or(Rule::Unreadable)
+    }
+
+    /// Returns how many bytes the stack pointer lies below the frame pointer at a location in a function that sets one up, if its
+    /// instructions tell.
+    pub(super) fn bytes_below_frame_pointer<O: Objects>(
+        &mut self,
+        objects: &mut O,
+        location: CodeLocation,
+    ) -> Option<u64> {
+        let tables = objects.tables(location.object)?;
+        let (architecture, address) = (tables.architecture(), tables.address_of(location.offset)?);
+        let mut row_at = |address| match tables.lookup(Svma(address), &mut self.context) {
+            Lookup::Row(row, extent) => Some((row, extent)),
+            _ => None,
+        };
+        let (_, Extent { function, .. }) = row_at(address.0)?;
+        let mut start = function.start;
+        let by_frame_pointer = |row: &Row| matches!(row.cfa, CfaRule::RegisterOffset { register, .. } if register == architecture.frame_pointer());
+        loop {
+            let (row, extent) = row_at(start).filter(|_| start <= address.0)?;
+            if by_frame_pointer(&row) {
+                break;
+            }
+            start = extent.row.end.max(start + 1);
+        }
+        let start = location.offset.0.checked_sub(address.0 - start)?;
+        let code = tables.code_in(start..resume_offset(location)?.0);
+        bytes_below_frame_pointer(architecture, &tables.code_before(FileOffset(start)), &code)
     }
 
     /// Returns the rule for a position outside all objects. Malformed tables count as none, as the code may keep frame pointers.

@@ -1,5 +1,6 @@
 //! Walks one stack, frame by frame.
 
+mod unknown_frame_pointer;
 mod without_tables;
 
 use alloc::sync::Arc;
@@ -26,9 +27,6 @@ const MAX_STACK_SWITCHES: u32 = 16;
 
 /// The maximum number of frames whose registers are recorded: 300 bytes each.
 const MAX_WATCHED_FRAMES: usize = 64;
-
-/// The maximum number of words that are searched for the return address of a call of one function.
-const MAX_SEARCHED_WORDS: u64 = 4096;
 
 /// The way in which a caller was found. It decides how the caller is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -314,37 +312,6 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
     fn record_outermost(&mut self) {
         let base = self.registers.architecture().stack_pointer();
         self.memory.steps.record_reads(StepReads { base, restored: 0 });
-    }
-
-    /// Finds the frame pointer that `rule` needs at `position`, if no inner frame has saved it: by the only word of the stack
-    /// that follows a direct call of this very function. Where there are several, or none (a call by way of a stub or a
-    /// pointer), nothing is known, and the stack ends there. Threads that are read from outside lack it: `/proc/PID/task/TID/syscall` has
-    /// only the stack pointer and the instruction pointer.
-    fn recover_frame_pointer(&mut self, position: Position<'s>, rule: &CompactRule) -> Option<()> {
-        let frame_pointer = self.registers.architecture().frame_pointer();
-        if self.registers.frame_pointer().is_some() || rule.base_below(0).0 != frame_pointer {
-            return None;
-        }
-        let mapping = position.mapping?;
-        let tables = self.objects.tables(mapping.object?)?;
-        let function = mapping.file_offset_of(position.lookup.0)?;
-        let stack_pointer = self.registers.stack_pointer()?;
-        let mut found = None;
-        for index in 0..MAX_SEARCHED_WORDS {
-            let place = stack_pointer.checked_add(index * 8)?;
-            let Some(word) = self.memory.copy.word(place) else { break };
-            let caller = self.return_address(word).filter(|caller| caller.mapping == position.mapping);
-            let Some(target) = caller.and_then(|caller| self.call_target(caller)) else { continue };
-            let target = mapping.file_offset_of(target);
-            if target.is_some_and(|target| tables.share_function(target, function))
-                && found.replace(place).is_some()
-            {
-                return None;
-            }
-        }
-        let (register, value) = rule.base_below(found?);
-        self.registers.set(register, value);
-        Some(())
     }
 
     /// Restores all registers from where the kernel saved them.

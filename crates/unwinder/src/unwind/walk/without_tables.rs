@@ -20,7 +20,7 @@ use crate::unwind::rules::{Position, resume_offset};
 const MAX_WORDS_PUSHED_BY_STUB: u64 = 2;
 
 /// The maximum number of words that a function has pushed as arguments of the function that it calls.
-const MAX_PUSHED_ARGUMENTS: u64 = 6;
+pub(super) const MAX_PUSHED_ARGUMENTS: u64 = 6;
 
 /// The maximum size of a function without an FDE.
 const MAX_FUNCTION_BYTES: u64 = 64 << 10;
