@@ -203,3 +203,76 @@ fn address_bytes(modrm: u8, sib: u8) -> usize {
         _ => usize::from(has_sib) + 4,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `code`, in hexadecimal digits, makes of a frame whose frame pointer has just been set.
+    fn size(code: &str) -> Option<u64> {
+        bytes_below_frame_pointer(Architecture::X86_64, &[0x55, 0x48, 0x89, 0xe5], &bytes(code))
+    }
+
+    fn bytes(code: &str) -> alloc::vec::Vec<u8> {
+        code.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+    }
+
+    #[test]
+    fn pushes_and_subtractions_make_the_frame() {
+        // push %r15; push %r14; push %rbx; sub $0x28, %rsp; mov (%rdi), %rbx; lock decl 0x28(%rbx); jne
+        assert_eq!(size("41 57 41 56 53 48 83 ec 28 48 8b 1f f0 ff 4b 28 75 0f"), Some(0x40));
+        // sub $0x110, %rsp; mov %fs:0x28, %rax; mov %rax, -8(%rbp); xor %eax, %eax; call
+        let code = "48 81 ec 10 01 00 00 64 48 8b 04 25 28 00 00 00 48 89 45 f8 31 c0 e8 00 00 00 00";
+        assert_eq!(size(code), Some(0x110));
+        // push %r12; mov %ecx, %r12d; push %rbx; movzwl (%rdi), %ecx; call
+        assert_eq!(size("41 54 41 89 cc 53 0f b7 0f e8 00 00 00 00"), Some(16));
+        // add $-128, %rsp; vmovups %ymm0, -0x30(%rbp); movabs $1, %rax; jmp
+        assert_eq!(size("48 83 c4 80 c5 fc 11 45 d0 48 b8 01 00 00 00 00 00 00 00 eb 00"), Some(128));
+        assert_eq!(size("c3"), Some(0));
+    }
+
+    #[test]
+    fn arguments_are_no_part_of_the_frame() {
+        // sub $8, %rsp; push %rax; push $9; call. And: push $9; call. And: push %rdi; call.
+        assert_eq!(size("48 83 ec 08 50 6a 09 e8 00 00 00 00"), Some(8));
+        assert_eq!(size("53 6a 09 e8 00 00 00 00"), Some(8));
+        assert_eq!(size("53 57 e8 00 00 00 00"), Some(8));
+    }
+
+    #[test]
+    fn large_frames_are_touched_page_by_page() {
+        // lea -0x11000(%rsp), %r11; sub $0x1000, %rsp; orq $0, (%rsp); cmp %r11, %rsp; jne; sub $0x178, %rsp; call
+        let code = "4c 8d 9c 24 00 f0 fe ff 48 81 ec 00 10 00 00 48 83 0c 24 00 4c 39 dc 75 ef 48 81 ec 78 01 00 00 \
+                    e8 00 00 00 00";
+        assert_eq!(size(code), Some(0x11178));
+    }
+
+    #[test]
+    fn nothing_is_said_of_other_frames() {
+        // sub %rax, %rsp; and $-32, %rsp; mov %rax, %rsp; an instruction that is not known; half an instruction.
+        for code in ["48 29 c4 e8", "48 83 e4 e0 e8", "48 89 c4 e8", "62 f1 7c", "48 81 ec 00"] {
+            assert_eq!(size(code), None, "{code}");
+        }
+        let code = bytes("48 83 ec 28 c3");
+        assert_eq!(bytes_below_frame_pointer(Architecture::X86_64, &[0x55, 0x90, 0x89, 0xe5], &code), None);
+        assert_eq!(bytes_below_frame_pointer(Architecture::Aarch64, &[1], &[]), None);
+    }
+
+    #[test]
+    fn frames_of_aarch64_lie_at_a_fixed_distance() {
+        let size = |before: u32, code: &[u32]| {
+            let code: alloc::vec::Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes_below_frame_pointer(Architecture::Aarch64, &before.to_le_bytes(), &code)
+        };
+        // mov x29, sp; bl. add x29, sp, #0x40; bl. mov x29, sp; sub sp, sp, #0x1, lsl #12; sub sp, sp, #0x20; mov x0, x1; cbz x0; sub
+        assert_eq!(size(0x9100_03fd, &[0x9400_0001]), Some(0));
+        assert_eq!(size(0x9101_03fd, &[0x9400_0001]), Some(0x40));
+        let large = [0xd140_07ff, 0xd100_83ff, 0xaa01_03e0, 0xb400_0040, 0xd100_83ff];
+        assert_eq!(size(0x9100_03fd, &large), Some(0x1020));
+        // sub sp, sp, x0; mov sp, x0; stp x0, x1, [sp, #-16]!; and what sets no frame pointer.
+        for other in [0xcb20_63ff, 0x9100_001f, 0xa9bf_07e0] {
+            assert_eq!(size(0x9100_03fd, &[other]), None, "{other:x}");
+        }
+        assert_eq!(size(0x9100_03fc, &[0x9400_0001]), None);
+    }
+}

@@ -186,6 +186,18 @@ impl Stop {
 
     /// Unwinds with a copy of at most `size` bytes.
     pub(crate) fn unwind_copy(&self, size: usize, with_memory: bool) -> UnwoundStack {
+        self.unwind_registers(&[], size, with_memory)
+    }
+
+    /// Unwinds with the instruction and stack pointers alone, as `/proc/PID/task/TID/syscall` has them.
+    pub(crate) fn unwind_from_outside(&self) -> UnwoundStack {
+        let architecture = Architecture::X86_64;
+        let known = [architecture.stack_pointer(), architecture.program_counter()];
+        self.unwind_registers(&known, usize::MAX, false)
+    }
+
+    /// Unwinds with only the `known` registers, or all where there are none.
+    fn unwind_registers(&self, known: &[u8], size: usize, with_memory: bool) -> UnwoundStack {
         let mut files = Files::default();
         let mut space = AddressSpace::default();
         for (start, end, offset, executable, path) in &self.maps {
@@ -198,8 +210,10 @@ impl Stop {
             });
         }
         let mut registers = Registers::new(Architecture::X86_64);
-        for (number, value) in self.registers.iter().enumerate() {
-            registers.set(number as u8, *value);
+        for (number, value) in (0..).zip(&self.registers) {
+            if known.is_empty() || known.contains(&number) {
+                registers.set(number, *value);
+            }
         }
         let sp = registers.stack_pointer().unwrap();
         let copied =

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use debugger::{Stop, run_to_stops};
 use model::{FrameAddress, TruncationReason};
-use prof_unwinder::StackEnd;
+use prof_unwinder::{StackEnd, UnwoundStack};
 use programs::build;
 
 /// Unwinds at each stop, and asks for gdb's frames.
@@ -204,6 +204,35 @@ fn musl_without_tables() {
         for stop in &stops {
             assert_eq!(stop.unwind().end, StackEnd::Complete, "{:?}", names(stop));
             assert!(stop.unwind().frames.len() <= 4, "{:?}", names(stop));
+        }
+    }
+}
+
+/// Threads that are read from outside have no frame pointer.
+#[test]
+fn two_registers_give_the_callers_that_all_give() {
+    let flags = "-O2 -fno-omit-frame-pointer";
+    let compilers = [
+        format!("gcc {flags}"),
+        format!("gcc {flags} -fstack-clash-protection -fstack-protector-all -fcf-protection"),
+        format!("clang {flags}"),
+        format!("clang {flags} -fstack-clash-protection"),
+        "gcc -Os -fno-omit-frame-pointer".to_owned(),
+        "gcc -O0".to_owned(),
+        "gcc -O2 -fomit-frame-pointer".to_owned(),
+    ];
+    for compiler in compilers {
+        let Some(program) = build(&compiler, "waits.c") else { continue };
+        let script = "run_to('nanosleep')\nstop()\n".repeat(9);
+        let stops = run_to_stops(&program.path(), &script);
+        assert_eq!(stops.len(), 9);
+        for stop in &stops {
+            let (all, two) = (stop.unwind(), stop.unwind_from_outside());
+            let of = |stack: &UnwoundStack| -> Vec<String> {
+                stack.addresses().map(|address| stop.name_of(address)).collect()
+            };
+            assert_eq!(of(&two), of(&all), "{compiler}");
+            assert_eq!((two.end, two.frames), (all.end, all.frames), "{compiler}");
         }
     }
 }
