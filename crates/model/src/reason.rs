@@ -31,13 +31,15 @@ pub enum TruncationReason {
     AddressLimit(u16),
     /// The kernel's copy ends at a page that was not in memory: it copies without bringing pages in, and no size of copies changes that.
     PageNotInMemory,
+    /// The function finds its caller by the frame pointer, which is not known: the thread was read from outside.
+    FramePointerUnknown,
 }
 
 impl TruncationReason {
     const BASE: u64 = 0x8000_0000_0000_0000;
 
     /// All reasons by number, from 1 on; [`Self::AddressLimit`] with the lowest limit.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::CopyTooSmall,
         Self::NoUnwindData,
         Self::RuleFailed,
@@ -47,6 +49,7 @@ impl TruncationReason {
         Self::OtherStack,
         Self::AddressLimit(1),
         Self::PageNotInMemory,
+        Self::FramePointerUnknown,
     ];
 
     /// Returns the place of the reason in [`Self::ALL`], whatever its limit is.
@@ -61,6 +64,7 @@ impl TruncationReason {
             Self::OtherStack => 6,
             Self::AddressLimit(_) => 7,
             Self::PageNotInMemory => 8,
+            Self::FramePointerUnknown => 9,
         }
     }
 
@@ -92,6 +96,7 @@ impl fmt::Display for TruncationReason {
             Self::ObjectUnreadable => "object file unreadable",
             Self::OtherStack => "other stack not copied",
             Self::PageNotInMemory => "a page of the stack was not in memory",
+            Self::FramePointerUnknown => "frame pointer not known",
             Self::CopyTooSmall => "stack copy too small",
             Self::NoUnwindData => "no unwind data",
             Self::RuleFailed => "unwind rule failed",

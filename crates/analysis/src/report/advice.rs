@@ -233,6 +233,7 @@ fn for_cut_stacks(reason: TruncationReason, facts: StackFacts) -> Option<String>
         TruncationReason::RuleFailed
         | TruncationReason::MappingUnknown
         | TruncationReason::OtherStack
+        | TruncationReason::FramePointerUnknown
         | TruncationReason::PageNotInMemory => return None,
     };
     Some(advice.to_owned())

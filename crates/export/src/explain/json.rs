@@ -101,7 +101,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
         "busy_cpus": facts.busy_cpus(),
         "kernel": explanation.kernel,
         "generated": explanation.generated,
-        "truncated": explanation.truncated,
+        "truncated": explanation.truncated_total(),
         "frames": facts.census.frames,
         "nameless_frames": facts.census.nameless,
         "margin_points": facts.margin(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use profile::explain::{CostKind, HotFunction, Part, Phase};
+use profile::explain::{CostKind, Explanation, HotFunction, Part, Phase};
 use profile::{FrameId, Weight};
 
 use super::{ExplanationInput, Findings, NAME_COLUMNS, THREAD_COLUMNS, causes, module_name, seconds};
@@ -13,7 +13,7 @@ use crate::summary::losses;
 const MAX_PAGE_CHARACTERS: usize = 6_000;
 /// Maximum number of causes of waits.
 const MAX_WAITS: usize = 5;
-/// With fewer CPUs busy, threads waited for most of the time.
+/// With fewer CPUs busy over a second and more, the page says how to record what threads waited for.
 const MIN_BUSY_CPUS: f64 = 0.5;
 /// The least share that is listed by name, of 1: half a percent, which the shares of 10,000 samples may be off by themselves (±1 %).
 /// Smaller ones are counted, and what is incomplete to a smaller share is not mentioned.
@@ -93,8 +93,11 @@ impl Page<'_, '_> {
             let _ = write!(line, ": {busy:.2}{of} CPUs busy on average");
         }
         self.line(&line);
-        if facts.waits.is_none() && facts.busy_cpus().is_some_and(|busy| busy < MIN_BUSY_CPUS) {
-            self.line("threads waited for most of the time; to see for what, try: prof record --off-cpu");
+        let is_long = facts.duration_ns.is_some_and(|duration| duration >= 1_000_000_000);
+        if facts.waits.is_none() && is_long && facts.busy_cpus().is_some_and(|busy| busy < MIN_BUSY_CPUS) {
+            self.line(
+                "waits were not recorded, neither those for a CPU nor others; try: prof record --off-cpu",
+            );
         }
         if explanation.total < shown {
             let left = percent(explanation.total, shown);
@@ -283,10 +286,9 @@ impl Page<'_, '_> {
         if !losses.is_empty() {
             lines.push(losses);
         }
-        let explanation = &facts.findings.explanation;
-        if let Some(share) = notable_share(explanation.truncated, explanation.total) {
-            lines.push(format!("{share} of the stacks end early"));
-        }
+        let explanation = facts.findings.explanation;
+        lines.extend(ends_early(explanation, "the stacks"));
+        lines.extend(facts.waits.and_then(|waits| ends_early(waits.explanation, "the stacks of waits")));
         let census = facts.census;
         if let Some(share) = notable_share(census.nameless, census.frames) {
             lines.push(format!("{share} of the frames have no name"));
@@ -296,7 +298,7 @@ impl Page<'_, '_> {
         }
         self.heading("What to distrust");
         if lines.is_empty() {
-            let few = match explanation.truncated + census.nameless {
+            let few = match explanation.truncated_total() + census.nameless {
                 0 => "every stack is whole, every frame has a name",
                 _ => "nearly every stack is whole, nearly every frame has a name",
             };
@@ -309,6 +311,14 @@ impl Page<'_, '_> {
             self.line(&format!("  shares are estimates: 50 % here is 50 ± {margin:.1} % (95 times of 100)"));
         }
     }
+}
+
+/// Says which share of stacks ends early, and why most of them do; `None` if no row of the page changes by that much.
+fn ends_early(explanation: &Explanation, stacks: &str) -> Option<String> {
+    let share = notable_share(explanation.truncated_total(), explanation.total)?;
+    let [first, others @ ..] = explanation.truncated.as_slice() else { return None };
+    let mostly = if others.is_empty() { "" } else { "mostly: " };
+    Some(format!("{share} of {stacks} end early ({mostly}{})", first.what))
 }
 
 /// Returns the share of what is incomplete, such as `1.5 %`; `None` if no row of the page changes by that much.

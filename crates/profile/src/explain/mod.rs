@@ -12,7 +12,7 @@ mod phases;
 mod stacks;
 
 use crate::{FrameId, View};
-use model::Name;
+use model::{Name, TruncationReason};
 
 use call_tree::ROOT;
 pub use causes::{Cause, Step};
@@ -44,8 +44,8 @@ pub struct Explanation {
     pub kernel: u64,
     /// Weight of samples taken in generated code (a JIT's).
     pub generated: u64,
-    /// Weight of samples whose stack ends early.
-    pub truncated: u64,
+    /// Weight of samples whose stack ends early, by the reason.
+    pub truncated: Vec<Part<TruncationReason>>,
     /// Thread names, as the view has them.
     pub threads: Vec<Part<FrameId>>,
     /// Modules by the weight of the samples taken in them; `None` is where the module is not known.
@@ -58,6 +58,13 @@ pub struct Explanation {
     pub costs: Vec<Cost>,
 }
 
+impl Explanation {
+    /// Returns the weight of all samples whose stack ends early.
+    pub fn truncated_total(&self) -> u64 {
+        self.truncated.iter().map(|part| part.weight).fold(0, u64::saturating_add)
+    }
+}
+
 /// Explains a view. It should show modules ([`crate::Show::modules`]), of which `is_users` tells those that are the user's own code;
 /// [`phases`] are found apart from it.
 pub fn explain(view: &View<'_>, is_users: &dyn Fn(&str) -> bool) -> Explanation {
@@ -67,7 +74,7 @@ pub fn explain(view: &View<'_>, is_users: &dyn Fn(&str) -> bool) -> Explanation 
         at_rest: stacks.rest.node(ROOT).total,
         kernel: stacks.in_kernel,
         generated: stacks.in_generated_code,
-        truncated: stacks.truncated,
+        truncated: sorted(std::mem::take(&mut stacks.truncated)),
         threads: stacks.threads(),
         modules: stacks.modules(),
         functions: functions::functions(&stacks),

@@ -1,7 +1,7 @@
 //! The stacks of a view as a call tree of the program's own functions, with recursion folded.
 
 use hashbrown::HashMap;
-use model::{Blocked, Name, ThreadState};
+use model::{Blocked, Name, ThreadState, TruncationReason};
 use rustc_hash::FxBuildHasher;
 
 use super::call_tree::{CallTree, Frame, Growing, ROOT};
@@ -27,16 +27,16 @@ pub(super) struct Stacks<'v> {
     pub(super) in_kernel: u64,
     /// Weight of samples taken in generated code.
     pub(super) in_generated_code: u64,
-    /// Weight of samples whose stack ends early.
-    pub(super) truncated: u64,
+    /// Weight of samples whose stack ends early, by the reason.
+    pub(super) truncated: HashMap<TruncationReason, u64, FxBuildHasher>,
 }
 
-/// The kind of code that a stack was sampled in, and whether it is truncated.
+/// The kind of code that a stack was sampled in, and why it is truncated.
 #[derive(Default)]
 struct Traits {
     in_kernel: bool,
     in_generated_code: bool,
-    is_truncated: bool,
+    truncated: Option<TruncationReason>,
 }
 
 impl<'v> Stacks<'v> {
@@ -57,7 +57,7 @@ impl<'v> Stacks<'v> {
             costs: CostSums::new(frames),
             in_kernel: 0,
             in_generated_code: 0,
-            truncated: 0,
+            truncated: HashMap::default(),
         };
         let (mut number, mut stack) = (0, Vec::new());
         view.tree(0.0).rows(|row, weight, _| {
@@ -77,9 +77,12 @@ impl<'v> Stacks<'v> {
             for (is, sum) in [
                 (traits.in_kernel, &mut stacks.in_kernel),
                 (!traits.in_kernel && traits.in_generated_code, &mut stacks.in_generated_code),
-                (traits.is_truncated, &mut stacks.truncated),
             ] {
                 *sum = sum.saturating_add(if is { weight } else { 0 });
+            }
+            if let Some(reason) = traits.truncated {
+                let sum = stacks.truncated.entry(reason).or_default();
+                *sum = sum.saturating_add(weight);
             }
             for frame in &stack {
                 if std::mem::replace(&mut seen_in[frame.index()], number) != number {
@@ -181,7 +184,9 @@ fn traits(stack: &[FrameId], frames: &[ViewFrame]) -> Traits {
             FrameKind::User => traits.in_generated_code = false,
             FrameKind::Inlined => {}
         }
-        traits.is_truncated |= matches!(label, Label::Truncated(_));
+        if let Label::Truncated(reason) = label {
+            traits.truncated = Some(*reason);
+        }
     }
     traits
 }

@@ -380,6 +380,9 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
             Fault::Unreadable(address) if self.memory.copy.ends_below(address) => {
                 truncated(TruncationReason::CopyTooSmall)
             }
+            Fault::Impossible if self.registers.frame_pointer().is_none() => {
+                truncated(TruncationReason::FramePointerUnknown)
+            }
             _ => truncated(TruncationReason::RuleFailed),
         }
     }
