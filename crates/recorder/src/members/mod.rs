@@ -14,7 +14,9 @@ use decoder::{ReadFormat, SampleFormat, kind, offsets};
 use host::procfs;
 use model::Pid;
 
-use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RecordingSink, RingKind};
+use crate::consumer::{
+    Chunk, Consumer, Ending, EventCoverage, LostCount, Recording, RecordingSink, RingKind,
+};
 use crate::records::{each, is_sample, u32_at, u64_at};
 use crate::ring::ExcludedProcesses;
 use crate::summary::Tally;
@@ -59,6 +61,8 @@ pub(crate) struct MemberFilter<'c> {
     current_round: Vec<Chunk>,
     /// Memory of forwarded chunks, for [`Consumer::records`] to return.
     spare: Vec<Vec<u8>>,
+    /// The lost samples of members, when the recording has ended and each event's count is known.
+    lost: Option<u64>,
 }
 
 impl<'c> MemberFilter<'c> {
@@ -85,6 +89,7 @@ impl<'c> MemberFilter<'c> {
             previous_round: Vec::new(),
             current_round: Vec::new(),
             spare: Vec::new(),
+            lost: None,
         }
     }
 
@@ -109,6 +114,11 @@ impl<'c> MemberFilter<'c> {
         let all = u128::from(self.kept) + u128::from(self.removed) + u128::from(dropped);
         let share = (u128::from(lost) * u128::from(self.kept)).div_ceil(all.max(1));
         u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the number of lost samples of members in a recording that has ended, given that of all processes.
+    pub(crate) fn lost_at_end(&self, lost: u64) -> u64 {
+        self.lost.unwrap_or_else(|| self.share_of(lost))
     }
 
     /// Leaves of the lost samples of each event the share of the members.
@@ -204,8 +214,25 @@ impl RecordingSink for MemberFilter<'_> {
         for (place, coverage) in ending.coverage.events.iter_mut().enumerate() {
             (coverage.samples, coverage.sampled) = self.tally.of(place);
         }
-        ending.lost.iter_mut().for_each(|lost| self.leave_share(lost));
+        if let Some(lost) = &mut ending.lost {
+            self.leave_share(lost);
+            bound_by_time(lost, &ending.coverage);
+            let samplers = lost.split_last().map_or(&[][..], |(_, samplers)| samplers);
+            self.lost = Some(samplers.iter().map(|lost| lost.samples).fold(0, u64::saturating_add));
+        }
         self.consumer.end(&ending)
+    }
+}
+
+/// Bounds the lost samples of each clock by the CPU time of the members that has no samples: shared out by what was seen, losses of others
+/// may be far more.
+fn bound_by_time(lost: &mut [LostCount], coverage: &EventCoverage) {
+    let events = coverage.events.iter().zip(&coverage.are_clocks);
+    for (lost, (event, _)) in lost.iter_mut().zip(events).filter(|(_, (_, is_clock))| **is_clock) {
+        let Some(counted) = event.counted.filter(|_| event.sampled > 0) else { continue };
+        let missing = u128::from(counted.saturating_sub(event.sampled));
+        let samples = missing * u128::from(event.samples) / u128::from(event.sampled);
+        lost.samples = lost.samples.min(u64::try_from(samples).unwrap_or(u64::MAX));
     }
 }
 
@@ -231,6 +258,7 @@ impl Consumer for MemberFilter<'_> {
 mod tests {
     use super::*;
     use crate::consumer::DrainStats;
+    use model::Coverage;
 
     /// Keeps the pids of samples, with a `0` for each round, and the losses that are told.
     #[derive(Default)]
@@ -345,8 +373,18 @@ mod tests {
         let mut members = members.with_recording(&recording);
         members.started().unwrap();
         members.consume(samples(&[7, 66, 7], 20)).unwrap();
-        members.end(&Ending::default()).unwrap();
+        // Two of three samples were a member's, whose CPU time has no more than one sample less than it should.
+        let lost = [30, 0].map(|samples| LostCount { samples, unread: 0 }).to_vec();
+        let event = Coverage { event: "cpu-clock".into(), samples: 0, sampled: 0, counted: Some(1_900) };
+        let coverage = EventCoverage {
+            events: vec![event],
+            are_clocks: vec![true],
+            circumstances: crate::consumer::Circumstances::default(),
+        };
+        members.end(&Ending { lost: Some(lost), coverage, ..Ending::default() }).unwrap();
         assert_eq!(members.tally.of(0), (2, 1_000));
+        assert_eq!(members.lost_at_end(30), 1, "not 20");
+        assert_eq!(notes.1.last().map(|lost| lost[0].samples), Some(1));
     }
 
     #[test]

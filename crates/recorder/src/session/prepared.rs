@@ -88,7 +88,7 @@ pub fn record(
             let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
             summary.counts = beside.read();
             summary.samples = summary.samples.saturating_sub(members.removed);
-            summary.loss.samples = members.share_of(summary.loss.samples);
+            summary.loss.samples = members.lost_at_end(summary.loss.samples);
             for (place, coverage) in summary.coverage.events.iter_mut().enumerate() {
                 (coverage.samples, coverage.sampled) = members.tally.of(place);
             }
