@@ -13,6 +13,7 @@ use push::testing::{Engine, Export, Received, Reply};
 use super::bad_input::reachable_prof;
 use super::prof::{RECORDERS, finish, folder, may_record, prof, run, until};
 use super::programs;
+use super::signals::{FOR_COMMANDS, blocks, group_leader};
 
 /// The profiles of a request: service, type, period and the sum of its values.
 fn profiles(request: &Received) -> Vec<(String, String, i64, i64)> {
@@ -172,6 +173,40 @@ fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
         has(|text| text == "shares::sixty") && has(|text| text.starts_with("_R") && text.ends_with("5sixty"))
     );
     assert_eq!(std::fs::read_dir(spool).unwrap().count(), 0);
+}
+
+#[test]
+fn a_watch_ends_in_order_at_every_signal_that_would_end_it() {
+    let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
+    let _in_company = RECORDERS.read();
+    let mut busy = Command::new(&program).args(["alone", "60000"]).spawn().unwrap();
+    // USR1 prints what was sent.
+    let watches: Vec<_> = FOR_COMMANDS
+        .into_iter()
+        .filter(|signal| *signal != Signal::SIGUSR1 as i32)
+        .map(|signal| {
+            let engine = Engine::start(Vec::new());
+            let mut watch = group_leader(&["watch", "--interval", "60", "-F", "997", "--push"]);
+            watch.arg(engine.url()).args(["-p", &busy.id().to_string()]);
+            let watch = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            (signal, engine, watch.spawn().unwrap())
+        })
+        .collect();
+    for (signal, _, watch) in &watches {
+        until("it keeps signals for itself", || blocks(watch.id(), *signal));
+    }
+    thread::sleep(Duration::from_secs(2));
+    for (signal, engine, watch) in watches {
+        // The C library's `kill` of nix knows no real-time signals.
+        let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", watch.id())]).status();
+        assert!(sent.unwrap().success());
+        let ended = finish(watch);
+        assert_eq!(ended.code, 0, "signal {signal}: {}", ended.stderr);
+        assert!(ended.stderr.contains("requests: "), "signal {signal}: {}", ended.stderr);
+        assert!(!engine.received().is_empty(), "signal {signal}: {}", ended.stderr);
+    }
+    busy.kill().unwrap();
+    busy.wait().unwrap();
 }
 
 #[test]

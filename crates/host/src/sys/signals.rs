@@ -11,7 +11,7 @@ use super::{check, inherited};
 /// Signal numbers of this architecture.
 pub use libc::{
     SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGPIPE, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGTERM,
-    SIGTRAP, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGTRAP, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
 };
 
 /// Returns the real-time signals that the C library leaves to programs (signal(7)).

@@ -2,7 +2,7 @@
 
 use host::sys::signals::{
     SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGTERM, SIGUSR1, SIGUSR2,
-    SIGVTALRM, real_time,
+    SIGVTALRM, SIGXCPU, real_time,
 };
 
 /// Signals that end a recording and its command.
@@ -10,8 +10,8 @@ const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Signals that would end this process, and that terminals and programs send to a whole process group: Ctrl-\ makes a Java virtual
 /// machine print its threads. The command gets them itself. Beside a command, a recording goes on; without one, they end it.
-const FOR_COMMANDS: [i32; 9] =
-    [SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT];
+const FOR_COMMANDS: [i32; 10] =
+    [SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT, SIGXCPU];
 
 /// Returns all signals that a recording reads instead of being ended by them.
 pub fn signals_of_recordings() -> Vec<i32> {

@@ -17,13 +17,13 @@ use crossbeam_channel::{Receiver, bounded};
 use host::machine::SystemName;
 use host::sys::memory;
 use host::sys::poll::PollSet;
-use host::sys::signals::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
+use host::sys::signals::{SIGHUP, SIGUSR1, SignalFd};
 use live::EngineSettings;
 use live::snapshot::Snapshot;
 use model::Name;
 use push::{DEFAULT_SPOOL_BYTES, PushEvent, PushTotals, Pusher, Store};
 use recorder::event::Rate;
-use recorder::{Options, Target, this_machine};
+use recorder::{Options, Target, signals_of_recordings, this_machine};
 use symbolizer::NameStyle;
 
 use super::{file_helper, top};
@@ -51,7 +51,7 @@ Examples:
   sudo prof watch --push http://localhost:4040 -a --spool /var/lib/prof/spool
   prof watch --push https://profiles.example.com --token-file token -p 1234
   prof doctor --unit                  a systemd unit for it
-SIGHUP reads tokens again, SIGUSR1 prints what was sent and dropped, SIGTERM and SIGINT send what there is and end it.")]
+SIGHUP reads tokens again, SIGUSR1 prints what was sent and dropped. SIGTERM, SIGINT and all others send what there is and end it.")]
 pub struct WatchArguments {
     /// URL of the engine (see prof push) [default: OTEL_EXPORTER_OTLP_ENDPOINT]
     #[arg(long, value_name = "URL")]
@@ -100,8 +100,7 @@ pub fn run(arguments: &WatchArguments, console: &Console) -> anyhow::Result<Exit
     let options = Options { users: picked.is_some(), ..options(arguments, target)? };
     let period = options.staggered.unwrap_or_default();
     // Before any thread: threads inherit the mask.
-    let signals =
-        Arc::new(SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1]).context("cannot wait for signals")?);
+    let signals = Arc::new(SignalFd::new(&signals_of_recordings()).context("cannot wait for signals")?);
     file_helper::enable_while_recording();
     console.say(&format!("sampling {words} at {} Hz, pushing to {engine_name}", arguments.freq));
     let (report, say) = (console.clone(), console.clone());
