@@ -76,6 +76,12 @@ pub mod bit {
     pub const HYBRID_TOPOLOGY: u32 = 30;
     /// Capabilities of all PMUs.
     pub const PMU_CAPS: u32 = 31;
+    /// Scheduling domains of each CPU.
+    pub const CPU_DOMAIN_INFO: u32 = 32;
+    /// ELF machine of the recorded processes.
+    pub const E_MACHINE: u32 = 33;
+    /// Size of a cache line.
+    pub const CLN_SIZE: u32 = 34;
     /// The number of bits of the header's map.
     pub const COUNT: u32 = 256;
 
@@ -113,6 +119,9 @@ pub mod bit {
             CLOCK_DATA => "CLOCK_DATA",
             HYBRID_TOPOLOGY => "HYBRID_TOPOLOGY",
             PMU_CAPS => "PMU_CAPS",
+            CPU_DOMAIN_INFO => "CPU_DOMAIN_INFO",
+            E_MACHINE => "E_MACHINE",
+            CLN_SIZE => "CLN_SIZE",
             _ => return None,
         })
     }
