@@ -122,10 +122,10 @@ fn children(child: &Child) -> Vec<Pid> {
 
 /// Signals that people and programs send to a process group and mean for the command: QUIT, USR1, USR2, ALRM, STKFLT, XCPU,
 /// VTALRM, PROF, IO, PWR, and real-time signals.
-pub const FOR_COMMANDS: [i32; 13] = [3, 10, 12, 14, 16, 24, 26, 27, 29, 30, 34, 40, 64];
+pub(crate) const FOR_COMMANDS: [i32; 13] = [3, 10, 12, 14, 16, 24, 26, 27, 29, 30, 34, 40, 64];
 
 /// Runs `prof` as the leader of a process group, without signals that are ignored.
-pub fn group_leader(words: &[&str]) -> Command {
+pub(crate) fn group_leader(words: &[&str]) -> Command {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_prof")]).args(words).process_group(0);
@@ -163,7 +163,7 @@ fn signals_for_the_command_leave_its_recording_going() {
 }
 
 /// Whether a process blocks a signal, to take it when it is ready for it.
-pub fn blocks(pid: u32, signal: i32) -> bool {
+pub(crate) fn blocks(pid: u32, signal: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
     u64::from_str_radix(mask, 16).unwrap() >> (signal - 1) & 1 == 1
