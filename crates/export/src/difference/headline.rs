@@ -128,9 +128,15 @@ impl Difference<'_> {
 
     /// The largest changes that the runs could have missed.
     fn limits(&self) -> String {
-        let large = self.assessment.smallest_change(LARGE_SHARE);
+        // A limit of more than twice the time says only that the runs scatter.
+        let told = |limit: Option<f64>| limit.filter(|limit| *limit <= 1.0);
+        let large = told(self.assessment.smallest_change(LARGE_SHARE));
         let all = self.assessment.smallest_change(profile::comparison::MIN_MARKED_SHARE);
-        match (large, all) {
+        match (large, told(all)) {
+            (None, None) if all.is_some() => "the runs scatter too much to say more".to_owned(),
+            (Some(large), None) => {
+                format!("no other function of 5 % or more grew by more than {}", percent(large))
+            }
             (Some(large), Some(all)) if all > large => format!(
                 "no other function of 5 % or more grew by more than {}, none of 0.5 % or more by more than {}",
                 percent(large),
@@ -172,6 +178,14 @@ impl Difference<'_> {
             format!(" (the program was built anew: layout alone may cause {allowance} %)")
         });
         let percent = threshold.percent;
+        let wall = self.assessment.totals.iter().find(|total| total.kind == TotalKind::Wall);
+        let wall = wall
+            .and_then(|total| total.estimate)
+            .filter(|estimate| estimate.is_marked() && estimate.log_ratio > (1.0 + percent / 100.0).ln());
+        let allowed = match wall {
+            Some(_) => format!("{allowed} (wall time does not decide: waits for a CPU are in it)"),
+            None => allowed,
+        };
         let names: Vec<String> = threshold.exceeding.iter().map(|part| self.exceeding(part)).collect();
         Some(match (self.assessment.evidence, names.is_empty()) {
             (Evidence::Runs, true) => format!("Nothing grew by more than {percent} %{allowed}."),

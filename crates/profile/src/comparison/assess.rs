@@ -149,7 +149,9 @@ impl Comparison {
         let paths = match evidence {
             // Nothing is said of too few runs, only counted.
             Evidence::TooFewRuns { .. } => Vec::new(),
-            _ => {
+            // The intervals of paths are those of counting, so among runs they only explain functions that changed.
+            Evidence::Runs => paths::explaining(self, &rows[..changed], changed, factor, 0.0, &sums),
+            Evidence::SingleRecordings => {
                 let error = totals.first().and_then(|total| total.estimate).map_or(0.0, |total| total.error);
                 paths::explaining(self, &rows, changed, factor, error, &sums)
             }
@@ -261,7 +263,8 @@ fn merged_estimate(
 
 impl Assessment {
     /// Returns what grew by more than the threshold, a share (0.03 for 3 per cent): functions that hold half a per cent and differ at
-    /// the level, unless `is_ignored`; the sum of what moved, instead of its functions; and totals. Nothing without enough runs.
+    /// the level, unless `is_ignored`; the sum of what moved, instead of its functions; and totals but wall time. Nothing without enough
+    /// runs.
     pub fn exceeding(&self, threshold: f64, is_ignored: impl Fn(FrameId) -> bool) -> Vec<Exceeding> {
         if self.evidence != Evidence::Runs {
             return Vec::new();
@@ -276,7 +279,9 @@ impl Assessment {
         let moves = self.moves.iter().enumerate().filter(|(_, moved)| {
             exceeds(&moved.estimate) && !moved.functions.iter().all(|&frame| is_ignored(frame))
         });
-        let totals = self.totals.iter().enumerate().filter(|(_, total)| exceeds(&total.estimate));
+        // Wall time has the waits for a CPU in it, which neighbours cause.
+        let totals = self.totals.iter().enumerate();
+        let totals = totals.filter(|(_, total)| total.kind != TotalKind::Wall && exceeds(&total.estimate));
         let rows = rows.map(|(index, _)| Exceeding::Row(index));
         let moves = moves.map(|(index, _)| Exceeding::Move(index));
         totals.map(|(index, _)| Exceeding::Total(index)).chain(rows).chain(moves).collect()

@@ -211,6 +211,12 @@ const LOCKING: [&str; 10] = [
     "spinlock",
 ];
 
+/// Returns true for functions that choose which thread runs: how often they do depends on what else the machine does.
+pub fn is_of_scheduler(frame: &ViewFrame) -> bool {
+    let Label::Function(name, _) = &frame.label else { return false };
+    kind_of(name, frame.kind == FrameKind::Kernel) == Some(CostKind::Scheduling)
+}
+
 /// The kind of work that a function does, by its name.
 fn kind_of(function: &str, in_kernel: bool) -> Option<CostKind> {
     // Without the version or the stub: `malloc@@GLIBC_2.2.5`, `malloc@plt`.
@@ -311,6 +317,7 @@ mod tests {
         assert_eq!(kind_of("cfree@GLIBC_2.2.5", false), Some(CostKind::Allocation));
         assert_eq!(kind_of("malloc@plt", false), Some(CostKind::Allocation));
         assert_eq!(kind_of("schedule_timeout", true), Some(CostKind::Scheduling));
+        assert_eq!(kind_of("finish_task_switch.isra.0", true), Some(CostKind::Scheduling));
         assert_eq!(kind_of("runtime.schedule", false), Some(CostKind::Scheduling));
         assert_eq!(kind_of("schedule_block", false), None, "of a compiler");
     }

@@ -16,7 +16,7 @@ use model::{Name, TruncationReason};
 
 use call_tree::ROOT;
 pub use causes::{Cause, Step};
-pub use costs::{Cost, CostKind};
+pub use costs::{Cost, CostKind, is_of_scheduler};
 pub use functions::HotFunction;
 pub use phases::{Phase, phases};
 use stacks::Stacks;

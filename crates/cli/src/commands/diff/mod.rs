@@ -216,13 +216,15 @@ impl DiffArguments {
         }
     }
 
+    /// Returns true for functions that do not decide whether the threshold was passed: those of --ignore, and the scheduler's.
     fn ignores(&self, comparison: &Comparison, frame: FrameId) -> bool {
-        let label = comparison.tree().frames().get(frame.index()).map(|frame| &frame.label);
-        let (name, module) = match label {
-            Some(Label::Function(name, module)) => {
-                (name.to_string(), module.as_ref().map(ToString::to_string))
-            }
-            Some(Label::Module(module, _)) => (format!("[{module}]"), Some(module.to_string())),
+        let Some(frame) = comparison.tree().frames().get(frame.index()) else { return false };
+        if profile::explain::is_of_scheduler(frame) {
+            return true;
+        }
+        let (name, module) = match &frame.label {
+            Label::Function(name, module) => (name.to_string(), module.as_ref().map(ToString::to_string)),
+            Label::Module(module, _) => (format!("[{module}]"), Some(module.to_string())),
             _ => return false,
         };
         self.ignore.iter().any(|pattern| pattern.matches(&name, module.as_deref()))
@@ -256,6 +258,19 @@ impl Compared {
                 "the builds differ: where code lies alone moves times in every run (see --layout-allowance)"
                     .to_owned(),
             );
+        }
+        if assessment.evidence == Evidence::Runs {
+            for (side, which) in [(BEFORE, "before"), (AFTER, "after")] {
+                let weights: Vec<f64> =
+                    self.comparison.runs(side).iter().map(|run| run.weight as f64).collect();
+                notes.extend(profile::comparison::odd_run(&weights).map(|(run, factor)| {
+                    format!(
+                        "run {} of {} {which} is odd: × {factor:.2} of the median run",
+                        run + 1,
+                        weights.len()
+                    )
+                }));
+            }
         }
         let name = |index: usize| SideName {
             name: sides.inputs[index].name.clone(),
