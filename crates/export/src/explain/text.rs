@@ -13,7 +13,7 @@ use crate::summary::losses;
 const MAX_PAGE_CHARACTERS: usize = 6_000;
 /// Maximum number of causes of waits.
 const MAX_WAITS: usize = 5;
-/// With fewer CPUs busy over a second and more, the page says how to record what threads waited for.
+/// With fewer CPUs busy, the page says how to record what threads waited for.
 const MIN_BUSY_CPUS: f64 = 0.5;
 /// The least share that is listed by name, of 1: half a percent, which the shares of 10,000 samples may be off by themselves (±1 %).
 /// Smaller ones are counted, and what is incomplete to a smaller share is not mentioned.
@@ -93,8 +93,7 @@ impl Page<'_, '_> {
             let _ = write!(line, ": {busy:.2}{of} CPUs busy on average");
         }
         self.line(&line);
-        let is_long = facts.duration_ns.is_some_and(|duration| duration >= 1_000_000_000);
-        if facts.waits.is_none() && is_long && facts.busy_cpus().is_some_and(|busy| busy < MIN_BUSY_CPUS) {
+        if facts.waits.is_none() && facts.busy_cpus().is_some_and(|busy| busy < MIN_BUSY_CPUS) {
             self.line(
                 "waits were not recorded, neither those for a CPU nor others; try: prof record --off-cpu",
             );
