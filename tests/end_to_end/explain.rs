@@ -170,7 +170,7 @@ fn who_sleeps_after_its_last_sample_kept_no_cpu_busy() {
         return;
     }
     let folder = folder();
-    let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; exec sleep 1";
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exec sleep 1";
     let mut record = prof(["record", "-q", "-e", "cpu-clock", "-F", "99", "-o"]);
     run(record.arg(folder.path().join("prof.data")).args(["--", "sh", "-c", script])).ok();
     let page = explain(folder.path(), &[]);
