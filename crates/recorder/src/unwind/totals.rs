@@ -100,11 +100,11 @@ mod tests {
             totals.count(StackEnd::Truncated(reason), false);
             assert_eq!(totals.truncated_by(reason), 1);
         }
-        assert_eq!(totals.unwound(), 11);
+        assert_eq!(totals.unwound(), 12);
         totals.count(StackEnd::Truncated(TruncationReason::AddressLimit(127)), false);
         assert_eq!(totals.truncated_by(TruncationReason::AddressLimit(127)), 2);
         assert_eq!(totals.address_limit, 127);
-        assert_eq!(totals.complete_percent(), Some(100.0 * 2.0 / 12.0));
-        assert_eq!(totals.to_section().len(), 14 * 8);
+        assert_eq!(totals.complete_percent(), Some(100.0 * 2.0 / 13.0));
+        assert_eq!(totals.to_section().len(), 15 * 8);
     }
 }
