@@ -440,8 +440,8 @@ fn latency_is_what_a_script_over_switches_says() {
     }
     let folder = folder();
     let recorders: [&[&str]; 3] = [
-        &["prof", "record", "-q", "--off-cpu"],
-        &["prof", "record", "-q", "--off-cpu", "-a"],
+        &["prof", "record", "--off-cpu"],
+        &["prof", "record", "--off-cpu", "-a"],
         &[
             "perf",
             "record",
@@ -458,13 +458,12 @@ fn latency_is_what_a_script_over_switches_says() {
     ];
     for recorder in recorders {
         let file = folder.path().join("phases.data");
-        let mut command = match recorder[0] {
-            "prof" => prof::<&str>([]),
-            other => Command::new(other),
+        let (mut command, run_with): (_, fn(&mut Command) -> Run) = match recorder[0] {
+            "prof" => (prof::<&str>([]), run_until_whole),
+            other => (Command::new(other), run_beside_no_recorder),
         };
-        // Others' many switches would be reason to record some of them only.
         command.args(&recorder[1..]).arg("-o").arg(&file).arg("--").arg(&program);
-        let recorded = run_beside_no_recorder(&mut command);
+        let recorded = run_with(&mut command);
         if recorded.code != 0 {
             skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
             continue;
@@ -485,7 +484,8 @@ fn latency_is_what_a_script_over_switches_says() {
             let (wanted, found) = (wanted.unwrap_or_default(), found.unwrap_or_default());
             assert!(
                 wanted > 5.0 && (wanted - found).abs() <= 1.0,
-                "{recorder:?}, {phase}: {found}, not {wanted}"
+                "{recorder:?}, {phase}: {found}, not {wanted}\n{}",
+                recorded.stderr
             );
         }
     }
