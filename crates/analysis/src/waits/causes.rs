@@ -104,6 +104,13 @@ pub(crate) fn cause<'f>(
     if functions.clone().any(|function| FAULTS.contains(&function)) {
         return Blocked::For("page fault".to_owned());
     }
+    // How a file system carries out a request to write to the disk does not matter: the request has one name.
+    let call = || functions.clone().filter_map(system_call).last();
+    if let Some(Blocked::For(request)) = call()
+        && request.contains("sync")
+    {
+        return Blocked::For(request);
+    }
     let within = |table: &[(&str, &str)], function: &str| {
         table.iter().find(|(begin, _)| function.starts_with(begin)).map(|(_, cause)| (*cause).to_owned())
     };
@@ -118,10 +125,11 @@ pub(crate) fn cause<'f>(
         }
     }
     let rests = || rests_in_its_loop(functions.clone()).then(|| Blocked::Events("kernel work".to_owned()));
-    found
-        .or_else(rests)
-        .or_else(|| functions.clone().filter_map(system_call).last())
-        .unwrap_or(if is_uninterruptible { Blocked::Uninterruptible } else { Blocked::Somehow })
+    found.or_else(rests).or_else(call).unwrap_or(if is_uninterruptible {
+        Blocked::Uninterruptible
+    } else {
+        Blocked::Somehow
+    })
 }
 
 /// Returns true for a thread of the kernel that sleeps in its own function, the one that `kthread` calls: it has nothing to do.
@@ -169,7 +177,7 @@ mod tests {
     fn causes_are_what_the_program_asked_for() {
         let events = |what: &str| Blocked::Events(what.to_owned());
         let waits = |what: &str| Blocked::For(what.to_owned());
-        let table: [(&[&str], Blocked); 12] = [
+        let table: [(&[&str], Blocked); 14] = [
             (
                 &["schedule", "futex_wait_queue", "__futex_wait", "do_futex", "__x64_sys_futex"],
                 waits("futex"),
@@ -185,6 +193,14 @@ mod tests {
                 waits("page fault"),
             ),
             (&["io_schedule", "folio_wait_bit_common", "filemap_read", "ksys_read"], waits("disk")),
+            (
+                &["io_schedule", "folio_wait_bit", "ext4_sync_file", "do_fsync", "__x64_sys_fdatasync"],
+                waits("fdatasync"),
+            ),
+            (
+                &["schedule", "jbd2_log_wait_commit", "ext4_sync_file", "vfs_write", "ksys_write"],
+                waits("disk sync"),
+            ),
             (&["schedule", "somewhere", "ksys_ioctl", "__x64_sys_ioctl", "do_syscall_64"], waits("ioctl")),
             (&["schedule", "kthread"], Blocked::Somehow),
             (&["__schedule", "schedule", "worker_thread", "kthread", "ret_from_fork"], events("kernel work")),
