@@ -683,6 +683,8 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
         if !run.stderr.contains("20,000 switches a second") {
             return skip("this machine does not switch that often");
         }
+        let whose = ["most often of ping_pong", "most often of main", "most often of caller"];
+        assert!(whose.iter().any(|whose| run.stderr.contains(whose)), "{}", run.stderr);
         let drawn = folded(&file, &["--off-cpu"]).ok();
         let notes = super::prof::run(prof(["explain", "--notes", "-i"]).arg(&file)).ok();
         assert!(notes.text().contains("of the time are;"), "{}", notes.text());

@@ -110,7 +110,10 @@ pub enum Notice {
     /// Whole CPUs are sampled, and records of other processes dropped, because probes cannot be inherited.
     WholeCpusForProbes,
     /// There are too many switches between threads: they are recorded for a part of the time.
-    SwitchesSampled,
+    SwitchesSampled {
+        /// The name of the thread that switched most often, if it is still there.
+        busiest: Option<Vec<u8>>,
+    },
     /// This user is not permitted to read the stacks of blocked threads.
     StacksRefused {
         /// `kernel.yama.ptrace_scope`.
@@ -242,7 +245,7 @@ impl Notice {
             | Self::NeverRan { .. }
             | Self::NotInherited { .. }
             | Self::TasksUnreported(_)
-            | Self::SwitchesSampled
+            | Self::SwitchesSampled { .. }
             | Self::ProcessGone { .. }
             | Self::ChildrenNotRecorded { .. }
             | Self::CpuNotSampled { .. } => Importance::Problem(Harm::Samples),
@@ -391,9 +394,13 @@ impl fmt::Display for Notice {
             Self::WholeCpusForProbes => f.write_str(
                 "sampling whole CPUs, dropping samples of others: new processes do not inherit probes",
             ),
-            Self::SwitchesSampled => f.write_str(
-                "more than 20,000 switches a second on a CPU: some are recorded, the rest is estimated from counts",
-            ),
+            Self::SwitchesSampled { busiest } => {
+                f.write_str("more than 20,000 switches a second on a CPU")?;
+                if let Some(busiest) = busiest {
+                    write!(f, ", most often of {}", Name::from(busiest.as_slice()))?;
+                }
+                f.write_str(": some are recorded, the rest is estimated from counts")
+            }
             Self::StacksRefused { ptrace_scope } => {
                 f.write_str("stacks of blocked threads cannot be read")?;
                 match ptrace_scope {

@@ -11,9 +11,10 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
+use host::procfs;
 use host::sys::memory;
 use host::sys::spawn::{Child, ExitStatus};
-use model::Loss;
+use model::{Loss, Pid};
 
 use crate::consumer::{Chunk, Consumer, DrainStats, RingKind, SwitchUpdate, Tasks};
 use crate::control::messages::{Inbox, Message};
@@ -272,7 +273,8 @@ impl Session<'_> {
         let is_to_be_fetched = switches.step(now, opened);
         self.event_ids.reopened(opened.take_later_ids());
         if was_whole && !switches.is_whole() {
-            (self.notices)(Notice::SwitchesSampled);
+            let name = switches.busiest().and_then(|tid| procfs::comm(Pid(tid.0), tid).ok());
+            (self.notices)(Notice::SwitchesSampled { busiest: name });
         }
         self.are_switches_due |= is_to_be_fetched;
         // A round that runs may have drained the rings too early.

@@ -79,8 +79,10 @@ pub(crate) struct SwitchSampler {
     counts: HashMap<u32, u32, FxBuildHasher>,
     /// The times of the first and the last of them: a ring that was drained late has some from before `since`.
     span: Option<(u64, u64)>,
-    /// Threads that were switched since `since`.
-    switched: HashMap<u32, (), FxBuildHasher>,
+    /// Threads that were switched since `since`, with how often.
+    switched: HashMap<u32, u32, FxBuildHasher>,
+    /// The thread that was switched most often when switches were held back first.
+    busiest: Option<Tid>,
     /// The start of the current gap, in nanoseconds of the recording's clock.
     gap: Option<u64>,
     gaps: Vec<(u64, u64)>,
@@ -162,6 +164,7 @@ impl SwitchSampler {
             counts: HashMap::default(),
             span: None,
             switched: HashMap::default(),
+            busiest: None,
             gap: None,
             gaps: Vec::new(),
             has_held: false,
@@ -182,8 +185,8 @@ impl SwitchSampler {
             *self.counts.entry(cpu).or_default() += 1;
             let (first, last) = self.span.get_or_insert((time, time));
             (*first, *last) = ((*first).min(time), (*last).max(time));
-            if self.switched.len() < MAX_THREADS_READ {
-                self.switched.insert(tid, ());
+            if self.switched.len() < MAX_THREADS_READ || self.switched.contains_key(&tid) {
+                *self.switched.entry(tid).or_default() += 1;
             }
         }
     }
@@ -209,6 +212,11 @@ impl SwitchSampler {
     /// Returns true if all switches have been recorded so far.
     pub(crate) fn is_whole(&self) -> bool {
         !self.has_held
+    }
+
+    /// Returns the thread whose switches were the most when they were held back first.
+    pub(crate) fn busiest(&self) -> Option<Tid> {
+        self.busiest
     }
 
     /// Returns true if switches are held back now.
@@ -315,7 +323,10 @@ impl SwitchSampler {
     fn start_gap(&mut self, until: Instant, window: Option<Duration>, opened: &mut Opened) {
         self.gap = clock::now(self.clock).ok();
         self.updates.extend(self.gap.map(SwitchUpdate::Paused));
-        self.has_held = true;
+        if !std::mem::replace(&mut self.has_held, true) {
+            let busiest = self.switched.iter().max_by_key(|(_, count)| **count);
+            self.busiest = busiest.map(|(tid, _)| Tid(*tid as i32));
+        }
         opened.hold_switches(true);
         self.are_records_closed = opened.are_switch_records_closed();
         self.phase = Phase::Gap { until, window };
