@@ -13,8 +13,9 @@ use crate::summary::losses;
 const MAX_PAGE_CHARACTERS: usize = 6_000;
 /// Maximum number of causes of waits.
 const MAX_WAITS: usize = 5;
-/// With fewer CPUs busy, the page says how to record what threads waited for.
-const MIN_BUSY_CPUS: f64 = 0.5;
+/// Least time without any thread on a CPU, in nanoseconds, of which the page says how to record what threads waited for: less of it, as
+/// that of `true`, nobody notices.
+const MIN_IDLE_NS: u64 = 100_000_000;
 /// The least share that is listed by name, of 1: half a percent, which the shares of 10,000 samples may be off by themselves (±1 %).
 /// Smaller ones are counted, and what is incomplete to a smaller share is not mentioned.
 const MIN_SHARE: f64 = 0.005;
@@ -93,7 +94,9 @@ impl Page<'_, '_> {
             let _ = write!(line, ": {busy:.2}{of} CPUs busy on average");
         }
         self.line(&line);
-        if facts.waits.is_none() && facts.busy_cpus().is_some_and(|busy| busy < MIN_BUSY_CPUS) {
+        let idle =
+            facts.duration_ns.filter(|_| facts.is_clock).unwrap_or(0).saturating_sub(facts.total.period);
+        if facts.waits.is_none() && idle > facts.total.period.max(MIN_IDLE_NS) {
             self.line(
                 "waits were not recorded, neither those for a CPU nor others; try: prof record --off-cpu",
             );
