@@ -14,13 +14,13 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Args, Clone, Default, Debug)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArguments {
-    /// With --push: send the token in FILE (Authorization: Bearer TOKEN)
+    /// Send the engine the token in FILE (Authorization: Bearer TOKEN)
     #[arg(long, value_name = "FILE", help_heading = "Connection", hide_short_help = true)]
     token_file: Option<PathBuf>,
-    /// With --push: send the headers in FILE, each on a line NAME: VALUE [default: those in OTEL_EXPORTER_OTLP_HEADERS]
+    /// Send the engine the headers in FILE, each on a line NAME: VALUE [default: those in OTEL_EXPORTER_OTLP_HEADERS]
     #[arg(long, value_name = "FILE", help_heading = "Connection", hide_short_help = true)]
     header_file: Option<PathBuf>,
-    /// With --push: trust the certificate authorities in FILE (PEM) instead of the system's
+    /// Trust the certificate authorities in FILE (PEM) for the engine, instead of the system's
     #[arg(long, value_name = "FILE", help_heading = "Connection", hide_short_help = true)]
     ca_file: Option<PathBuf>,
 }
