@@ -165,8 +165,19 @@ impl KernelModule {
 
 /// Lists the loaded modules whose addresses are visible to us.
 pub fn kernel_modules() -> Vec<KernelModule> {
-    let text = fs::read_to_string("/proc/modules").unwrap_or_default();
-    text.lines().filter_map(module).collect()
+    loaded_modules(&fs::read_to_string("/proc/modules").unwrap_or_default())
+}
+
+/// Parses the lines of `/proc/modules`. Since Linux 6.4 a length counts data that lie elsewhere, too: code ends at the next module's
+/// at the latest.
+fn loaded_modules(text: &str) -> Vec<KernelModule> {
+    let mut modules: Vec<KernelModule> = text.lines().filter_map(module).collect();
+    modules.sort_by_key(|module| module.start);
+    let starts: Vec<u64> = modules.iter().map(|module| module.start).collect();
+    for (module, next) in modules.iter_mut().zip(starts.iter().skip(1)) {
+        module.length = module.length.min(next - module.start);
+    }
+    modules
 }
 
 /// Parses `ext4 1134592 1 - Live 0xffffffffc0a3d000`.
@@ -363,5 +374,9 @@ mod tests {
         let loaded = module("no_such_module 1134592 1 - Live 0xffffffffc0a3d000").unwrap();
         assert_eq!((loaded.start, loaded.length), (0xffff_ffff_c0a3_d000, 1_134_592));
         assert_eq!(module("ext4 1134592 1 - Live 0x0000000000000000"), None);
+        let lines =
+            "no_such_b 100 1 - Live 0xffffffffc0a3e000\nno_such_a 9999999 1 - Live 0xffffffffc0a3d000\n";
+        let lengths: Vec<u64> = loaded_modules(lines).iter().map(|module| module.length).collect();
+        assert_eq!(lengths, [0x1000, 100], "data of the first lie elsewhere");
     }
 }
