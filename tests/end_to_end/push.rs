@@ -96,17 +96,62 @@ fn refusals_and_absent_engines_are_said_and_passwords_refused() {
     assert!(refused.code == 1 && refused.stderr.contains("400: profile too old"), "{}", refused.stderr);
     let password = run(prof(["push"]).arg(&file).arg("http://user:secret@localhost"));
     assert!(password.code == 1 && !password.stderr.contains("secret"), "{}", password.stderr);
-    // A recording keeps the exit code of its command, unless with --strict.
-    for (strict, code) in [(None, 0), (Some("--strict"), 1)] {
-        let engine = Engine::start(vec![Reply::Status(500, Vec::new(), Vec::new())]);
+    // A recording keeps the exit code of its command, unless that is 0; and says what to do, with -q, too.
+    for (command_code, code) in [(0, 1), (3, 3)] {
+        let engine = Engine::start(vec![Reply::Status(400, Vec::new(), Vec::new())]);
         let output = folder.path().join("pushed.data");
-        let mut command = prof(["record", "-e", "cpu-clock", "--push"]);
-        command.arg(engine.url()).args(strict).arg("-o").arg(&output);
-        let recorded =
-            run(command.args(["--", "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]));
+        let recorded = run(&mut pushing(&engine.url(), &output, command_code));
         assert_eq!(recorded.code, code, "{}", recorded.stderr);
-        assert!(recorded.stderr.contains("HTTP status 500") && output.exists(), "{}", recorded.stderr);
+        let advice = format!("try: prof push {} {}", output.display(), engine.url());
+        assert!(recorded.stderr.contains("HTTP status 400") && output.exists(), "{}", recorded.stderr);
+        assert!(recorded.stderr.contains(&advice), "{}", recorded.stderr);
     }
+}
+
+/// Records a command that works for a moment, and pushes it.
+fn pushing(url: &str, output: &Path, code: i32) -> Command {
+    let mut command = prof(["record", "-q", "-e", "cpu-clock", "--push", url, "-o"]);
+    let work = format!("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit {code}");
+    command.arg(output).args(["--", "sh", "-c", &work]);
+    command
+}
+
+#[test]
+fn an_engine_that_says_nothing_holds_nobody_behind_a_recording() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let output = folder.path().join("pushed.data");
+    let engine = Engine::start(vec![Reply::Hang(Duration::from_secs(60)); 9]);
+    let recorded = run(&mut pushing(&engine.url(), &output, 0));
+    assert!(recorded.code == 1 && recorded.stderr.contains("try: prof push"), "{}", recorded.stderr);
+    assert_eq!(engine.received().len(), 1, "the first request takes all the time that there is");
+}
+
+#[test]
+fn a_spool_has_one_watch() {
+    let Some(program) = programs::rust("shares", "v0").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let spool = folder.path().join("spool");
+    let engine = Engine::start(Vec::new());
+    let mut busy = Command::new(&program).arg("60000").spawn().unwrap();
+    let watch = || {
+        let mut watch = prof(["watch", "--interval", "1", "--push"]);
+        watch.arg(engine.url()).arg("--spool").arg(&spool).args(["-p", &busy.id().to_string()]);
+        watch
+    };
+    let mut first = watch();
+    let first = first.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("it sends", || !engine.received().is_empty());
+    let second = run(&mut watch());
+    let name = spool.display().to_string();
+    assert!(second.code != 0 && second.stderr.contains(&name), "{}", second.stderr);
+    assert!(second.stderr.contains("uses the spool") && second.stderr.contains("try: "), "{}", second.stderr);
+    signal(&first, Signal::SIGTERM);
+    assert_eq!(finish(first).code, 0);
+    busy.kill().unwrap();
+    busy.wait().unwrap();
 }
 
 #[test]

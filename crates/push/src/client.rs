@@ -75,6 +75,8 @@ pub enum Answer {
     },
     /// The engine may take it later.
     Later {
+        /// True if it may be the message that the engine fails at: an attempt too many is one too many for all that follow.
+        may_be_its_fault: bool,
         /// The status or the fault of the connection.
         sentence: String,
         /// The time to wait, if the engine says so.
@@ -147,8 +149,13 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a message and waits for the answer.
+    /// Sends a message and waits for the answer as long as the settings say.
     pub fn send(&self, message: &Message) -> Answer {
+        self.send_within(message, self.settings.timeout)
+    }
+
+    /// Sends a message and waits for the answer, at most for `time` if the settings allow more.
+    pub fn send_within(&self, message: &Message, time: Duration) -> Answer {
         let Endpoint { protocol, .. } = self.settings.endpoint;
         let url = self.settings.endpoint.with_query(&message.query);
         let mut request = self.agent.post(&url);
@@ -164,10 +171,12 @@ impl Client {
         for (name, value) in &self.headers.0 {
             request = request.header(name, value);
         }
+        let mut config = request.config().timeout_global(Some(time.min(self.settings.timeout)));
         if host::http::is_local(&url) {
             // A proxy would resolve a loopback address to itself.
-            request = request.config().proxy(None).build();
+            config = config.proxy(None);
         }
+        let request = config.build();
         let mut response = match request.send(&message.body[..]) {
             Ok(response) => response,
             Err(error) => return unreachable(&error.to_string()),
@@ -187,7 +196,7 @@ impl Client {
 
 fn unreachable(why: &str) -> Answer {
     let needs_help = ["certificate", "UnknownIssuer", "tls", "Tls"].iter().any(|word| why.contains(word));
-    Answer::Later { sentence: plain(why), after: None, needs_help }
+    Answer::Later { sentence: plain(why), after: None, needs_help, may_be_its_fault: false }
 }
 
 /// Judges an answer with this body, of which more may follow if it is not whole.
@@ -218,7 +227,7 @@ fn judge<B>(protocol: Protocol, response: &Response<B>, body: &[u8], is_whole: b
             .filter(|part| part.rejected_profiles != 0 || !part.error_message.is_empty());
         return partial.map_or(Answer::Accepted, |part| Answer::Partial {
             rejected: u64::try_from(part.rejected_profiles).unwrap_or(0),
-            sentence: plain(&part.error_message),
+            sentence: format!("HTTP status {status}: {}", plain(&part.error_message)),
         });
     }
     let text = match is_protobuf.then(|| Status::decode(body).ok()).flatten() {
@@ -237,11 +246,12 @@ fn judge<B>(protocol: Protocol, response: &Response<B>, body: &[u8], is_whole: b
                 plain(header("location"))
             ),
         },
-        429 | 502 | 503 | 504 => {
+        // Engines answer 500 while they start and end.
+        429 | 500 | 502..=504 => {
             let after = retry_after(header("retry-after"), SystemTime::now());
-            Answer::Later { sentence, after, needs_help: false }
+            Answer::Later { sentence, after, needs_help: false, may_be_its_fault: status == 500 }
         }
-        401 | 403 => Answer::Later { sentence, after: None, needs_help: true },
+        401 | 403 => Answer::Later { sentence, after: None, needs_help: true, may_be_its_fault: false },
         _ => Answer::Refused { sentence },
     }
 }
@@ -275,7 +285,7 @@ mod tests {
         let body = ExportResponse { partial_success: Some(partial) }.encode_to_vec();
         assert_eq!(
             answer(200, &[PROTOBUF], &body),
-            Answer::Partial { rejected: 2, sentence: "too old".to_owned() }
+            Answer::Partial { rejected: 2, sentence: "HTTP status 200: too old".to_owned() }
         );
         let is_refused = |answer| matches!(answer, Answer::Refused { .. });
         assert!(is_refused(answer(200, &[("Content-Type", "text/html")], b"<html>")));
@@ -286,7 +296,7 @@ mod tests {
     #[test]
     fn some_statuses_are_worth_another_attempt() {
         for (status, needs_help) in
-            [(429, false), (502, false), (503, false), (504, false), (401, true), (403, true)]
+            [(429, false), (500, false), (502, false), (503, false), (504, false), (401, true), (403, true)]
         {
             let Answer::Later { needs_help: needs, .. } = answer(status, &[], b"") else {
                 panic!("{status}")
@@ -297,9 +307,14 @@ mod tests {
         let after = Some(Duration::from_secs(7));
         assert_eq!(
             busy,
-            Answer::Later { sentence: "HTTP status 503: busy".to_owned(), after, needs_help: false }
+            Answer::Later {
+                sentence: "HTTP status 503: busy".to_owned(),
+                after,
+                needs_help: false,
+                may_be_its_fault: false
+            }
         );
-        for status in [400, 404, 413, 422, 500, 501] {
+        for status in [400, 404, 413, 422, 501] {
             let said = format!("HTTP status {status}: why");
             assert_eq!(answer(status, &[], b"why\nmore"), Answer::Refused { sentence: said }, "{status}");
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! message ──▶ Pusher (threads)  ──▶ store: memory, or a spool folder ──oldest──▶ Client ──▶ engine
 //!                                     ▲                                            │
-//!                                     └──── 429, 502, 503, 504, no connection ─────┘
+//!                                     └──── 429, 500, 502, 503, 504, no connection ─────┘
 //! ```
 //!
 //! | module | what it does |

@@ -15,6 +15,10 @@ use super::store::Store;
 /// Maximum number of messages on the way to the thread that keeps them. An interval of `prof watch` has a few.
 const MAX_ON_THE_WAY: usize = 64;
 
+/// The most attempts at a message that the engine may fail at (HTTP 500): with the waits between them 40 s at least, which is more than
+/// engines take to restart, and little enough for what follows it.
+const MAX_FAILURES: u32 = 7;
+
 /// The totals of a pusher since it started.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PushTotals {
@@ -43,7 +47,7 @@ pub enum PushEvent {
     Resumed,
     /// The engine refused a message, or a part of it, with this sentence. Comes once for each sentence in a row.
     Refused(String),
-    /// A message could not be kept.
+    /// The spool cannot be written, and messages are kept in memory. Comes once until it can.
     NotKept(String),
     /// Tokens and headers were read again, or could not be.
     Headers(Result<(), String>),
@@ -101,6 +105,8 @@ impl Pusher {
             next_attempt: Instant::now(),
             sending: None,
             is_waiting: false,
+            failures: 0,
+            is_kept: true,
             last_refusal: String::new(),
         };
         keeper.update_totals();
@@ -166,6 +172,10 @@ struct Keeper {
     sending: Option<u64>,
     /// True since an attempt has failed.
     is_waiting: bool,
+    /// How often the engine has failed at the oldest message.
+    failures: u32,
+    /// False since the spool could not be written.
+    is_kept: bool,
     last_refusal: String,
 }
 
@@ -205,9 +215,11 @@ impl Keeper {
     fn execute(&mut self, order: Order) {
         match order {
             Order::Send(message) => {
-                if let Err(error) = self.store.push(message) {
+                let pushed = self.store.push(message);
+                if let (Err(error), true) = (&pushed, self.is_kept) {
                     (self.report)(PushEvent::NotKept(error.to_string()));
                 }
+                self.is_kept = pushed.is_ok();
             }
             // Another one waits already if there is no room.
             Order::ReadHeaders => drop(self.jobs.try_send(Job::ReadHeaders)),
@@ -239,8 +251,12 @@ impl Keeper {
     fn judge_answer(&mut self, answer: Answer, size: u64, number: Option<u64>) {
         let mut totals = lock(&self.totals);
         let (is_taken, rejected, refusal) = match answer {
-            Answer::Later { sentence, after, .. } => {
+            Answer::Later { sentence, may_be_its_fault: true, .. } if self.failures + 1 >= MAX_FAILURES => {
+                (false, 0, sentence)
+            }
+            Answer::Later { sentence, after, may_be_its_fault, .. } => {
                 drop(totals);
+                self.failures += u32::from(may_be_its_fault);
                 self.next_attempt = Instant::now() + self.backoff.next(after);
                 if !std::mem::replace(&mut self.is_waiting, true) {
                     (self.report)(PushEvent::Waiting(sentence));
@@ -263,7 +279,7 @@ impl Keeper {
         if number == Some(self.store.number_of_oldest()) {
             self.store.remove_oldest();
         }
-        (self.backoff, self.next_attempt) = (Backoff::default(), Instant::now());
+        (self.backoff, self.next_attempt, self.failures) = (Backoff::default(), Instant::now(), 0);
         if std::mem::take(&mut self.is_waiting) {
             (self.report)(PushEvent::Resumed);
         }

@@ -44,7 +44,7 @@ fn engines_that_break_are_asked_again_and_those_that_refuse_are_not() {
         (Reply::Hang(Duration::from_secs(4)), true),
         (status(400, Vec::new()), false),
         (status(413, Vec::new()), false),
-        (status(500, Vec::new()), false),
+        (status(500, Vec::new()), true),
         (status(302, vec![("Location", "http://127.0.0.1:1/".to_owned())]), false),
         (Reply::Status(200, vec![("Content-Type", "text/html".to_owned())], b"<html>".to_vec()), false),
     ] {
@@ -122,6 +122,22 @@ fn what_cannot_be_sent_waits_in_order_and_is_said_once() {
 }
 
 #[test]
+fn an_engine_that_restarts_loses_nothing_and_one_that_fails_at_a_message_stops_no_others() {
+    // Two attempts at the first, one at the second; then the engine fails at a message for good, with waits of no time.
+    let fails = || status(500, vec![("Retry-After", "0".to_owned())]);
+    let mut replies = vec![fails(), fails(), accepted(), fails(), accepted()];
+    replies.extend(vec![fails(); 7]);
+    replies.extend(vec![accepted(); 1]);
+    let engine = Engine::start(replies);
+    let pusher = Pusher::start(client(&engine), Store::in_memory(), |_| ()).unwrap();
+    (1..=4).for_each(|number| pusher.send(message(number)));
+    let totals = pusher.finish(Instant::now() + Duration::from_secs(60));
+    assert_eq!((totals.sent, totals.refused, totals.dropped, totals.waiting), (3, 1, 0, 0));
+    let bodies: Vec<u8> = engine.received().iter().map(|request| request.body[0]).collect();
+    assert_eq!(bodies, [1, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 4]);
+}
+
+#[test]
 fn a_spool_survives_a_process_that_ends() {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("spool");
@@ -132,6 +148,8 @@ fn a_spool_survives_a_process_that_ends() {
     wait_until("all are kept", || pusher.totals().waiting == 3);
     drop(pusher);
     let engine = Engine::start(vec![accepted(); 3]);
+    // Its threads end in the background.
+    wait_until("the spool is free", || Store::in_folder(&spool, 1 << 20).is_ok());
     let pusher = Pusher::start(client(&engine), open(), |_| ()).unwrap();
     wait_until("all are sent", || pusher.totals().sent == 3);
 }

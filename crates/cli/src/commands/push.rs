@@ -22,8 +22,19 @@ use crate::sandbox;
 
 /// The limits of a request: Pyroscope accepts 16,000 samples in a profile and bursts of 2 MB by default.
 pub const REQUEST_LIMITS: RequestLimits = RequestLimits { samples: 15_000, bytes: 2_000_000 };
-/// Time for which messages are sent again that an engine does not accept now.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// For how long an engine is waited for.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Time for which messages are sent again that the engine does not accept now.
+    again: Duration,
+    /// Time for each request, even when that time has passed.
+    request: Duration,
+}
+
+/// The patience of `prof push`.
+const PATIENT: Patience = Patience { again: Duration::from_secs(30), request: Duration::MAX };
+/// The patience behind a recorded command, which somebody waits for.
+const IMPATIENT: Patience = Patience { again: Duration::from_secs(5), request: Duration::from_secs(1) };
 
 /// Arguments of `prof push`.
 #[derive(Args)]
@@ -62,15 +73,15 @@ pub struct PushArguments {
 pub fn run(arguments: &PushArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let client = arguments.connection.client(arguments.url.as_deref())?;
     let options = options(arguments.thread_ids, !arguments.no_lines);
-    send_recording(&arguments.file, &client, &options, &arguments.query, console)
+    send_recording(&arguments.file, &client, PATIENT, &options, &arguments.query, console)
 }
 
-/// Sends a recording that was made just now, without filters.
+/// Sends a recording that was made just now, without filters. Gives up after 5 s.
 ///
 /// # Errors
 /// As [`run`].
 pub fn send_whole(recording: &Path, client: &Client, console: &Console) -> anyhow::Result<ExitCode> {
-    send_recording(recording, client, &options(false, true), &QueryArguments::default(), console)
+    send_recording(recording, client, IMPATIENT, &options(false, true), &QueryArguments::default(), console)
 }
 
 fn options(thread_ids: bool, lines: bool) -> ExportOptions {
@@ -80,10 +91,12 @@ fn options(thread_ids: bool, lines: bool) -> ExportOptions {
 fn send_recording(
     recording: &Path,
     client: &Client,
+    patience: Patience,
     options: &ExportOptions,
     query: &QueryArguments,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
+    let until = Instant::now() + patience.again;
     let fetches = query.debuginfod.fetches(console)?;
     let (output, mut written) = Output::nameless()?;
     let protocol = client.endpoint().protocol;
@@ -101,7 +114,9 @@ fn send_recording(
         return Ok(made);
     }
     written.rewind().context("cannot read the temporary file")?;
-    send_all(&written, client, console)?;
+    // What took time until here does not count for those who are patient.
+    let until = if patience.request == Duration::MAX { Instant::now() + patience.again } else { until };
+    send_all(&written, client, (until, patience.request), console)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,12 +134,16 @@ fn messages(recording: &ExportedRecording<'_>, protocol: Protocol) -> anyhow::Re
 }
 
 /// Sends the messages in a file, and says how many.
-fn send_all(file: &File, client: &Client, console: &Console) -> anyhow::Result<()> {
-    let until = Instant::now() + PATIENCE;
+fn send_all(
+    file: &File,
+    client: &Client,
+    limits: (Instant, Duration),
+    console: &Console,
+) -> anyhow::Result<()> {
     let (mut sent, mut bytes, mut refused) = (0_u64, 0, None);
     for message in read_messages(file) {
         let message = message.context("cannot read the temporary file")?;
-        match send(&message, client, until, console) {
+        match send(&message, client, limits, console) {
             Answer::Accepted => (sent, bytes) = (sent + 1, bytes + message.body.len()),
             Answer::Partial { rejected, sentence } => {
                 (sent, bytes) = (sent + 1, bytes + message.body.len());
@@ -142,17 +161,25 @@ fn send_all(file: &File, client: &Client, console: &Console) -> anyhow::Result<(
     Ok(())
 }
 
-/// Sends a message, again and again until `until` if the engine may take it later.
-fn send(message: &Message, client: &Client, until: Instant, console: &Console) -> Answer {
+/// Sends a message, again and again until a time if the engine may take it later, and with this time for each request if that has passed.
+fn send(
+    message: &Message,
+    client: &Client,
+    (until, least): (Instant, Duration),
+    console: &Console,
+) -> Answer {
     let mut backoff = Backoff::default();
     let mut is_first = true;
     loop {
-        let answer = client.send(message);
-        let Answer::Later { sentence, after, needs_help } = &answer else { return answer };
-        let wait = backoff.next(*after);
-        if *needs_help || Instant::now() + wait > until {
+        let left = || until.saturating_duration_since(Instant::now());
+        let answer = client.send_within(message, left().max(least));
+        let Answer::Later { sentence, after, needs_help, .. } = &answer else { return answer };
+        let (wait, left) = (backoff.next(*after), left());
+        if *needs_help || left.is_zero() || after.is_some_and(|after| after > left) {
             return answer;
         }
+        // The last attempt is at the end.
+        let wait = wait.min(left);
         let line = format!("{sentence}; trying again in {:.1} s", wait.as_secs_f64());
         if std::mem::take(&mut is_first) {
             console.say(&line)

@@ -1,6 +1,6 @@
 //! Finds the destination of a result: a file, or a stream such as a pipe or terminal.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -37,6 +37,14 @@ pub struct NameInFolder {
 }
 
 impl NameInFolder {
+    /// Returns a name in a folder that is open already.
+    ///
+    /// # Errors
+    /// Those of `dup(2)`.
+    pub fn new(folder: &Directory, name: &CStr) -> io::Result<Self> {
+        Ok(Self { folder: folder.try_clone()?, name: name.to_owned() })
+    }
+
     /// Finds the folder and name of a file.
     ///
     /// # Errors

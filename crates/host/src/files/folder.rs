@@ -54,11 +54,11 @@ pub(super) fn open_folder(
     Ok((walk.folder, name))
 }
 
-/// Creates the folder `path` and its missing parents with mode 0700. Under `sudo`, they belong to the invoking user.
+/// Creates the folder `path` and its missing parents with mode 0700, and returns it open. Under `sudo`, they belong to the invoking user.
 ///
 /// # Errors
 /// As `open_folder`, and those of `mkdirat(2)`.
-pub fn make_folders(path: &Path) -> Result<(), DestinationError> {
+pub fn make_folders(path: &Path) -> Result<Directory, DestinationError> {
     let trusted = Trusted::for_this_process();
     let mut walk = PathWalk::new(path, &trusted)?;
     while let Some(component) = walk.remaining.pop() {
@@ -69,7 +69,7 @@ pub fn make_folders(path: &Path) -> Result<(), DestinationError> {
             result => result?,
         }
     }
-    Ok(())
+    Ok(walk.folder)
 }
 
 impl<'a> PathWalk<'a> {

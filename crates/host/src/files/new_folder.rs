@@ -36,7 +36,7 @@ pub fn make_new_folder(path: &Path, is_replaceable: impl Fn(&OsStr) -> bool) -> 
         remove(&parent, &old, is_replaceable)?;
         parent.rename(&name, &old)?;
     }
-    make_folders(path)
+    make_folders(path).map(drop)
 }
 
 /// Removes a folder whose files may all be removed; does nothing if there is none.

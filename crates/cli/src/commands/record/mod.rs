@@ -9,12 +9,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-#[cfg(feature = "push")]
-use analysis::Notices;
 use anyhow::{Context, bail};
 use host::files::{Destination, DestinationKind};
 #[cfg(feature = "push")]
-use model::Harm;
+use model::Name;
 use recorder::FileConsumer;
 
 use super::archive;
@@ -84,8 +82,8 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
                 append_vanishing_names(output, &sources, console);
             }
             #[cfg(feature = "push")]
-            if let Some(client) = client {
-                return Ok(push_recorded(output, &client, code, strict, console));
+            if let (Some(client), Some(url)) = (client, &arguments.push) {
+                return Ok(push_recorded(output, &client, url, code, console));
             }
             Ok(code)
         }
@@ -93,19 +91,24 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     }
 }
 
-/// Sends a finished recording, and returns the exit code: that of the recording, or 1 with `strict` if it is 0 and the engine has not taken all.
+/// Sends a finished recording, and returns the exit code: that of the recording, or 1 if it is 0 and the engine has not taken all. Says
+/// then how to send it later, whatever is not to be said.
 #[cfg(feature = "push")]
 fn push_recorded(
     recording: &Path,
     client: &push::Client,
+    url: &str,
     code: ExitCode,
-    strict: bool,
     console: &Console,
 ) -> ExitCode {
-    let pushed = super::push::send_whole(recording, client, console);
-    let is_complete = matches!(&pushed, Ok(pushed) if *pushed == ExitCode::SUCCESS);
-    if let Err(error) = pushed {
-        if strict { console.error(&error) } else { console.warn(Harm::Nothing, &format!("{error:#}")) }
+    match super::push::send_whole(recording, client, console) {
+        Ok(ExitCode::SUCCESS) => return code,
+        // What there was to say has been said.
+        Ok(_) => {}
+        Err(error) => {
+            let file = Name::from(recording.as_os_str().as_encoded_bytes());
+            console.error(&anyhow::anyhow!("{error:#}; try: prof push {file} {url}"));
+        }
     }
-    if strict && !is_complete && code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
+    if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
 }

@@ -213,7 +213,9 @@ fn print_event(event: &PushEvent, console: &Console) {
         PushEvent::Waiting(why) => console.say(&format!("profiles wait: {why}")),
         PushEvent::Resumed => console.say("profiles are sent again"),
         PushEvent::Refused(why) => console.say(&format!("the engine refused profiles: {why}")),
-        PushEvent::NotKept(why) => console.say(&format!("a profile cannot be kept in the spool: {why}")),
+        PushEvent::NotKept(why) => {
+            console.say(&format!("the spool cannot be written ({why}); profiles wait in memory"));
+        }
         PushEvent::Headers(Ok(())) => console.say("tokens and headers were read again"),
         PushEvent::Headers(Err(why)) => console.say(&format!("the old tokens and headers stay: {why}")),
     }
