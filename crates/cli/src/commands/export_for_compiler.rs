@@ -72,7 +72,10 @@ fn write(
         let analysis = input::analyse(input, &request, "export", console)?;
         collector.add(&analysis)?;
     }
-    let (samples, totals, facts) = collector.finish(format, &settings)?;
+    let (mut samples, totals, facts) = collector.finish(format, &settings)?;
+    if format != CompilerFormat::Bolt {
+        samples.escape_names(format);
+    }
     let written = compilers::write(&samples, format, output)?;
     if written.samples == 0 {
         bail!("no sample of {} could be used for {name}: {}", samples.path, why_none(format));
@@ -144,6 +147,13 @@ fn warnings(
         ));
     }
     if format == CompilerFormat::AutoFdo {
+        let ambiguous = samples.ambiguous_names();
+        if ambiguous > 0 {
+            warnings.push(format!(
+                "{} of several static functions, which share one record, as LLVM's format has it; try: clang -funique-internal-linkage-names",
+                counted(ambiguous as u64, "name is that", "names are those")
+            ));
+        }
         let without_line = totals.inside.saturating_sub(written.samples + written.without_start);
         let reasons = [
             (

@@ -8,7 +8,7 @@ mod autofdo;
 mod bolt;
 mod go_pgo;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -126,6 +126,40 @@ fn add(sum: &mut u64, count: u64) {
 }
 
 impl ProgramSamples {
+    /// Replaces what would break a line of the format in the names of functions by `?`, as BOLT's profile has it.
+    pub fn escape_names(&mut self, format: CompilerFormat) {
+        let breaks = |letter: char| {
+            letter.is_control()
+                || format == CompilerFormat::AutoFdo && (letter.is_whitespace() || letter == ':')
+        };
+        let begins = |letter: char| letter.is_ascii_digit() || letter == '!';
+        let escaped = |name: &str| {
+            let begins_badly =
+                format == CompilerFormat::AutoFdo && (name.is_empty() || name.starts_with(begins));
+            let escaped = name.replace(breaks, "?");
+            let rest = if begins_badly { escaped.get(1..).unwrap_or_default() } else { &escaped };
+            Arc::from([if begins_badly { "?" } else { "" }, rest].concat())
+        };
+        for place in self.places.iter_mut().flatten() {
+            let frames = place.frames.iter().cloned();
+            place.frames =
+                frames.map(|frame| Frame { function: escaped(&frame.function), ..frame }).collect();
+        }
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        self.entries = entries.map(|(name, location)| (escaped(&name), location)).collect();
+    }
+
+    /// Returns the number of names that several functions of the program have, each with code of its own in the source.
+    pub fn ambiguous_names(&self) -> usize {
+        let mut places: HashMap<&str, HashSet<(&str, u32)>> = HashMap::new();
+        for frame in self.places.iter().flatten().filter_map(|place| place.frames.last()) {
+            if let Some(at) = frame.location.as_ref().filter(|at| at.start_line > 0) {
+                places.entry(&frame.function).or_default().insert((&at.file, at.start_line));
+            }
+        }
+        places.values().filter(|places| places.len() > 1).count()
+    }
+
     /// Returns the functions at the innermost place of a stack, if that lies in the program and has a name.
     fn innermost(&self, stack: StackId) -> Option<&ProgramPlace> {
         let (place, _) = self.stacks.split(stack)?;
@@ -146,5 +180,64 @@ pub fn write(
         CompilerFormat::GoPgo => go_pgo::write(samples, output),
         CompilerFormat::AutoFdo => autofdo::write(samples, output),
         CompilerFormat::Bolt => bolt::write(samples, output),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(functions: &[(&str, &str)]) -> ProgramSamples {
+        let frame = |&(name, file): &(&str, &str)| Frame {
+            function: name.into(),
+            location: Some(SourceLocation {
+                file: file.into(),
+                line: 7,
+                column: 0,
+                discriminator: 0,
+                start_line: 3,
+            }),
+            inlined: false,
+        };
+        let place = |function| Some(ProgramPlace { address: 0, frames: Arc::from([frame(function)]) });
+        ProgramSamples {
+            path: String::new(),
+            build_id: String::new(),
+            event: String::new(),
+            stacks: StackTable::default(),
+            counts: Vec::new(),
+            weight: Weight::Samples,
+            places: functions.iter().map(place).collect(),
+            entries: HashMap::new(),
+            symbols: Vec::new(),
+            started_unix_ns: None,
+            duration_ns: 0,
+        }
+    }
+
+    #[test]
+    fn names_that_would_break_a_line_are_escaped() {
+        let names = |format, name: &str| {
+            let mut samples = samples(&[(name, "f.c")]);
+            samples.escape_names(format);
+            let place = samples.places[0].clone().unwrap();
+            place.frames[0].function.to_string()
+        };
+        for (name, auto_fdo, go) in [
+            ("_Z3foov.cold", "_Z3foov.cold", "_Z3foov.cold"),
+            ("a\nb:1:1", "a?b?1?1", "a?b:1:1"),
+            ("a b\tc", "a?b?c", "a b?c"),
+            ("1f", "?f", "1f"),
+            ("!CFG", "?CFG", "!CFG"),
+        ] {
+            assert_eq!(names(CompilerFormat::AutoFdo, name), auto_fdo);
+            assert_eq!(names(CompilerFormat::GoPgo, name), go);
+        }
+    }
+
+    #[test]
+    fn static_functions_of_one_name_are_counted() {
+        assert_eq!(samples(&[("f", "a.c"), ("f", "a.c"), ("g", "a.c")]).ambiguous_names(), 0);
+        assert_eq!(samples(&[("f", "a.c"), ("f", "b.c"), ("g", "a.c")]).ambiguous_names(), 1);
     }
 }
