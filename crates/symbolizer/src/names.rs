@@ -11,7 +11,7 @@ use model::Name;
 use crate::scoped_types;
 
 /// The style in which a function's name is given.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[non_exhaustive]
 pub enum NameStyle {
     /// Demangled: Rust without hashes, C++ without parameters and without the suffixes of clones, as perf shows them.

@@ -79,6 +79,9 @@ impl std::str::FromStr for Colors {
 /// Greater totals are scaled down to this, so that sums cannot overflow and are exact as floating-point numbers.
 const MAX_TOTAL: u128 = 1 << 53;
 
+/// The most bytes of the lines that are drawn. Deep stacks with long names are cut to their share of them, by weight.
+const MAX_LINE_BYTES: usize = 32 << 20;
+
 /// Draws the samples of a view.
 ///
 /// # Errors
@@ -136,7 +139,19 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
         min_weight: min_weight(total, options.min_width),
         pixels_per_weight: room / total.max(1) as f64,
     };
+    let mut bytes = 0_usize;
+    pruning::prune(rows, widths, &mut |frames, _| bytes += text_bytes(rows, frames).sum::<usize>());
+    let is_cut = bytes > MAX_LINE_BYTES;
     let pruned = pruning::prune(rows, widths, &mut |frames, weight| {
+        let share = weight as f64 / total as f64 * MAX_LINE_BYTES as f64;
+        let ends = text_bytes(rows, frames).scan(0, |end, bytes| {
+            *end += bytes;
+            Some(*end)
+        });
+        let fitting =
+            if is_cut { ends.take_while(|&end| end as f64 <= share).count().max(1) } else { frames.len() };
+        let cut = [&frames[..fitting], &[LabelId::OMITTED]].concat();
+        let frames = if fitting < frames.len() { &cut } else { frames };
         let weight = (weight / scale).max(1);
         drawn_total = drawn_total.saturating_add(weight);
         lines.push(line(rows, frames, weight));
@@ -190,6 +205,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
         inverted: options.inverted,
         rows: folding.rows(),
         total: drawn_total,
+        has_too_many: pruned.has_too_many || is_cut,
         min_width: if pruned.has_omitted { options.min_width } else { 0.0 },
     };
     page.write_head(output)?;
@@ -198,6 +214,11 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     let picture = str::from_utf8(&picture).map_err(io::Error::other)?;
     let marks = frames::write(picture, folding, options.inverted, room, output)?;
     page.write_tail(&marks, output)
+}
+
+/// Returns the bytes that each frame takes of its line.
+fn text_bytes<'f>(rows: &'f impl Rows, frames: &'f [LabelId]) -> impl Iterator<Item = usize> + 'f {
+    frames.iter().map(|&frame| rows.text(frame).len() + 1)
 }
 
 fn line(rows: &impl Rows, frames: &[LabelId], weight: u64) -> String {
@@ -259,6 +280,22 @@ mod tests {
         stacks.merge();
         let svg = svg(&stacks, &options());
         assert!(svg.contains("<title>a (10 samples, 50.00%)</title>"), "{svg}");
+    }
+
+    #[test]
+    fn deep_stacks_of_long_names_are_cut_to_a_bounded_text() {
+        let mut stacks = LabelStacks::default();
+        let deep = stacks.label(&"d".repeat(4096));
+        for number in 0..40 {
+            let leaf = stacks.label(&format!("leaf{number}"));
+            let mut stack = vec![deep; 4000];
+            stack[0] = leaf;
+            stacks.push(&stack, 1);
+        }
+        stacks.merge();
+        let svg = svg(&stacks, &options());
+        assert!(svg.len() < 3 * MAX_LINE_BYTES && svg.contains("too many frames"), "{}", svg.len());
+        assert_eq!(total(&svg), 40);
     }
 
     #[test]

@@ -3,6 +3,11 @@
 use super::svg::folding::Heights;
 use crate::label_stacks::{LabelId, Rows};
 
+/// The most blocks of a drawing: the widest are drawn. 200,000 make a file of 60 MB, which browsers just bear.
+pub(crate) const MAX_BLOCKS: usize = 200_000;
+/// The length of a name, in bytes, from which on its block counts as several.
+const USUAL_NAME_BYTES: usize = 128;
+
 /// The scale of a drawing, and the width below which blocks are omitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Widths {
@@ -19,6 +24,8 @@ pub(crate) struct Pruned {
     pub(crate) heights: Heights,
     /// True if blocks were omitted.
     pub(crate) has_omitted: bool,
+    /// True if there are more than [`MAX_BLOCKS`].
+    pub(crate) has_too_many: bool,
 }
 
 /// Calls `line` for each stack to draw with its weight, in the order of `rows`. The sum of the weights equals that of
@@ -27,8 +34,9 @@ pub(crate) struct Pruned {
 /// Neighbours share the blocks of the frames that their stacks have in common. A block of less than
 /// [`Widths::min_weight`] is replaced by [`LabelId::OMITTED`], with all blocks above it. Outermost frames always stay.
 pub(crate) fn prune(rows: &impl Rows, widths: Widths, line: &mut dyn FnMut(&[LabelId], u64)) -> Pruned {
-    let (wide, heights) = wide_blocks(rows, widths);
-    let mut pruned = Pruned { heights, has_omitted: false };
+    let (blocks, heights) = wide_blocks(rows, widths);
+    let (wide, has_too_many) = widest(&blocks, rows);
+    let mut pruned = Pruned { heights, has_omitted: false, has_too_many };
     let mut path: Vec<(LabelId, bool)> = Vec::new();
     let mut wide = wide.into_iter();
     // The line whose weight grows while neighbours are cut to the same stack.
@@ -60,18 +68,49 @@ pub(crate) fn prune(rows: &impl Rows, widths: Widths, line: &mut dyn FnMut(&[Lab
     pruned
 }
 
-/// Returns for each block, in the order in which blocks start, whether it is wide enough, and the heights of all blocks.
-fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<bool>, Heights) {
+/// A block that is wide enough.
+#[derive(Clone, Copy)]
+struct Wide {
+    label: LabelId,
+    weight: u64,
+    depth: u32,
+}
+
+/// Returns for each block whether it is drawn, and whether there are too many, of which those are drawn that are widest and lie lowest.
+fn widest(blocks: &[Option<Wide>], rows: &impl Rows) -> (Vec<bool>, bool) {
+    let cost = |wide: &Wide| 1 + rows.text(wide.label).len() / USUAL_NAME_BYTES;
+    let mut drawn: Vec<bool> = blocks.iter().map(Option::is_some).collect();
+    if blocks.iter().flatten().map(cost).sum::<usize>() <= MAX_BLOCKS {
+        return (drawn, false);
+    }
+    let mut order: Vec<(usize, Wide)> =
+        blocks.iter().enumerate().filter_map(|(number, wide)| Some((number, (*wide)?))).collect();
+    // Who lies on another one comes after it.
+    order.sort_by_key(|(_, wide)| (std::cmp::Reverse(wide.weight), wide.depth));
+    let mut room = MAX_BLOCKS;
+    for (number, wide) in order {
+        room = room.saturating_sub(cost(&wide));
+        drawn[number] = room > 0 || wide.label == LabelId::OMITTED;
+    }
+    (drawn, true)
+}
+
+/// Returns for each block, in the order in which blocks start, what it is if it is wide enough, and the heights of all blocks.
+fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<Option<Wide>>, Heights) {
     let mut wide = Vec::new();
     let mut heights = Heights::default();
     heights.add(1, f64::MAX);
     let mut path: Vec<(LabelId, usize, u128)> = Vec::new();
-    let mut close = |path: &mut Vec<(LabelId, usize, u128)>, keep: usize, wide: &mut Vec<bool>| {
+    let mut close = |path: &mut Vec<(LabelId, usize, u128)>, keep: usize, wide: &mut Vec<Option<Wide>>| {
         while path.len() > keep
             && let Some((label, block, weight)) = path.pop()
         {
             let is_left_out = label == LabelId::OMITTED;
-            wide[block] = is_left_out || weight as f64 >= widths.min_weight;
+            wide[block] = (is_left_out || weight as f64 >= widths.min_weight).then_some(Wide {
+                label,
+                weight: u64::try_from(weight).unwrap_or(u64::MAX),
+                depth: path.len() as u32,
+            });
             if !is_left_out {
                 heights.add(path.len() + 2, weight as f64 * widths.pixels_per_weight);
             }
@@ -85,7 +124,7 @@ fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<bool>, Heights) {
         close(&mut path, shared, &mut wide);
         for &label in &frames[path.len()..] {
             path.push((label, wide.len(), 0));
-            wide.push(false);
+            wide.push(None);
         }
         if let Some((_, _, own)) = path.last_mut() {
             *own += u128::from(weight);
@@ -135,8 +174,36 @@ mod tests {
         let stacks = stacks(&[(vec![1, 2, 3, 4], 1), (vec![1, 5, 6], 3), (vec![1, 5], 10)]);
         let widths = Widths { min_weight: 0.0, pixels_per_weight: 1.0 };
         let pruned = prune(&stacks, widths, &mut |_, _| {});
-        assert_eq!(pruned, Pruned { heights: Heights { visible: 5, wide: 3 }, has_omitted: false });
+        assert_eq!(
+            pruned,
+            Pruned { heights: Heights { visible: 5, wide: 3 }, has_omitted: false, has_too_many: false }
+        );
         assert!(prune(&stacks, Widths { min_weight: 2.0, ..widths }, &mut |_, _| {}).has_omitted);
+    }
+
+    #[test]
+    fn a_drawing_has_a_bounded_number_of_blocks_the_widest() {
+        let mut stacks = LabelStacks::default();
+        let [root, wide] = ["root", "wide"].map(|name| stacks.label(name));
+        let narrow = stacks.label(&"n".repeat(2 * USUAL_NAME_BYTES));
+        for number in 0..MAX_BLOCKS / 4 {
+            let label = stacks.label(&format!("f{number}"));
+            stacks.push(&[root, label, narrow, narrow], 1);
+            stacks.push(&[root, label, wide], 9);
+        }
+        let mut blocks = 0;
+        let mut drawn = 0;
+        let widths = Widths { min_weight: 0.0, pixels_per_weight: 1.0 };
+        let mut last: Vec<LabelId> = Vec::new();
+        let pruned = prune(&stacks, widths, &mut |frames, weight| {
+            blocks += frames.len() - shared(last.iter().copied(), frames);
+            drawn += weight;
+            last = frames.to_vec();
+        });
+        assert!(pruned.has_too_many && pruned.has_omitted);
+        // A mark for what is left out comes beside each of the functions.
+        assert!(blocks <= MAX_BLOCKS + MAX_BLOCKS / 4, "{blocks}");
+        assert_eq!(u128::from(drawn), stacks.total());
     }
 
     #[test]

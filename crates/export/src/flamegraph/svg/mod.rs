@@ -7,6 +7,7 @@ pub(crate) mod frames;
 
 use std::io::{self, Write};
 
+use super::pruning::MAX_BLOCKS;
 use crate::names::escape::escape;
 use crate::palette::Rgb;
 use crate::summary;
@@ -41,6 +42,8 @@ pub(crate) struct Page<'p> {
     pub(crate) rows: usize,
     /// The weight of all samples.
     pub(crate) total: u64,
+    /// True if only the widest frames are drawn.
+    pub(crate) has_too_many: bool,
     /// The width below which frames were omitted, in per cent; 0 if none were.
     pub(crate) min_width: f64,
 }
@@ -131,7 +134,10 @@ impl Page<'_> {
         let folded = (marks.folded > 0).then(|| folded_frames(marks.folded));
         let left_out =
             (self.min_width > 0.0).then(|| format!("frames narrower than {} % are left out", self.min_width));
-        let notes: Vec<String> = folded.into_iter().chain(left_out).collect();
+        let too_many = self.has_too_many.then(|| {
+            format!("there are too many frames: the {} widest are drawn", summary::grouped(MAX_BLOCKS as u64))
+        });
+        let notes: Vec<String> = folded.into_iter().chain(left_out).chain(too_many).collect();
         (!notes.is_empty()).then(|| format!("┅┅ {}", notes.join("; ")))
     }
 }
