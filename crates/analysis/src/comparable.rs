@@ -43,6 +43,8 @@ impl Common {
 pub struct Basis {
     /// The event without its modifiers; `None` for a profile of another tool, which has its own names for events.
     event: Option<String>,
+    /// The type of what is weighed: `cpu` for CPU time, another tool's name of it, or the event; `None` for samples.
+    kind: Option<String>,
     /// The unit: `ns`, `samples`, what another tool says, or the event.
     unit: String,
     /// The name of the event in messages.
@@ -59,7 +61,9 @@ impl Basis {
             Weight::Period if profile.is_clock() => "ns".to_owned(),
             Weight::Period => profile.unit.clone().unwrap_or_else(|| event.clone()),
         };
-        Self { event: profile.unit.is_none().then_some(event), unit, name }
+        let kind = if profile.is_clock() { "cpu".to_owned() } else { event.clone() };
+        let kind = (weight == Weight::Period).then_some(kind);
+        Self { event: profile.unit.is_none().then_some(event), kind, unit, name }
     }
 
     /// Returns the unit: `ns`, `samples`, what another tool says, or the event.
@@ -78,6 +82,10 @@ impl Basis {
             (&before.name, &after.name, "--event NAME")
         } else if before.unit != after.unit {
             (&before.unit, &after.unit, "--weight samples")
+        } else if let (Some(one), Some(other)) = (&before.kind, &after.kind)
+            && one != other
+        {
+            (one, other, "--event NAME")
         } else {
             return None;
         };

@@ -53,7 +53,23 @@ pub struct EventProfile {
 impl EventProfile {
     /// Returns true if the profile's periods are nanoseconds of time on a CPU or of threads.
     pub fn is_clock(&self) -> bool {
-        self.is_time || self.event.attr.is_cpu_clock() || self.unit.as_deref() == Some("ns")
+        let is_cpu_time = || self.unit.as_deref() == Some("ns") && self.event.name.as_bytes() == b"cpu";
+        self.is_time || self.event.attr.is_cpu_clock() || is_cpu_time()
+    }
+
+    /// Returns the unit of a quantity of another tool, as pprof names units.
+    pub fn unit_of_quantity(&self) -> Option<String> {
+        let unit = self.unit.as_deref()?;
+        Some(
+            if unit == "ns" {
+                "nanoseconds"
+            } else if unit == self.event.name.to_string() {
+                "count"
+            } else {
+                unit
+            }
+            .to_owned(),
+        )
     }
 
     /// Returns between which times the profile was recorded: all of the recording, or from the first to the last sample where only

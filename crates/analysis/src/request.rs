@@ -28,6 +28,8 @@ pub struct Request<'r> {
     pub event: Option<&'r str>,
     /// Accepts several events with samples where none is named.
     pub several_events: bool,
+    /// Reads all quantities of a profile of another tool where none is named, the one that it shows first.
+    pub all_quantities: bool,
 }
 
 /// The quantity that profiles of a recording sum up.
@@ -73,6 +75,7 @@ impl<'r> Request<'r> {
             servers: Servers::None,
             event: None,
             several_events: true,
+            all_quantities: false,
         }
     }
 }

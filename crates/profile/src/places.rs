@@ -20,7 +20,7 @@ impl PlaceId {
 const FREQUENT: usize = 8192;
 
 /// Distinct entries of stacks, in the order in which they were met first.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Places {
     entries: Vec<StackEntry>,
     index: Index,

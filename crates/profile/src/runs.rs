@@ -12,7 +12,7 @@ struct Block {
 }
 
 /// The caller of each node. Node 0 is the root, and its caller is itself.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Callers {
     blocks: Vec<Block>,
     /// By run: the caller of the run's first node.

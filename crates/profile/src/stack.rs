@@ -42,7 +42,7 @@ const RECENT: usize = 8;
 ///
 /// A new stack adds a run of nodes to the tree, and each node of a run is the caller of the next. So the caller and the first
 /// callee of a node follow from its number. Only the first node of a run stores its caller.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StackTable {
     places: Places,
     /// The innermost entry of each stack. Number 0 is the empty stack.

@@ -113,7 +113,7 @@ impl ForeignProfile {
     }
 
     /// Counts the samples that a filter admits by one of their values.
-    fn count(&mut self, quantity: usize, request: &Request<'_>) -> Result<Profile, Error> {
+    fn count(&self, quantity: usize, request: &Request<'_>) -> Result<Profile, Error> {
         let has_ids = self.has_tids();
         let detail = Detail {
             threads: request.detail.threads && has_ids,
@@ -122,7 +122,7 @@ impl ForeignProfile {
             ..request.detail
         };
         let mut profile = Profile::new(detail);
-        profile.stacks = std::mem::take(&mut self.stacks);
+        profile.stacks = self.stacks.clone();
         let mut filter = ExplainedFilter::new(request.filter.clone());
         let number = |profile: &mut Profile, thread: &Thread| {
             let Thread { comm, pid, tid } = thread;
@@ -202,7 +202,7 @@ impl Analysis {
             notices.warn(Harm::Samples, &format!("{}: {remark}", input.name));
         }
         let others: Vec<&str> = foreign.quantities.iter().map(|quantity| quantity.name.as_str()).collect();
-        if request.event.is_none() && others.len() > 1 {
+        if request.event.is_none() && !request.all_quantities && others.len() > 1 {
             notices.say(&format!(
                 "{} has {}; `{}` is shown, --event NAME chooses",
                 input.name,
@@ -210,22 +210,28 @@ impl Analysis {
                 foreign.default_quantity().name
             ));
         }
-        let profile = foreign.count(chosen, request)?;
-        if profile.total().samples == 0 {
-            return Err(Error::NoSamples);
-        }
         let recording = input.reader.description().clone();
-        let quantity = &foreign.quantities[chosen];
         let like = recording.event(EventIndex(0)).ok_or(Error::NoSamples)?;
-        let event = EventProfile {
-            index: chosen,
-            event: quantity.event(like),
-            profile,
-            is_time: false,
-            unit: Some(quantity.unit_in_words()),
-            estimates: foreign.estimates(request),
-            recorded: None,
-        };
+        let shows_all = request.all_quantities && request.event.is_none();
+        let others_too = (0..foreign.quantities.len()).filter(|&other| shows_all && other != chosen);
+        let mut events = Vec::new();
+        for index in std::iter::once(chosen).chain(others_too) {
+            let profile = foreign.count(index, request)?;
+            if profile.total().samples == 0 {
+                continue;
+            }
+            let quantity = &foreign.quantities[index];
+            events.push(EventProfile {
+                index,
+                event: quantity.event(like),
+                profile,
+                is_time: false,
+                unit: Some(quantity.unit_in_words()),
+                estimates: foreign.estimates(request),
+                recorded: None,
+            });
+        }
+        let Some(event) = events.first() else { return Err(Error::NoSamples) };
         let mut symbols = Symbols::default();
         symbols.resolutions = std::mem::take(&mut foreign.resolutions);
         if request.symbols.reads_sources {
@@ -252,7 +258,7 @@ impl Analysis {
             target: input.name.clone(),
             name: input.name,
             recording,
-            events: vec![event],
+            events,
             spaces: foreign.spaces,
             symbols,
             loss: Loss::default(),

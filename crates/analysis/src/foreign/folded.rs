@@ -7,7 +7,7 @@ use model::{
     AddressKind, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Svma, Tid,
 };
 use profile::StackTable;
-use symbolizer::Resolutions;
+use symbolizer::{NameStyle, Resolutions, display_name};
 
 use super::{ForeignError, ForeignProfile, Format, MAX_DEPTH, Quantity, Samples, Thread, resolved};
 
@@ -40,7 +40,8 @@ const ENTRIES: [&[u8]; 16] = [
     b"ret_from_fork_[k]",
 ];
 
-/// Returns true if the bytes begin with folded stacks: lines with a count at their end, some of which have several frames.
+/// Returns true if the bytes begin with folded stacks: lines with a count at their end, some of which have several frames, or a single
+/// line in all. Lines that begin with `#` may precede them, if no script begins so.
 pub(super) fn is_folded(bytes: &[u8]) -> bool {
     let start = bytes.get(..TELLING_BYTES).unwrap_or(bytes);
     let is_cut = start.len() < bytes.len() || !start.ends_with(b"\n");
@@ -49,8 +50,10 @@ pub(super) fn is_folded(bytes: &[u8]) -> bool {
         lines.pop();
     }
     let is_text = |byte: &u8| *byte >= b' ' || matches!(byte, b'\t' | b'\x1b');
-    lines.iter().all(|line| line.iter().all(is_text))
-        && lines.iter().any(|line| line.contains(&b';'))
+    let is_only = lines.len() == 1 && !is_cut || lines.len() == 1 && start.len() == bytes.len();
+    !bytes.starts_with(b"#!")
+        && lines.iter().all(|line| line.iter().all(is_text))
+        && (is_only || lines.iter().any(|line| line.contains(&b';')))
         && lines.iter().all(|line| split_count(line).is_some())
 }
 
@@ -68,6 +71,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<ForeignProfile, ForeignError> {
     let (mut bad, mut first_bad) = (0_u64, 0);
     for (line, number) in bytes.split(|&byte| byte == b'\n').zip(1_u64..) {
         let line = line.trim_ascii();
+        if line.starts_with(b"#") {
+            continue;
+        }
         match split_count(line) {
             Some((stack, count)) => builder.push(stack, count),
             None if line.is_empty() => {}
@@ -88,9 +94,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<ForeignProfile, ForeignError> {
     Ok(profile)
 }
 
-/// The lines that are not empty, without blanks around them.
+/// The lines that are neither empty nor comments (Austin writes what it measured as `# mode: wall`), without blanks around them.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+    let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"))
 }
 
 /// Splits a line into its stack and its count; `None` if it has no count. Some tools write counts with a fraction.
@@ -247,7 +254,7 @@ impl Builder {
             };
             return (self.spaces.intern(space), in_kernel, nameless);
         }
-        let function = String::from_utf8_lossy(name);
+        let function = display_name(name, NameStyle::Demangled);
         let frame = Frame { function: function.into(), location: None, inlined: kind == Kind::Inlined };
         (self.spaces.intern(space), in_kernel, resolved(vec![frame]))
     }
@@ -323,13 +330,21 @@ mod tests {
 
     #[test]
     fn folded_stacks_are_told_from_other_text() {
-        for text in ["main;a;b 12\nmain;c 7\n", "a;b 1", "operator new(int);f 3\r\ng 4\r\n", "a;b 0.5\n"] {
+        for text in [
+            "main;a;b 12\nmain;c 7\n",
+            "a;b 1",
+            "main 20\n",
+            "# austin: 3.6.0\n# mode: wall\n\nP1;T1:7;/x/a.py:main:3 300\n",
+            "operator new(int);f 3\r\ng 4\r\n",
+            "a;b 0.5\n",
+        ] {
             assert!(is_folded(text.as_bytes()), "{text:?}");
         }
         for text in [
             "",
             "a;b\n",
             "main 12\nother 7\n",
+            "# a comment\n",
             "#!/bin/sh\nx;y 3\n",
             "a;b 1\nfor i in 1 2; do\n",
             "a;\u{1}b 1\n",

@@ -24,7 +24,7 @@ pub(crate) use facts::ForeignFacts;
 /// The most bytes of a profile, unpacked. The memory of a profile is a small multiple of its bytes.
 pub const MAX_BYTES: usize = 512 << 20;
 
-/// The most frames of a stack, inlined ones not counted; the outermost are left out beyond. Kernels record 640 at most unless they are
+/// The most frames of a stack with the inlined ones; the outermost are left out beyond. Kernels record 640 at most unless they are
 /// told otherwise, and runtimes that walk their own stacks record some 2,048.
 const MAX_DEPTH: usize = 4096;
 
@@ -75,6 +75,11 @@ pub enum ForeignError {
         /// The number of the sample, counted from 1.
         sample: u64,
     },
+    /// It is the text that Go's `net/http/pprof` shows to people.
+    #[error(
+        "this is the text of Go's /debug/pprof with ?debug=1, which is for people; try: the same address without ?debug=1"
+    )]
+    GoText,
     /// Each stack has two counts.
     #[error(
         "each stack has two counts: this is a comparison of two profiles already, which `inferno-flamegraph` draws; give the profiles that it was made from to: prof diff BEFORE AFTER"
@@ -163,6 +168,9 @@ impl ForeignProfile {
     }
 
     fn parse_unpacked(bytes: &[u8]) -> Result<Option<Self>, ForeignError> {
+        if is_go_text(bytes) {
+            return Err(ForeignError::GoText);
+        }
         if folded::is_folded(bytes) {
             return folded::parse(bytes).map(Some);
         }
@@ -174,7 +182,10 @@ impl ForeignProfile {
 
     /// Returns true if bytes may be the start of a profile that [`Self::parse`] reads, so that the rest is worth reading, too.
     pub fn may_begin_with(bytes: &[u8]) -> bool {
-        gzip::is_packed(bytes) || folded::is_folded(bytes) || pprof::begins_like_one(bytes)
+        gzip::is_packed(bytes)
+            || is_go_text(bytes)
+            || folded::is_folded(bytes)
+            || pprof::begins_like_one(bytes)
     }
 
     /// Returns the quantities that the samples have values of.
@@ -186,6 +197,18 @@ impl ForeignProfile {
     pub fn default_quantity(&self) -> &Quantity {
         &self.quantities[self.default_quantity]
     }
+}
+
+/// Returns true if bytes begin as the texts of Go's `runtime/pprof` do.
+fn is_go_text(bytes: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 5] = [
+        b"heap profile: ",
+        b"goroutine profile: total ",
+        b"threadcreate profile: total ",
+        b"--- mutex:\ncycles/second=",
+        b"--- contention:\ncycles/second=",
+    ];
+    BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
 }
 
 /// Returns a resolution to one function, innermost frame first if others are inlined into it.

@@ -16,9 +16,16 @@ use super::wire::{BadField, Fields, Value};
 use super::{ForeignError, ForeignProfile, Format, MAX_DEPTH, Quantity, Samples, Thread, resolved};
 
 /// The most quantities of a profile: a runtime has a dozen at most.
-const MAX_QUANTITIES: usize = 256;
+const MAX_QUANTITIES: usize = 32;
+/// The frames that all stacks may have together, and for each byte of the profile. The real profile with most of them has 4 a byte.
+const MAX_FRAMES: u64 = 1 << 20;
+const MAX_FRAMES_PER_BYTE: u64 = 8;
+/// The frames that one counts for which no other stack shares: it takes 50 bytes in trees of frames, and 4 in lists.
+const NEW_FRAME_COST: u64 = 8;
 /// The most functions at one location: the deepest inlining known is some tens.
 const MAX_INLINED: usize = 256;
+/// The longest name of a thread, in bytes: thousands of threads may have one, and runtimes whose threads have the longest use some tens.
+const MAX_COMM_BYTES: usize = 256;
 /// The name of the thread where a profile names neither threads nor a program.
 const NO_THREAD: &str = "all";
 /// The first address of the upper half of the address space, which is the kernel's.
@@ -102,6 +109,8 @@ struct Tables<'b> {
     /// The id of the first mapping: the main program's.
     program: Option<u64>,
     functions: HashMap<u64, Function>,
+    /// Names by the positions of their strings, each stored once: thousands of functions may share a long one.
+    names: HashMap<(u64, NameStyle), Arc<str>>,
     started_unix_ns: u64,
     duration_ns: u64,
     default_quantity: u64,
@@ -116,7 +125,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<ForeignProfile, ForeignError> {
     if tables.quantities.is_empty() {
         return Err(ForeignError::Without("sample type"));
     }
-    let mut builder = Builder { tables, ..Builder::default() };
+    let room = MAX_FRAMES + MAX_FRAMES_PER_BYTE * bytes.len() as u64;
+    let mut builder = Builder { tables, room, ..Builder::default() };
     for_each(bytes, field::LOCATION, |message| builder.push_location(message))?;
     let mut number = 0;
     for_each(bytes, field::SAMPLE, |message| {
@@ -208,11 +218,10 @@ impl<'b> Tables<'b> {
         for (offset, message) in functions {
             let [id, name, linkage_name, file, start_line] = numbers(message, [1, 2, 3, 4, 5])
                 .ok_or(ForeignError::Damaged { part: "function", offset })?;
-            let name = Some(tables.string(name)).filter(|name| !name.is_empty());
-            let name = name.unwrap_or_else(|| tables.string(linkage_name));
+            let name = if tables.string(name).is_empty() { linkage_name } else { name };
             let function = Function {
-                name: display_name(name, NameStyle::Demangled).into(),
-                file: String::from_utf8_lossy(tables.string(file)).into(),
+                name: tables.name(name, NameStyle::Demangled),
+                file: tables.name(file, NameStyle::Linkage),
                 start_line: u32::try_from(start_line).unwrap_or(0),
             };
             tables.functions.entry(id).or_insert(function);
@@ -227,6 +236,11 @@ impl<'b> Tables<'b> {
             .and_then(|position| self.strings.get(position))
             .copied()
             .unwrap_or_default()
+    }
+
+    fn name(&mut self, position: u64, style: NameStyle) -> Arc<str> {
+        let text = self.string(position);
+        Arc::clone(self.names.entry((position, style)).or_insert_with(|| display_name(text, style).into()))
     }
 
     fn text(&self, position: u64) -> String {
@@ -261,8 +275,8 @@ struct Builder<'b> {
     stacks: StackTable,
     resolutions: Resolutions,
     unresolved: Vec<StackEntry>,
-    /// The entries of locations by id.
-    entries: HashMap<u64, StackEntry>,
+    /// The entries of locations by id, each with the number of its frames.
+    entries: HashMap<u64, (StackEntry, usize)>,
     /// Entries that are taken: two locations may have one address, and different names.
     taken: HashSet<(SpaceId, u64)>,
     threads: Vec<Thread>,
@@ -272,6 +286,8 @@ struct Builder<'b> {
     values: Vec<u64>,
     incomplete: u64,
     cut: u64,
+    /// The number of frames that stacks may still have.
+    room: u64,
     chain: Vec<StackEntry>,
 }
 
@@ -292,6 +308,8 @@ impl<'b> Builder<'b> {
             inlined.iter_mut().for_each(|frame: &mut Frame| frame.inlined = true);
         }
         let mapping = self.tables.mappings.get(&mapping).copied();
+        // All ones stand for an unknown address.
+        let address = if address == u64::MAX { 0 } else { address };
         let in_kernel = address >= FIRST_KERNEL_ADDRESS
             || mapping.is_some_and(|mapping| mapping.file.starts_with(b"[kernel"));
         let (space, offset) = space_of(mapping.as_ref(), address, in_kernel);
@@ -310,7 +328,7 @@ impl<'b> Builder<'b> {
         if self.entries.contains_key(&id) {
             return Some(());
         }
-        self.entries.insert(id, entry);
+        self.entries.insert(id, (entry, frames.len().max(1)));
         if !frames.is_empty() {
             self.resolutions.insert(entry, resolved(frames));
         } else if has_address && may_have_names {
@@ -343,7 +361,8 @@ impl<'b> Builder<'b> {
     fn push_sample(&mut self, message: &'b [u8]) -> Option<bool> {
         let quantities = self.tables.quantities.len();
         let mut values = [0_i64; MAX_QUANTITIES];
-        let (mut found, mut length) = (0, 0_u64);
+        let (mut found, mut frames, mut is_cut) = (0, 0, false);
+        let most = if self.room > 0 { MAX_DEPTH } else { MAX_DEPTH.min(message.len()) };
         let (mut comm, mut pid, mut tid) = (None, None, None);
         self.chain.clear();
         for field in Fields::of(message) {
@@ -351,9 +370,11 @@ impl<'b> Builder<'b> {
                 (1, value) => {
                     let (chain, entries, spaces) = (&mut self.chain, &self.entries, &mut self.spaces);
                     value.numbers(|id| {
-                        length += 1;
-                        if chain.len() < MAX_DEPTH {
-                            chain.push(entries.get(&id).copied().unwrap_or_else(|| unknown(spaces)));
+                        let (entry, more) = entries.get(&id).copied().unwrap_or_else(|| (unknown(spaces), 1));
+                        is_cut |= frames + more > most;
+                        if !is_cut {
+                            frames += more;
+                            chain.push(entry);
                         }
                     })?;
                 }
@@ -371,7 +392,7 @@ impl<'b> Builder<'b> {
                         if text.is_empty() { i32::try_from(number as i64).ok() } else { typed }
                     };
                     if COMM_KEYS.contains(&key) && !text.is_empty() {
-                        comm = Some(Name::new(text));
+                        comm = Some(Name::new(text.get(..MAX_COMM_BYTES).unwrap_or(text)));
                     } else if PID_KEYS.contains(&key) {
                         pid = id().map(Pid);
                     } else if TID_KEYS.contains(&key) {
@@ -386,10 +407,13 @@ impl<'b> Builder<'b> {
             return Some(true);
         }
         self.incomplete += u64::from(found != quantities);
-        self.cut += u64::from(length > self.chain.len() as u64);
+        self.cut += u64::from(is_cut);
         if values.iter().any(|&value| value > 0) {
             let thread = self.thread(comm, pid, tid);
+            let known = self.stacks.len();
             let stack = self.stacks.intern(&self.chain);
+            let new = (self.stacks.len() - known) * frames / self.chain.len().max(1);
+            self.room = self.room.saturating_sub(frames as u64 + NEW_FRAME_COST * new as u64);
             self.samples.push(Samples { thread, stack });
             self.values.extend(values.iter().map(|&value| value as u64));
         }
@@ -426,8 +450,9 @@ impl<'b> Builder<'b> {
         }
         if self.cut > 0 {
             remarks.push(format!(
-                "{} outermost frames left out: more than {MAX_DEPTH} are not read",
-                export::summary::counted(self.cut, "stack has its", "stacks have their")
+                "{} outermost frames left out: more than {MAX_DEPTH} with the inlined ones{} are not read",
+                export::summary::counted(self.cut, "stack has its", "stacks have their"),
+                if self.room == 0 { ", or more than its bytes where others have many," } else { "" }
             ));
         }
         ForeignProfile {

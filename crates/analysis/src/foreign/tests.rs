@@ -112,6 +112,69 @@ fn differences_and_profiles_without_samples_are_refused() {
     assert_eq!(ForeignProfile::parse(&profile(&[])).unwrap_err(), ForeignError::Without("sample"));
 }
 
+/// A profile of locations that have so many inlined functions each.
+fn inlined(locations: u64, lines: usize, samples: &[Vec<u64>]) -> Vec<u8> {
+    let mut profile = Message::default().bytes(1, &Message::default().number(1, 1).number(2, 2).0);
+    for stack in samples {
+        profile = profile.bytes(2, &Message::default().packed(1, stack).packed(2, &[1]).0);
+    }
+    for id in 1..=locations {
+        let line = Message::default().number(1, 1).number(2, id).0;
+        let location = (0..lines).fold(Message::default().number(1, id), |all, _| all.bytes(4, &line));
+        profile = profile.bytes(4, &location.0);
+    }
+    profile = profile.bytes(5, &Message::default().number(1, 1).number(2, 6).0);
+    STRINGS.iter().fold(profile, |profile, text| profile.bytes(6, text.as_bytes())).0
+}
+
+#[test]
+fn a_stack_has_a_bounded_number_of_frames_with_the_inlined_ones() {
+    let deep = parse(&inlined(2, 250, &[vec![1; 4096], vec![2; 16]]));
+    let lengths: Vec<usize> =
+        deep.samples.iter().map(|sample| deep.stacks.entries(sample.stack).count()).collect();
+    assert_eq!(lengths, [16, 16]);
+    let [remark] = deep.remarks.as_slice() else { panic!("{:?}", deep.remarks) };
+    assert!(remark.starts_with("1 stack has its outermost frames left out: more than 4096"), "{remark}");
+}
+
+#[test]
+fn a_small_profile_has_a_bounded_number_of_frames_in_all() {
+    let stacks: Vec<Vec<u64>> =
+        (0..4000).map(|number| (0..16).chain([number % 16]).map(|id| id % 16 + 1).collect()).collect();
+    let bytes = inlined(16, 250, &stacks);
+    let read = parse(&bytes);
+    let entries: usize = read.samples.iter().map(|sample| read.stacks.entries(sample.stack).count()).sum();
+    assert!(250 * entries < (2 << 20) + 8 * bytes.len() + bytes.len(), "{entries} of {} bytes", bytes.len());
+    assert!(read.remarks[0].contains("more than its bytes where others have many"), "{:?}", read.remarks);
+    assert_eq!(read.values.iter().sum::<u64>(), 4000, "all samples count");
+}
+
+#[test]
+fn an_address_of_all_ones_is_not_the_kernels() {
+    let stack = |address| {
+        let location = Message::default().number(1, 9).number(3, address);
+        let bytes = Message(profile(&[(&[9], [1, 1])])).bytes(4, &location.0).0;
+        let read = parse(&bytes);
+        read.stacks.places()[0].in_kernel
+    };
+    assert_eq!([u64::MAX, u64::MAX - 0xfff].map(stack), [false, true]);
+}
+
+#[test]
+fn texts_of_go_are_named_as_what_they_are() {
+    for text in ["heap profile: 1: 2 [3: 4] @ heap/8192\n", "--- mutex:\ncycles/second=1\n"] {
+        assert_eq!(ForeignProfile::parse(text.as_bytes()).unwrap_err(), ForeignError::GoText);
+    }
+}
+
+#[test]
+fn folded_names_are_demangled_without_hashes() {
+    let read = parse(b"a;_ZN4core3fmt5write17h0123456789abcdefE 3\n");
+    let names: Vec<_> = read.stacks.places().iter().filter_map(|place| read.resolutions.get(place)).collect();
+    let is_named = |resolution: &&Resolution| matches!(resolution, Resolution::Resolved(found) if &*found.frames[0].function == "core::fmt::write");
+    assert_eq!(names.iter().filter(|name| is_named(name)).count(), 1);
+}
+
 #[test]
 fn what_is_no_profile_is_left_to_others() {
     let elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0".as_slice();

@@ -150,6 +150,7 @@ fn write(
         total: profile.total(),
         duration_ns: chosen.span().map(|(first, last)| last.0.saturating_sub(first.0)),
         cpus: analysis.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
+        is_foreign: chosen.unit_of_quantity().is_some(),
         is_clock: !chosen.is_time && chosen.is_clock(),
         more_often: more_often.as_deref(),
         loss: &analysis.loss,

@@ -71,6 +71,7 @@ pub fn with_recording<T>(
             ..Detail::default()
         },
         several_events: !is_folded,
+        all_quantities: format == Format::Pprof,
         unmapped_addresses: !is_folded,
         measure: match request.measure {
             _ if has_time_beside => Measure::SamplesAndTime(TimeWeight::OffCpu),
@@ -112,6 +113,7 @@ pub fn with_recording<T>(
             ExportedEvent {
                 name: shown.name.clone(),
                 view: &shown.view,
+                unit: shown.event.unit_of_quantity(),
                 is_clock: shown.event.is_clock(),
                 time: (shown.event.is_time && analysis.foreign_format().is_none()).then(time),
                 period: (is_sampled && !attr.is_frequency()).then_some(attr.sample_period),

@@ -16,7 +16,9 @@ pub struct ProfileKind {
     /// The type of its periods, by which engines name the profile: `cpu`, `off_cpu`, or the event's name.
     pub name: String,
     /// The unit of periods.
-    pub unit: &'static str,
+    pub unit: String,
+    /// True if samples have their number beside their periods; quantities of other tools are values of their own.
+    pub counts_samples: bool,
     /// The number of units from sample to sample; 0 if it is not sampled.
     pub period: u64,
     /// The weight of samples.
@@ -39,13 +41,13 @@ impl ProfileKind {
     pub(super) fn sample_type(&self) -> (&str, &str) {
         match self.weight {
             Weight::Samples => ("samples", "count"),
-            Weight::Period => (&self.name, self.unit),
+            Weight::Period => (&self.name, &self.unit),
         }
     }
 
     /// Returns type and unit of periods; `None` if it is not sampled.
     pub(super) fn period_type(&self) -> Option<(&str, &str)> {
-        (self.period > 0).then_some((&self.name, self.unit))
+        (self.period > 0).then_some((&self.name, &self.unit))
     }
 
     /// Returns true if samples are counted that stand for time.

@@ -183,6 +183,8 @@ pub struct ExportedEvent<'a> {
     pub name: String,
     /// Its samples.
     pub view: &'a View<'a>,
+    /// The unit of its periods, if they are a quantity of another tool, which counts its samples by itself.
+    pub unit: Option<String>,
     /// True if its periods are nanoseconds of CPU time, or of `time`.
     pub is_clock: bool,
     /// The kind of time of threads that its periods are, if it is no event of the kernel.
@@ -208,8 +210,9 @@ pub enum ThreadTime {
 
 impl ExportedEvent<'_> {
     /// Returns the type and unit of sums of its periods. Readers keep profiles of each type apart.
-    fn period_type(&self) -> (&str, &'static str) {
+    fn period_type(&self) -> (&str, &str) {
         match self.time {
+            _ if self.unit.is_some() => (&self.name, self.unit.as_deref().unwrap_or_default()),
             Some(ThreadTime::OffCpu) => ("off_cpu", NANOSECONDS),
             Some(ThreadTime::Wall) => ("wall", NANOSECONDS),
             Some(ThreadTime::Latency) => ("latency", NANOSECONDS),
@@ -231,7 +234,7 @@ impl ExportedEvent<'_> {
     }
 
     /// Returns the type and unit of its weights.
-    fn weight_type(&self) -> (&str, &'static str) {
+    fn weight_type(&self) -> (&str, &str) {
         match self.view.weight() {
             Weight::Samples => ("samples", "count"),
             Weight::Period => self.period_type(),
@@ -246,7 +249,8 @@ impl ExportedEvent<'_> {
         ProfileKind {
             event: self.name.clone(),
             name: name.to_owned(),
-            unit,
+            unit: unit.to_owned(),
+            counts_samples: self.unit.is_none(),
             period: self.sample_period(),
             weight: self.view.weight(),
             stated: lost.into_iter().collect(),

@@ -145,30 +145,37 @@ pub(super) fn compress(profile: &Profile) -> io::Result<Vec<u8>> {
 pub(super) fn profile<'c>(batch: &Batch<'_>, comments: impl Iterator<Item = &'c str>) -> Profile {
     let dictionary = batch.dictionary;
     let mut strings = StringTable::new();
-    // Each event has two values: its samples, and the sum of their periods.
+    // Each event has two values: its samples, and the sum of their periods. A quantity of another tool has one.
     let mut sample_type = Vec::new();
+    let mut values = Vec::new();
     for (index, kind) in batch.kinds.iter().enumerate() {
         let is_only = batch.kinds.iter().filter(|other| other.name == kind.name).count() == 1;
         let name = if is_only { &kind.name } else { &kind.event };
         let names = [if index == 0 { "samples".to_owned() } else { format!("{name} samples") }, name.clone()];
-        for (name, unit) in names.iter().zip(["count", kind.unit]) {
+        values.push(sample_type.len());
+        for (name, unit) in names.iter().zip(["count", &kind.unit]).skip(usize::from(!kind.counts_samples)) {
             sample_type
                 .push(ValueType { kind: strings.intern(name).into(), unit: strings.intern(unit).into() });
         }
     }
     let first = batch.kinds.first();
     let weighs_samples = first.is_some_and(|kind| kind.weight == profile::Weight::Samples);
-    let default = sample_type.get(if weighs_samples { 0 } else { 1 });
+    let counts_samples = first.is_none_or(|kind| kind.counts_samples);
+    let default = sample_type.get(if weighs_samples || !counts_samples { 0 } else { 1 });
     let default_sample_type = default.map_or(0, |kind| kind.kind);
     let period_type = first.map(|kind| ValueType {
         kind: strings.intern(&kind.name).into(),
-        unit: strings.intern(kind.unit).into(),
+        unit: strings.intern(&kind.unit).into(),
     });
     let keys = ["comm", "pid", "tid", "process"].map(|key| strings.intern(key).into());
     let sample = dictionary.samples.iter().map(|samples| {
         let mut value = vec![0; sample_type.len()];
-        value[2 * samples.event] = signed(samples.count.samples);
-        value[2 * samples.event + 1] = signed(samples.count.period);
+        let counts = [signed(samples.count.samples), signed(samples.count.period)];
+        let skipped = usize::from(!batch.kinds[samples.event].counts_samples);
+        value[values[samples.event]..]
+            .iter_mut()
+            .zip(&counts[skipped..])
+            .for_each(|(value, count)| *value = *count);
         let thread = &dictionary.threads.values[samples.thread as usize];
         let mut text = |key, text: &str| Label { key, text: strings.intern(text).into(), number: 0 };
         let comm = text(keys[0], &thread.comm);

@@ -39,6 +39,8 @@ pub struct ExplanationInput<'a> {
     pub duration_ns: Option<u64>,
     /// The number of CPUs of the machine.
     pub cpus: Option<u64>,
+    /// True if the event is a quantity of another tool.
+    pub is_foreign: bool,
     /// True if the event is a clock: periods are CPU time in nanoseconds.
     pub is_clock: bool,
     /// The flag to type for more samples, such as `-F 4999`; `None` if they are frequent.

@@ -82,7 +82,8 @@ impl Page<'_, '_> {
         self.line(&fit(facts.title, 200));
         let mut line = format!("{} of {}", counted(facts.total.samples, "sample", "samples"), facts.event);
         if facts.unit == "ns" && !facts.is_clock {
-            let _ = write!(line, ", {} of all threads together", seconds(shown));
+            let of = if facts.is_foreign { facts.event } else { "all threads together" };
+            let _ = write!(line, ", {} of {of}", seconds(shown));
         } else if facts.weight == Weight::Period && !facts.is_clock {
             let _ = write!(line, ", weighted by what they stand for ({})", grouped(facts.total.period));
         }

@@ -42,6 +42,7 @@ pub(super) fn pprof_seeds() -> Vec<Vec<u8>> {
     let event = ExportedEvent {
         name: "cpu".to_owned(),
         view: &view,
+        unit: None,
         is_clock: true,
         time: None,
         period: None,

@@ -83,7 +83,8 @@ impl Intervals {
         let kind = ProfileKind {
             event: "cpu-clock".to_owned(),
             name: "cpu".to_owned(),
-            unit: "nanoseconds",
+            unit: "nanoseconds".to_owned(),
+            counts_samples: true,
             period,
             weight: Weight::Samples,
             stated: [("prof.lost_samples", lost), ("prof.samples_with_unfinished_names", unfinished)]
