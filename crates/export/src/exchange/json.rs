@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ExportedRecording;
 use super::dictionary::Dictionary;
-use crate::figures::write_json_line;
+use super::json_stream::Object;
 
 /// The name and version of the schema. Increase the number with a change that breaks readers.
 const SCHEMA: &str = "prof-profile-1";
@@ -52,18 +52,19 @@ pub(super) fn write(
                 .collect::<Vec<_>>(),
         })
     });
-    let whole = json!({
-        "schema": SCHEMA,
-        "title": recording.title,
-        "truths": recording.caveats,
-        "started_unix_ns": recording.started_unix_ns.map(|started| started.to_string()),
-        "duration_ns": recording.duration_ns,
-        "mappings": mappings.collect::<Vec<_>>(),
-        "functions": functions.collect::<Vec<_>>(),
-        "locations": locations.collect::<Vec<_>>(),
-        "stacks": dictionary.stacks.values,
-        "threads": threads.collect::<Vec<_>>(),
-        "events": events.collect::<Vec<_>>(),
-    });
-    write_json_line(&whole, output)
+    let mut whole = Object::begin(output)?;
+    whole.value("duration_ns", &recording.duration_ns.into())?;
+    whole.list("events", events)?;
+    whole.list("functions", functions)?;
+    whole.list("locations", locations)?;
+    whole.list("mappings", mappings)?;
+    whole.value("schema", &SCHEMA.into())?;
+    whole.list("stacks", dictionary.stacks.values.iter().map(|stack| json!(stack)))?;
+    let started = recording.started_unix_ns.map(|started| started.to_string());
+    whole.value("started_unix_ns", &started.into())?;
+    whole.list("threads", threads)?;
+    whole.value("title", &recording.title.into())?;
+    whole.value("truths", &json!(recording.caveats))?;
+    whole.end()?;
+    output.write_all(b"\n")
 }

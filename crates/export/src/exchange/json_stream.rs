@@ -39,6 +39,19 @@ impl<'o> Object<'o> {
         column.write(self.key(key)?)
     }
 
+    /// Writes a list whose values are made one by one.
+    pub(super) fn list(&mut self, key: &str, values: impl Iterator<Item = Value>) -> io::Result<()> {
+        let output = self.key(key)?;
+        output.write_all(b"[")?;
+        for (number, value) in values.enumerate() {
+            if number > 0 {
+                output.write_all(b",")?;
+            }
+            serde_json::to_writer(&mut *output, &value)?;
+        }
+        output.write_all(b"]")
+    }
+
     pub(super) fn end(self) -> io::Result<()> {
         self.output.write_all(b"}")
     }
