@@ -47,6 +47,48 @@ fn folded_stacks_and_pprof_of_a_recording_say_the_same_as_the_recording() {
     assert_eq!(folded(&text, &["--comm", comm]).ok().text(), folded(&file, &["--comm", comm]).ok().text());
 }
 
+/// The samples of a pprof file as Go's tool prints them: the value of each type, and the labels beside the thread's.
+fn raw_samples(file: &Path) -> Vec<String> {
+    let tool = pprof().arg("-raw").arg(file).output().unwrap();
+    let text = String::from_utf8(tool.stdout).unwrap();
+    let mut lines = text.lines().skip_while(|line| *line != "Samples:").skip(1);
+    let types: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+    let mut samples = Vec::new();
+    for line in lines.take_while(|line| *line != "Locations") {
+        match line.split_once(": ") {
+            Some((values, _)) => {
+                let values =
+                    types.iter().map(|kind| kind.trim_end_matches("[dflt]")).zip(values.split_whitespace());
+                let mut values: Vec<String> = values.map(|(kind, value)| format!("{kind} {value}")).collect();
+                values.sort();
+                samples.push(values.join(", "));
+            }
+            None if line.contains("bytes:") => samples.last_mut().unwrap().push_str(line.trim()),
+            None => {}
+        }
+    }
+    // Samples without a value are not read.
+    samples.retain(|sample| sample.split(", ").any(|value| !value.ends_with(" 0")));
+    samples.sort();
+    samples
+}
+
+#[test]
+fn a_heap_profile_of_go_keeps_its_values_and_labels() {
+    let Some(program) = go("profiled", false) else { return };
+    let folder = folder();
+    let [cpu, heap, exported] =
+        ["cpu.pb.gz", "heap.pb.gz", "exported.pb.gz"].map(|name| folder.path().join(name));
+    assert!(Command::new(&program).args([&cpu, &heap]).status().unwrap().success());
+    run(prof(["export", "--format", "pprof", "-i"]).arg(&heap).arg("-o").arg(&exported)).ok();
+    let before = raw_samples(&heap);
+    assert!(
+        before.iter().any(|sample| sample.contains("inuse_space/bytes") && sample.contains("bytes:[")),
+        "{before:?}"
+    );
+    assert_eq!(raw_samples(&exported), before);
+}
+
 #[test]
 fn a_profile_of_go_has_the_rows_that_its_own_tool_prints() {
     let Some(program) = go("profiled", false) else { return };

@@ -423,6 +423,7 @@ impl SampleSink for Aggregate<'_> {
             cpu: sample.cpu.filter(|_| self.detail.cpus),
             container: container.clone().filter(|_| self.detail.containers),
             cgroup: cgroup.clone().filter(|_| self.detail.cgroups),
+            labels: None,
         };
         let ids = (pid, tid, place);
         // Before a slot is given to another thread, the periods that were sampled for the former one are reported.

@@ -67,6 +67,7 @@ mod tests {
             container: None,
             cgroup: None,
             pool: pool.map(Pid),
+            labels: None,
         };
         let threads: Vec<_> = threads.iter().map(thread).collect();
         names(&threads).iter().map(ToString::to_string).collect()

@@ -39,12 +39,14 @@ pub struct Thread {
     pub cgroup: Option<Name>,
     /// The process, where this may be one of its several threads whose names differ in digits alone.
     pub pool: Option<Pid>,
+    /// The number of the labels that another tool gave its samples, where a profile keeps them apart.
+    pub labels: Option<u32>,
 }
 
 /// The name in place of a cgroup's path for samples of which that is not known.
 const UNKNOWN_CGROUP: &str = "[unknown]";
 
-/// The CPU, the container and the cgroup in which a sample was taken.
+/// The CPU, the container and the cgroup in which a sample was taken, and its labels.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Where {
     /// The CPU, if the sample says.
@@ -53,6 +55,8 @@ pub struct Where {
     pub container: Option<Name>,
     /// The path of the cgroup, if the sample says.
     pub cgroup: Option<Name>,
+    /// The number of its labels, which are kept apart by it.
+    pub labels: Option<u32>,
 }
 
 /// Threads, numbered as they come.
@@ -96,6 +100,7 @@ impl Threads {
                 .then(|| place.container.clone().unwrap_or_else(|| Name::from(HOST))),
             cgroup: cgroups.then(|| place.cgroup.clone().unwrap_or_else(|| Name::from(UNKNOWN_CGROUP))),
             pool: may_be_of_pool.then_some(pid),
+            labels: place.labels,
         };
         let list = &mut self.list;
         *self.ids.entry(thread).or_insert_with_key(|thread| {

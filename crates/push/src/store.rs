@@ -324,6 +324,10 @@ mod tests {
         fs::write(&other, message(9, 20).to_bytes()).unwrap();
         fs::remove_file(&first).unwrap();
         std::os::unix::fs::symlink(&other, &first).unwrap();
+        store.push(message(3, 20)).unwrap();
+        let last = fs::read_dir(&moved).unwrap().map(|entry| entry.unwrap().path()).max().unwrap();
+        fs::remove_file(&last).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&last).status().unwrap().success());
         assert_eq!(numbers(&mut store), [2]);
         assert!(other.exists());
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use decoder::{Attr, AttrFlags};
+use export::exchange::SampleLabel;
 use model::{EventIndex, Harm, Loss, Name, Pid, Tid};
 use perfdata::Event;
-use profile::{Count, Detail, Profile, Sample, SampleFacts, StackId, ThreadId, TimeRange};
+use profile::{Count, Detail, Profile, Sample, SampleFacts, StackId, ThreadId, TimeRange, Where};
 use symbolizer::NameStyle;
 
 use super::facts::ForeignFacts;
@@ -124,8 +125,10 @@ impl ForeignProfile {
         let mut profile = Profile::new(detail);
         profile.stacks = self.stacks.clone();
         let mut filter = ExplainedFilter::new(request.filter.clone());
-        let number = |profile: &mut Profile, thread: &Thread| {
-            let Thread { comm, pid, tid } = thread;
+        let number = |profile: &mut Profile, thread: &Thread, labels: u32| {
+            let Thread { comm, pid, tid, labels: known } = thread;
+            let labels = (request.all_quantities && !known.is_empty()).then_some(labels);
+            let place = Where { labels, ..Where::default() };
             let pid = pid.unwrap_or(Pid::NONE);
             let tid = tid.unwrap_or(Tid(pid.0));
             let facts = SampleFacts {
@@ -138,11 +141,15 @@ impl ForeignProfile {
                 container: None,
                 cgroup: None,
             };
-            filter.admits(&facts).then(|| profile.thread(comm, pid, tid, || comm.clone()))
+            filter.admits(&facts).then(|| profile.thread_on(comm, pid, tid, &place, || comm.clone()))
         };
         let threads: Vec<Option<ThreadId>> = {
             let mut number = number;
-            self.threads.iter().map(|thread| number(&mut profile, thread)).collect()
+            self.threads
+                .iter()
+                .zip(0..)
+                .map(|(thread, labels)| number(&mut profile, thread, labels))
+                .collect()
         };
         if threads.iter().all(Option::is_none)
             && let Some(why) = filter.why_none()
@@ -253,6 +260,7 @@ impl Analysis {
             format: foreign.format,
             started_unix_ns: foreign.started_unix_ns,
             duration_ns: foreign.duration_ns,
+            labels: foreign.threads.into_iter().map(|thread| thread.labels).collect(),
         };
         Ok(Self {
             target: input.name.clone(),
@@ -278,6 +286,11 @@ impl Analysis {
             resources: Resources::default(),
             bounds: TimeRange::default(),
         })
+    }
+
+    /// Returns the labels of samples by the numbers that threads have of them, if the profile is one of another tool.
+    pub fn foreign_labels(&self) -> &[Vec<SampleLabel>] {
+        self.foreign.as_ref().map_or(&[], |facts| &facts.labels)
     }
 
     /// Returns the format of the profile, if it is one of another tool.

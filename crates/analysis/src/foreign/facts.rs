@@ -1,5 +1,7 @@
 //! Facts about profiles of other tools.
 
+use export::exchange::SampleLabel;
+
 use super::Format;
 
 /// The facts about a profile of another tool that a recording has in its header.
@@ -7,6 +9,8 @@ pub(crate) struct ForeignFacts {
     pub(crate) format: Format,
     pub(super) started_unix_ns: Option<u64>,
     pub(super) duration_ns: Option<u64>,
+    /// The labels of samples, by the numbers that threads of profiles have of them.
+    pub(super) labels: Vec<Vec<SampleLabel>>,
 }
 
 impl ForeignFacts {

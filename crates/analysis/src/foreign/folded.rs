@@ -199,8 +199,12 @@ impl Builder {
             return known;
         }
         let (name, ids) = split_thread(frame);
-        let thread =
-            Thread { comm: Name::new(name), pid: ids.and_then(|(pid, _)| pid), tid: ids.map(|(_, tid)| tid) };
+        let thread = Thread {
+            comm: Name::new(name),
+            pid: ids.and_then(|(pid, _)| pid),
+            tid: ids.map(|(_, tid)| tid),
+            labels: Vec::new(),
+        };
         let number = self.threads.len() as u32;
         self.threads.push(thread);
         self.thread_numbers.insert(frame.to_vec(), number);

@@ -13,6 +13,7 @@ pub(crate) mod wire;
 
 use std::fmt;
 
+use export::exchange::SampleLabel;
 use model::{Frame, Name, Pid, Resolution, SpaceTable, StackEntry, Symbolized, Tid};
 use profile::{StackId, StackTable};
 use symbolizer::Resolutions;
@@ -102,6 +103,8 @@ struct Thread {
     comm: Name,
     pid: Option<Pid>,
     tid: Option<Tid>,
+    /// Its labels beside these.
+    labels: Vec<SampleLabel>,
 }
 
 /// The samples of one stack of one thread.

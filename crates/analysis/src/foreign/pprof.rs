@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use export::exchange::SampleLabel;
 use model::{
     AddressKind, BuildId, Frame, Name, ObjectIdentity, Pid, Reason, Resolution, SourceLocation, Space,
     SpaceId, SpaceTable, StackEntry, Tid,
@@ -363,7 +364,7 @@ impl<'b> Builder<'b> {
         let mut values = [0_i64; MAX_QUANTITIES];
         let (mut found, mut frames, mut is_cut) = (0, 0, false);
         let most = if self.room > 0 { MAX_DEPTH } else { MAX_DEPTH.min(message.len()) };
-        let (mut comm, mut pid, mut tid) = (None, None, None);
+        let (mut comm, mut pid, mut tid, mut labels) = (None, None, None, Vec::new());
         self.chain.clear();
         for field in Fields::of(message) {
             match field.ok()? {
@@ -385,8 +386,8 @@ impl<'b> Builder<'b> {
                     found += 1;
                 })?,
                 (3, value) => {
-                    let [key, text, number] = numbers(value.bytes(), [1, 2, 3])?;
-                    let (key, text) = (self.tables.string(key), self.tables.string(text));
+                    let [key_at, text_at, number, unit_at] = numbers(value.bytes(), [1, 2, 3, 4])?;
+                    let (key, text) = (self.tables.string(key_at), self.tables.string(text_at));
                     let id = || {
                         let typed = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
                         if text.is_empty() { i32::try_from(number as i64).ok() } else { typed }
@@ -397,6 +398,10 @@ impl<'b> Builder<'b> {
                         pid = id().map(Pid);
                     } else if TID_KEYS.contains(&key) {
                         tid = id().map(Tid);
+                    } else {
+                        let [key, text, unit] = [key_at, text_at, unit_at]
+                            .map(|position| self.tables.name(position, NameStyle::Linkage));
+                        labels.push(SampleLabel { key, text, number: number as i64, unit });
                     }
                 }
                 _ => {}
@@ -409,7 +414,7 @@ impl<'b> Builder<'b> {
         self.incomplete += u64::from(found != quantities);
         self.cut += u64::from(is_cut);
         if values.iter().any(|&value| value > 0) {
-            let thread = self.thread(comm, pid, tid);
+            let thread = self.thread(comm, pid, tid, labels);
             let known = self.stacks.len();
             let stack = self.stacks.intern(&self.chain);
             let new = (self.stacks.len() - known) * frames / self.chain.len().max(1);
@@ -420,10 +425,16 @@ impl<'b> Builder<'b> {
         Some(false)
     }
 
-    fn thread(&mut self, comm: Option<Name>, pid: Option<Pid>, tid: Option<Tid>) -> u32 {
+    fn thread(
+        &mut self,
+        comm: Option<Name>,
+        pid: Option<Pid>,
+        tid: Option<Tid>,
+        labels: Vec<SampleLabel>,
+    ) -> u32 {
         self.tells_threads |= comm.is_some();
         let comm = comm.or_else(|| self.tables.program_name()).unwrap_or_else(|| Name::from(NO_THREAD));
-        let thread = Thread { comm, pid, tid };
+        let thread = Thread { comm, pid, tid, labels };
         if let Some(&known) = self.thread_numbers.get(&thread) {
             return known;
         }

@@ -156,6 +156,7 @@ pub fn with_recording<T>(
         caveats: caveats.collect(),
         started_unix_ns,
         duration_ns,
+        labels: analysis.foreign_labels(),
         resources: if has_resources { resources(&analysis) } else { HashMap::new() },
         generated_code_kinds: generated_code_kinds(&analysis),
         object_ids: if has_ids { object_ids(&analysis, &settings.paths) } else { HashMap::new() },

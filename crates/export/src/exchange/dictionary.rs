@@ -6,7 +6,7 @@ use model::{Name, Space, SpaceId};
 use profile::{Count, FrameId, FrameKind, Label, PlaceId, StackId, ThreadId, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
-use super::{ExportedRecording, ObjectIds};
+use super::{ExportedRecording, ObjectIds, SampleLabel};
 use crate::frame_name;
 use crate::interner::Interner;
 
@@ -70,6 +70,8 @@ pub(super) struct Thread {
     pub(super) pid: Option<i32>,
     /// The name of the process, if the profile keeps processes apart.
     pub(super) process: Option<String>,
+    /// The labels of another tool.
+    pub(super) labels: Vec<SampleLabel>,
 }
 
 /// Samples of one thread with one stack.
@@ -240,7 +242,9 @@ impl Dictionary {
                 let ids = thread.ids.map(|(pid, tid)| (pid.0, tid.0));
                 let process = thread.process.as_ref().map(|(_, name)| name.to_string());
                 let pid = thread.process.as_ref().map(|(pid, _)| pid.0).or(ids.map(|(pid, _)| pid));
-                self.threads.intern(Thread { comm: thread.comm.to_string(), ids, pid, process })
+                let labels = thread.labels.and_then(|number| recording.labels.get(number as usize));
+                let labels = labels.cloned().unwrap_or_default();
+                self.threads.intern(Thread { comm: thread.comm.to_string(), ids, pid, process, labels })
             })
             .collect();
         let mut stacks = HashMap::default();
@@ -248,6 +252,7 @@ impl Dictionary {
         let mut counts: Vec<_> = profile.counts().collect();
         counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
         let mut frames = Vec::new();
+        let mut lines = HashMap::default();
         for (thread, stack, count) in counts {
             frames.clear();
             view.located_stack(thread, stack, &mut frames);
@@ -259,7 +264,7 @@ impl Dictionary {
             let functions = frames.iter().filter_map(|&(frame, place)| Some((frame, place?)));
             let functions: Vec<(FrameId, (PlaceId, u32))> = functions.collect();
             for of_place in functions.chunk_by(|(_, one), (_, other)| one == other).rev() {
-                locations.push(self.location(recording, view, of_place));
+                locations.push(self.location(recording, view, of_place, &mut lines));
             }
             if locations.is_empty() {
                 locations.push(self.no_stack());
@@ -279,8 +284,11 @@ impl Dictionary {
         recording: &ExportedRecording<'_>,
         view: &profile::View<'_>,
         frames: &[(FrameId, (PlaceId, u32))],
+        lines: &mut HashMap<FrameId, Line, FxBuildHasher>,
     ) -> u32 {
-        let lines = frames.iter().rev().map(|&(frame, _)| self.line(&view.frames().frames()[frame.index()]));
+        let lines = frames.iter().rev().map(|&(frame, _)| {
+            *lines.entry(frame).or_insert_with(|| self.line(&view.frames().frames()[frame.index()]))
+        });
         let lines = lines.collect();
         let entry =
             frames.first().and_then(|(_, (place, _))| view.profile().stacks.places().get(place.index()));

@@ -58,6 +58,7 @@ impl LiveInterval {
             ids: None,
             pid: Some(pid),
             process: None,
+            labels: Vec::new(),
         })
     }
 

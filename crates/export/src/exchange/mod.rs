@@ -28,6 +28,7 @@ mod timeline;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{SpaceId, SpaceTable};
@@ -128,6 +129,8 @@ pub struct ExportedRecording<'a> {
     pub started_unix_ns: Option<u64>,
     /// The length of the time that is exported, in nanoseconds.
     pub duration_ns: u64,
+    /// The labels of threads by the numbers that these have of them ([`profile::Thread::labels`]).
+    pub labels: &'a [Vec<SampleLabel>],
     /// The resources of processes, by process id.
     pub resources: HashMap<i32, Resource>,
     /// The kinds of generated code by spaces, as `profile.frame.type` of OpenTelemetry's conventions names them.
@@ -142,6 +145,19 @@ pub struct ExportedRecording<'a> {
     pub waits: Vec<ThreadWait>,
     /// The length of the intervals that a row of [`Format::Parquet`] sums up.
     pub bucket: Duration,
+}
+
+/// A label that another tool gave samples: a text, or a number with its unit.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SampleLabel {
+    /// Its key.
+    pub key: Arc<str>,
+    /// The text; empty if it is a number.
+    pub text: Arc<str>,
+    /// The number.
+    pub number: i64,
+    /// The unit of the number; empty if it has none.
+    pub unit: Arc<str>,
 }
 
 /// Identities of an object beside its build id of GNU; empty texts for unknown ones.

@@ -65,6 +65,8 @@ pub(super) struct Label {
     pub(super) text: i64,
     #[prost(int64, tag = "3")]
     pub(super) number: i64,
+    #[prost(int64, tag = "4")]
+    pub(super) unit: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -168,28 +170,51 @@ pub(super) fn profile<'c>(batch: &Batch<'_>, comments: impl Iterator<Item = &'c 
         unit: strings.intern(&kind.unit).into(),
     });
     let keys = ["comm", "pid", "tid", "process"].map(|key| strings.intern(key).into());
-    let sample = dictionary.samples.iter().map(|samples| {
-        let mut value = vec![0; sample_type.len()];
-        let counts = [signed(samples.count.samples), signed(samples.count.period)];
+    let mut sample: Vec<Sample> = Vec::new();
+    // The quantities of a sample of another tool are values of one sample again.
+    let mut known = HashMap::new();
+    for samples in &dictionary.samples {
         let skipped = usize::from(!batch.kinds[samples.event].counts_samples);
-        value[values[samples.event]..]
-            .iter_mut()
-            .zip(&counts[skipped..])
-            .for_each(|(value, count)| *value = *count);
+        let number = match skipped {
+            0 => sample.len(),
+            _ => *known.entry((samples.thread, samples.stack)).or_insert(sample.len()),
+        };
+        let counts = [signed(samples.count.samples), signed(samples.count.period)];
+        let add = |value: &mut Vec<i64>| {
+            value[values[samples.event]..]
+                .iter_mut()
+                .zip(&counts[skipped..])
+                .for_each(|(value, count)| *value += *count)
+        };
+        if let Some(known) = sample.get_mut(number) {
+            add(&mut known.value);
+            continue;
+        }
+        let mut value = vec![0; sample_type.len()];
+        add(&mut value);
         let thread = &dictionary.threads.values[samples.thread as usize];
-        let mut text = |key, text: &str| Label { key, text: strings.intern(text).into(), number: 0 };
+        let mut text = |key, text: &str| Label { key, text: strings.intern(text).into(), number: 0, unit: 0 };
         let comm = text(keys[0], &thread.comm);
         let process = thread.process.as_deref().map(|process| text(keys[3], process));
-        let number = |key, number: i32| Label { key, text: 0, number: number.into() };
+        let number = |key, number: i32| Label { key, text: 0, number: number.into(), unit: 0 };
         let ids = thread.ids.map(|(pid, tid)| [number(keys[1], pid), number(keys[2], tid)]);
         let stack = &dictionary.stacks.values[samples.stack as usize];
-        Sample {
+        let others = thread.labels.iter().map(|label| {
+            let [key, text, unit] =
+                [&label.key, &label.text, &label.unit].map(|text| strings.intern(text).into());
+            Label { key, text, number: label.number, unit }
+        });
+        let others: Vec<Label> = others.collect();
+        sample.push(Sample {
             location_id: stack.iter().map(|&location| u64::from(location) + 1).collect(),
             value,
-            label: std::iter::once(comm).chain(process).chain(ids.into_iter().flatten()).collect(),
-        }
-    });
-    let sample = sample.collect();
+            label: std::iter::once(comm)
+                .chain(process)
+                .chain(ids.into_iter().flatten())
+                .chain(others)
+                .collect(),
+        });
+    }
     // Readers of pprof take the first mapping for the main program.
     let program = program(dictionary).unwrap_or(0);
     let id_of = |mapping: usize| match mapping {

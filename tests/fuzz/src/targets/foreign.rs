@@ -55,6 +55,7 @@ pub(super) fn pprof_seeds() -> Vec<Vec<u8>> {
         caveats: Vec::new(),
         started_unix_ns: Some(1),
         duration_ns: 9,
+        labels: &[],
         resources: HashMap::new(),
         generated_code_kinds: HashMap::new(),
         object_ids: HashMap::new(),
