@@ -424,12 +424,21 @@ impl Default for JitDump {
     }
 }
 
-/// Returns true if a mapped file is a jitdump, by its name: `jit-PID.dump`.
+/// Returns true if a mapped file is a jitdump, by its name: `jit-PID.dump`, or `jit-TID-PID.dump` and `jit-TID-PID-XXXX` with or without that
+/// ending, as JavaScriptCore names them.
 pub fn is_dump(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
-    path.starts_with(b"/")
-        && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+    let Some(rest) = name.strip_prefix(b"jit-").filter(|_| path.starts_with(b"/")) else { return false };
+    let stem = rest.strip_suffix(b".dump");
+    let parts: Vec<&[u8]> = stem.unwrap_or(rest).split(|&byte| byte == b'-').collect();
+    let is_number = |part: &&[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    match parts.as_slice() {
+        [_] | [_, _] => stem.is_some() && parts.iter().all(is_number),
+        [ids @ .., random] if ids.len() == 2 => {
+            ids.iter().all(is_number) && !random.is_empty() && random.iter().all(u8::is_ascii_alphanumeric)
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -194,6 +194,25 @@ fn the_other_byte_order_is_read() {
     assert_eq!(dump.function(bytes.len() as u64 - 1).unwrap().name, "f");
 }
 
+#[test]
+fn dumps_are_known_by_their_names() {
+    for path in ["/tmp/jit-7.dump", "/d/jit-31750-31749.dump", "/jit-8-7-aX09bc", "/jit-8-7-aX09bc.dump"] {
+        assert!(is_dump(path.as_bytes()), "{path}");
+    }
+    for path in [
+        "jit-7.dump",
+        "/jit-7",
+        "/jit-8-7",
+        "/jit-.dump",
+        "/jit--7.dump",
+        "/jit-8-x.dump",
+        "/jit-8-7-a-b",
+        "/jit-8-7-.so",
+    ] {
+        assert!(!is_dump(path.as_bytes()), "{path}");
+    }
+}
+
 proptest! {
     #[test]
     fn damage_is_harmless(
