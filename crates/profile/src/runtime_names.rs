@@ -112,8 +112,11 @@ fn of_javascript(name: &str) -> Option<RuntimeName<'_>> {
     if !OF_SCRIPTS.contains(&kind) {
         return None;
     }
-    let tiers = rest.chars().next().map_or(Tiers::empty(), Tiers::of_sign);
-    let rest = rest.get(usize::from(!tiers.is_empty())..)?;
+    // V8 of Node 24 and Deno marks code that was entered in a loop (`o*`), and code for any context (`*'`).
+    let looped = rest.strip_prefix('o').unwrap_or(rest);
+    let tiers = looped.chars().next().map_or(Tiers::empty(), Tiers::of_sign);
+    let rest = if tiers.is_empty() { rest } else { looped.get(1..)? };
+    let rest = rest.strip_prefix('\'').filter(|_| !tiers.is_empty()).unwrap_or(rest);
     // The name of a function has no blanks, but for `get x` and the like; the path may have some.
     let (function, place) = match rest.split_once(' ') {
         Some((word @ ("get" | "set" | "async"), behind)) => {
@@ -209,6 +212,11 @@ mod tests {
             ("JS:* /srv/app.js:1:20", "(anonymous):1", "app.js", "*"),
             ("JS:*sixty :1:10", "sixty", "-", "*"),
             ("JS:*compileFunction node:internal/vm:73:1", "compileFunction", "node:internal/vm", "*"),
+            ("JS:+'handle /srv/app.js:4:16", "handle", "app.js", "+"),
+            ("JS:o*handle /srv/app.js:4:16", "handle", "app.js", "*"),
+            ("JS:o+'handle /srv/app.js:4:16", "handle", "app.js", "+"),
+            ("JS:*open /srv/app.js:4:16", "open", "app.js", "*"),
+            ("JS:open /srv/app.js:4:16", "open", "app.js", ""),
             ("py::sixty:/home/me/shares.py", "sixty", "shares.py", ""),
             ("py::loads:/usr/lib/python3.12/json/__init__.py", "loads", "python3.12/json/__init__.py", ""),
             (
