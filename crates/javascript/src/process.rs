@@ -84,7 +84,8 @@ struct Known {
     maps: CodeMaps,
     /// The bytes that all take.
     bytes: usize,
-    misses: Misses,
+    /// Of frames without the words of a function, and of those with them: code of WebAssembly uses up no searches for functions.
+    misses: [Misses; 2],
 }
 
 /// Bytecode of a function.
@@ -295,12 +296,13 @@ impl Sample<'_, '_, '_> {
             })?;
             self.known.maps.near = self.heap.field(shared, 0);
         }
-        if self.searches >= MAX_SEARCHES || !self.known.misses.may_search(lookup, self.time) {
+        let misses = usize::from(words.is_some());
+        if self.searches >= MAX_SEARCHES || !self.known.misses[misses].may_search(lookup, self.time) {
             return None;
         }
         self.searches += 1;
         let Some(code) = Compiled::find(&mut self.heap, &mut self.known.maps, lookup, self.time) else {
-            self.known.misses.pages.insert(lookup / PAGE_BYTES);
+            self.known.misses[misses].pages.insert(lookup / PAGE_BYTES);
             return None;
         };
         let (start, end) = (code.start, code.start.saturating_add(code.size));

@@ -272,6 +272,20 @@ fn optimized_code_leads_to_its_function_and_to_those_that_were_inlined() {
 }
 
 #[test]
+fn code_of_other_kinds_does_not_use_up_the_searches_for_functions() {
+    let memory = Memory::new("20");
+    memory.code(memory.layout.code.baseline + 2);
+    let mut process = memory.process();
+    memory.at(&mut process, 0, &[FrameOf::Interpreted(Some(words(&memory)))]).unwrap();
+    for number in 0..=MAX_MISSES as u64 {
+        let other = FrameOf::Generated(Avma(0x5000_0000 + number * PAGE_BYTES), None);
+        assert_eq!(memory.at(&mut process, 0, &[other]).unwrap(), ["Other"]);
+    }
+    let function = FrameOf::Generated(Avma(START + 0x10), Some(words(&memory)));
+    assert_eq!(memory.at(&mut process, 0, &[function]).unwrap(), ["JS:*spin /app/x.js:3:13 @4"]);
+}
+
+#[test]
 fn what_was_known_of_a_process_stays_when_it_has_ended() {
     let memory = Memory::new("20");
     memory.code(memory.layout.code.baseline + 2);
