@@ -4,7 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use host::procfs::Capability;
 use host::survey::survey;
+use host::sys::sandbox::with_capability;
 use recorder::event::{Catalogue, Event, select};
 use recorder::{EventSupport, ThisMachine, event_support, event_support_on_cpu, this_machine};
 
@@ -34,7 +36,12 @@ pub struct DoctorArguments {
 pub fn run(arguments: &DoctorArguments, console: &Console) -> anyhow::Result<ExitCode> {
     if let Some(kind) = &arguments.unit {
         let mut output = Output::stdout()?;
-        output.write_all(unit(&survey(), UnitKind::by_name(kind)).as_bytes())?;
+        let (survey, clock) = (survey(), select("cpu-clock", &this_machine())?);
+        let has_perfmon = survey.status.is_some_and(|own| own.has(Capability::Perfmon));
+        let opens = || clock.first().is_some_and(|clock| on_some_cpu(clock) == EventSupport::Samples);
+        let perfmon_opens =
+            if has_perfmon { with_capability(Capability::Perfmon as u32, opens) } else { None };
+        output.write_all(unit(&survey, UnitKind::by_name(kind), perfmon_opens).as_bytes())?;
         output.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -51,7 +58,6 @@ fn offers(machine: &ThisMachine) -> anyhow::Result<Offers> {
     let clock = select("cpu-clock", machine)?;
     let cycles = select("cycles", machine)?;
     let all = |events: &[Event]| events.first().map_or(EventSupport::Absent, event_support);
-    let some_cpu = host::sysfs::online_cpus().ok().and_then(|cpus| cpus.first().copied()).unwrap_or_default();
     // One tracepoint stands for all; every kernel with tracepoints has sched_switch.
     let tracepoint = select("sched:sched_switch", machine).ok();
     let uprobe = machine.pmus().iter().any(|pmu| pmu.name == "uprobe");
@@ -59,8 +65,14 @@ fn offers(machine: &ThisMachine) -> anyhow::Result<Offers> {
     Ok(Offers {
         clock: all(&clock),
         cycles: all(&cycles),
-        whole_cpu: clock.first().map_or(EventSupport::Absent, |clock| event_support_on_cpu(clock, some_cpu)),
+        whole_cpu: clock.first().map_or(EventSupport::Absent, on_some_cpu),
         tracepoint: tracepoint.as_deref().map(all),
         uprobe: uprobe.as_deref().map(all),
     })
+}
+
+/// Tries an event on all that runs on a CPU.
+fn on_some_cpu(event: &Event) -> EventSupport {
+    let cpu = host::sysfs::online_cpus().ok().and_then(|cpus| cpus.first().copied()).unwrap_or_default();
+    event_support_on_cpu(event, cpu)
 }

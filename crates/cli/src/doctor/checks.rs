@@ -81,9 +81,14 @@ fn why_nothing(survey: &Survey, offer: EventSupport) -> (String, Vec<Remedy>) {
     let filtered = survey.status.is_some_and(|status| status.seccomp == 2);
     // Some distributions add levels above 2, which forbid everything. Otherwise a seccomp filter or a security module forbids it.
     if offer == EventSupport::Forbidden && paranoid > 2 && !has(survey, Capability::SysAdmin) {
+        // The older patch asks for CAP_SYS_ADMIN, the newer one for CAP_PERFMON.
+        let without = if has(survey, Capability::Perfmon) {
+            "CAP_SYS_ADMIN, and CAP_PERFMON does not do"
+        } else {
+            "CAP_PERFMON, or with an older kernel CAP_SYS_ADMIN"
+        };
         let text = format!(
-            "nobody may record without CAP_SYS_ADMIN, and CAP_PERFMON does not do: kernel.perf_event_paranoid is {paranoid}, a \
-             level of this distribution's own"
+            "nobody may record without {without}: kernel.perf_event_paranoid is {paranoid}, a level of this distribution's own"
         );
         return (
             text,

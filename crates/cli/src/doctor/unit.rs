@@ -87,10 +87,11 @@ RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
     }
 }
 
-/// Returns the text of a unit for a file in `/etc/systemd/system`.
-pub fn unit(survey: &Survey, kind: UnitKind) -> String {
+/// Returns the text of a unit for a file in `/etc/systemd/system`. `perfmon_opens` says whether `CAP_PERFMON` alone opened an event on all
+/// that runs, if that could be tried.
+pub fn unit(survey: &Survey, kind: UnitKind, perfmon_opens: Option<bool>) -> String {
     let beginning = kind.beginning(&word(&survey.program.to_string_lossy()));
-    let capabilities = capabilities(survey);
+    let capabilities = capabilities(survey, perfmon_opens);
     format!(
         "\
 {beginning}
@@ -132,14 +133,14 @@ WantedBy=multi-user.target
     )
 }
 
-fn capabilities(survey: &Survey) -> String {
+fn capabilities(survey: &Survey, perfmon_opens: Option<bool>) -> String {
     let release = survey.system.release.to_string_lossy();
     let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    // Levels above 2 are some distributions' own, and CAP_PERFMON does not do there.
+    // Levels above 2 are some distributions' own, where CAP_PERFMON does with their newer patch alone.
     let is_stricter = survey.settings.paranoid.is_some_and(|level| level > 2);
-    let has_perfmon = version >= PERFMON_SINCE && !is_stricter;
-    let events = if has_perfmon { "CAP_PERFMON" } else { "CAP_SYS_ADMIN" };
+    let is_enough = perfmon_opens.unwrap_or(version >= PERFMON_SINCE && !is_stricter);
+    let events = if is_enough { "CAP_PERFMON" } else { "CAP_SYS_ADMIN" };
     // CAP_SYSLOG matters only for 1: with 0, whoever may record sees the addresses, with 2 nobody does.
     let hidden = survey.settings.kptr_restrict.is_some_and(|level| level == 1);
     let names = if hidden { " CAP_SYSLOG" } else { "" };
@@ -172,10 +173,11 @@ mod tests {
         let mut survey = survey();
         survey.system.release = "6.1.0-18-amd64".into();
         (survey.settings.kptr_restrict, survey.settings.paranoid) = (Some(0), Some(2));
-        let rights = |survey: &Survey| capabilities(survey);
+        let rights = |survey: &Survey| capabilities(survey, None);
         assert_eq!(rights(&survey), "CAP_PERFMON CAP_SYS_PTRACE");
         survey.settings.paranoid = Some(3);
         assert_eq!(rights(&survey), "CAP_SYS_ADMIN CAP_SYS_PTRACE");
+        assert_eq!(capabilities(&survey, Some(true)), "CAP_PERFMON CAP_SYS_PTRACE", "it was tried");
         survey.settings.paranoid = Some(2);
         survey.settings.kptr_restrict = Some(1);
         assert_eq!(rights(&survey), "CAP_PERFMON CAP_SYS_PTRACE CAP_SYSLOG");
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(rights(&survey), "CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_SYSLOG");
         survey.program = "/opt/my tools/prof%".into();
         for name in UnitKind::NAMES {
-            let unit = unit(&survey, UnitKind::by_name(name));
+            let unit = unit(&survey, UnitKind::by_name(name), None);
             assert!(unit.contains(&format!("ExecStart=\"/opt/my tools/prof%%\" {name} -a ")), "{unit}");
             let is_line = |line: &str| line.is_empty() || line.starts_with(['#', '[']) || line.contains('=');
             assert!(unit.lines().all(is_line), "{unit}");

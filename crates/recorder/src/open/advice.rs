@@ -165,11 +165,17 @@ fn permission(attr: &Attr, options: &Options) -> String {
         procfs::own_status().is_ok_and(|own| own.has(Capability::Perfmon) || own.has(Capability::SysAdmin));
     let is_admin = procfs::own_status().is_ok_and(|own| own.has(Capability::SysAdmin));
     match &options.target {
-        // Debian's and others' own levels.
-        _ if paranoid.is_some_and(|level| level > 2) && !is_admin => format!(
-            "this system wants CAP_SYS_ADMIN, and CAP_PERFMON does not do{level}; \
-             try: sudo sysctl kernel.perf_event_paranoid=2, or sudo {program} …"
-        ),
+        // Debian's and others' own levels. Their older patch asks for CAP_SYS_ADMIN, the newer one for CAP_PERFMON.
+        _ if paranoid.is_some_and(|level| level > 2) && !is_admin => {
+            let wants = if may {
+                "CAP_SYS_ADMIN, and CAP_PERFMON does not do"
+            } else {
+                "CAP_PERFMON, or with an older kernel CAP_SYS_ADMIN"
+            };
+            format!(
+                "this system wants {wants}{level}; try: sudo sysctl kernel.perf_event_paranoid=2, or sudo {program} …"
+            )
+        }
         Target::System | Target::Cgroup(_) => format!(
             "observing whole CPUs takes CAP_PERFMON or kernel.perf_event_paranoid at 0 or less{level}; \
              try: sudo {program} -a, or sudo sysctl kernel.perf_event_paranoid=0"

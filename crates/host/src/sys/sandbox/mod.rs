@@ -70,6 +70,12 @@ fn confine(parent: u32) -> io::Result<()> {
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
+/// Runs `work` on a thread that has no other capability than `kept`; `None` if there cannot be one.
+pub fn with_capability<T: Send>(kept: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
+    let alone = move || drop_capabilities(&[kept]).is_ok().then(work);
+    std::thread::scope(|scope| scope.spawn(alone).join()).ok().flatten()
+}
+
 /// Drops all capabilities of the calling thread except `kept` (`capset(2)`, version 3: two words of 32 capabilities).
 pub(super) fn drop_capabilities(kept: &[u32]) -> io::Result<()> {
     #[repr(C)]
