@@ -349,7 +349,8 @@ mod tests {
         let dropped = store.take_dropped();
         assert!((1..=2).contains(&dropped), "{dropped}");
         fs::write(folder.path().join("others"), [0; 4096]).ok();
-        while !store.is_empty() && !store.memory.is_empty() || store.folder.as_ref().unwrap().files.len() > 1 {
+        while !store.is_empty() && !store.memory.is_empty() || store.folder.as_ref().unwrap().files.len() > 1
+        {
             store.remove_oldest();
         }
         fs::write(folder.path().join("more"), vec![0; 1 << 20]).unwrap_err();
