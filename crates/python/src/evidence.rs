@@ -52,6 +52,17 @@ pub struct Activation {
     pub candidates: Vec<Candidate>,
 }
 
+/// The maximum size of a native frame of `_PyEval_EvalFrameDefault` in bytes. Those of compilers have 320 to 560.
+const MAX_NATIVE_BYTES: u64 = 1280;
+
+impl Activation {
+    /// Returns false for an address that is known not to lie in its native stack frame.
+    pub(crate) fn may_hold(&self, address: u64) -> bool {
+        let distance = self.end.map(|end| end.checked_sub(address));
+        distance.is_none_or(|distance| distance.is_some_and(|bytes| (1..=MAX_NATIVE_BYTES).contains(&bytes)))
+    }
+}
+
 /// The end of the addresses that programs have, on all processors: those with five levels of page tables included.
 const USER_END: u64 = 1 << 56;
 /// No program maps memory below (`vm.mmap_min_addr`).

@@ -20,6 +20,8 @@ pub struct Interpreter {
     pub(crate) text_type: Svma,
     /// `_PyEval_EvalFrameDefault`, the function that runs bytecode, and what the compiler has split off from it.
     pub(crate) eval: Vec<Range<Svma>>,
+    /// True if it is built of tail calls: `_PyEval_EvalFrameDefault`, in whose native frame entries lie, runs no bytecode itself.
+    pub(crate) has_tail_calls: bool,
     /// Functions that only lead from one call of `_PyEval_EvalFrameDefault` to the next, by address.
     pub(crate) glue: Vec<Range<Svma>>,
 }
@@ -47,7 +49,8 @@ impl Interpreter {
         let layout = Layout::of_version(version, &runtime)?;
         let split = found.eval.iter().filter_map(|range| split_part(object, range.start));
         found.eval.extend(split.collect::<Vec<_>>());
-        if !found.tail_calls.is_empty() {
+        let has_tail_calls = !found.tail_calls.is_empty();
+        if has_tail_calls {
             found.glue.append(&mut found.eval);
             found.eval = found.tail_calls;
         }
@@ -56,6 +59,7 @@ impl Interpreter {
             runtime: section.address,
             code_type: found.code_type?,
             text_type: found.text_type?,
+            has_tail_calls,
             eval: Some(joined(found.eval)).filter(|eval| !eval.is_empty())?,
             glue: joined(found.glue),
         })

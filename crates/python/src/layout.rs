@@ -59,6 +59,13 @@ pub(crate) struct FrameLayout {
     pub(crate) entry: EntryMark,
 }
 
+impl FrameLayout {
+    /// Returns true if the chain of frames has one without Python code for each call of `_PyEval_EvalFrameDefault`.
+    pub(crate) fn has_native_entries(&self) -> bool {
+        matches!(self.entry, EntryMark::Owner(_))
+    }
+}
+
 /// The mark of the outermost frame of those that one call of `_PyEval_EvalFrameDefault` runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EntryMark {

@@ -11,7 +11,6 @@
 //! The object file, the candidates of each native frame of `_PyEval_EvalFrameDefault`, and a reader of the process's memory. The crate performs
 //! no I/O, and believes nothing that it reads.
 
-mod callers;
 mod code;
 mod copies;
 mod evidence;
@@ -29,5 +28,6 @@ mod votes;
 pub use code::PythonFunction;
 pub use evidence::{Activation, Candidate, Location};
 pub use interpreter::Interpreter;
-pub use process::PythonProcess;
+pub use looks::Look;
+pub use process::{PythonProcess, ThreadView};
 pub use run::{PythonFrame, Run};

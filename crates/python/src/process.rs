@@ -2,10 +2,11 @@
 //!
 //! The address of the bytecode that the interpreter was executing is in a register or a word of the stack of the sample, so that it is as
 //! old as the sample. It tells the innermost function. The functions outside of it are in frames of the interpreter, which are read
-//! later, when the process has gone on: they count only from where such a frame is still one of the innermost function. If it is not, those that were
-//! found the last time that it was are taken: in a sample, or when the process was looked at (`current`).
+//! at other times, when the process is looked at (`looks`): those count that were outside of the function when it ran in the same frame.
 
 mod current;
+
+pub use current::ThreadView;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use model::{Pid, ProcessMemory, Svma, Tid, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::Interpreter;
-use crate::callers::{Callers, Outer};
 use crate::code::{Code, CodeReader};
 use crate::copies::Copies;
 use crate::evidence::{Activation, Candidate, Location};
-use crate::layout::EntryMark;
-use crate::looks::{Looks, MAX_FRAME_DISTANCE};
+use crate::looks::{
+    FrameFields, LASTING_LOOKS, Look, LookedFrame, Looks, MAX_FRAME_DISTANCE, Position, code_of, read_frames,
+};
 use crate::misses::Misses;
 use crate::run::{PythonFrame, Run};
 use crate::votes::{FrameSlot, Votes};
@@ -31,17 +32,16 @@ struct Found {
     run: Run,
     /// The frame of its innermost function, where that is known.
     frame: Option<u64>,
-    /// That of the next run outwards.
-    next: Option<u64>,
+    /// That of the next run outwards, in a look.
+    next: Option<Position>,
 }
 
-/// Where the frames of a run end.
-struct RunEnd {
+/// The functions outside of a frame in its run.
+struct Outer {
+    frames: Vec<PythonFrame>,
     is_complete: bool,
-    /// The address of the frame without Python code that is there since 3.12, on the native stack.
-    entry: Option<u64>,
     /// The frame of the innermost function of the next run outwards.
-    next: Option<u64>,
+    next: Option<Position>,
 }
 
 /// The Python functions of one program in one process.
@@ -61,7 +61,8 @@ pub struct PythonProcess {
     /// Where calls of 3.12 and later keep the frame that has called them (`previous` of the entry frame).
     caller_slot: FrameSlot,
     looks: Looks,
-    callers: Callers,
+    /// The time of the last look by which the slots were learned.
+    learned: Timestamp,
     samples: u32,
     blocks: Blocks,
     order: Vec<Candidate>,
@@ -89,8 +90,6 @@ const MAX_COPIES: usize = 64 << 10;
 /// The maximum number of blocks of memory that are read for one sample: frames of 300 functions, or 30 functions that are new, lie in so
 /// many.
 const MAX_BLOCKS: usize = 96;
-/// The maximum number of frames in one run.
-const MAX_FRAMES: usize = 4096;
 
 /// The interval, in samples, at which the places of all candidates are counted once there are enough votes.
 const EXPLORING_SAMPLES: u32 = 32;
@@ -113,8 +112,9 @@ struct Sample<'r> {
     tid: Tid,
     searches: usize,
     is_exploring: bool,
-    /// True for the innermost run of the sample.
+    /// True for the innermost run of the sample, and for the outermost one.
     is_innermost: bool,
+    is_outermost: bool,
     /// The frame of the run, where a slot of a native frame always has it.
     exact: Option<u64>,
 }
@@ -122,19 +122,17 @@ struct Sample<'r> {
 impl<'r> Sample<'r> {
     /// Begins with the innermost run.
     fn new(reader: Reader<'r>, time: Timestamp, tid: Tid) -> Self {
-        Self { reader, time, tid, searches: 0, is_exploring: false, is_innermost: true, exact: None }
+        Self {
+            reader,
+            time,
+            tid,
+            searches: 0,
+            is_exploring: false,
+            is_innermost: true,
+            is_outermost: true,
+            exact: None,
+        }
     }
-}
-
-/// The fields of a frame.
-struct FrameFields {
-    code: u64,
-    previous: u64,
-    instruction: u64,
-    is_entry: bool,
-    is_native: bool,
-    /// True if it lies on the stack of its thread's frames, directly behind the frame that has called it.
-    is_stacked: bool,
 }
 
 impl PythonProcess {
@@ -151,7 +149,7 @@ impl PythonProcess {
             frame_slot: FrameSlot::default(),
             caller_slot: FrameSlot::default(),
             looks: Looks::default(),
-            callers: Callers::default(),
+            learned: Timestamp(0),
             samples: 0,
             blocks: Blocks::new(MAX_BLOCKS),
             order: Vec::new(),
@@ -167,6 +165,13 @@ impl PythonProcess {
         time: Timestamp,
         activations: &[Activation],
     ) -> Option<Vec<Run>> {
+        let without_ends: Vec<Activation>;
+        let activations = if self.interpreter.has_tail_calls {
+            without_ends = activations.iter().map(|of| Activation { end: None, ..of.clone() }).collect();
+            &without_ends
+        } else {
+            activations
+        };
         let mut blocks = std::mem::replace(&mut self.blocks, Blocks::new(0));
         let reader = Reader::new(memory, pid, &mut blocks);
         let is_exploring = self.samples.is_multiple_of(EXPLORING_SAMPLES);
@@ -174,9 +179,10 @@ impl PythonProcess {
         let runs = self.check(&mut sample).then(|| {
             self.samples = self.samples.wrapping_add(1);
             self.codes.forget_misses(time);
-            let lasting = self.looks.lasting(tid);
+            self.learn_slots(&sample, activations);
             let (mut next, mut inner) = (None, None);
-            let runs = activations.iter().zip((0..activations.len()).rev()).map(|(activation, outside)| {
+            let runs = activations.iter().zip(1..).map(|(activation, number)| {
+                sample.is_outermost = number == activations.len();
                 sample.exact = self.frame_slot.frame_of(activation);
                 if sample.exact.is_none()
                     && let Some(frame) = inner.and_then(|inner| self.caller_slot.frame_of(inner))
@@ -186,13 +192,15 @@ impl PythonProcess {
                 }
                 sample.is_exploring = is_exploring || self.bytecode_votes.wants_more(activation.site);
                 sample.is_innermost = inner.is_none();
-                let found = self.run(&mut sample, activation, next);
+                let linked =
+                    next.take().filter(|(look, depth): &Position| look.may_be_of(*depth, activation));
+                let found = self.run(&mut sample, activation, linked);
                 (next, inner) = (found.next, Some(activation));
                 let mut run = found.run;
-                if let Some(lasting) = lasting.get(outside).filter(|_| !run.is_complete) {
-                    run.lasting.extend(lasting.outside_of(found.frame));
-                    run.remove_interpreters_own();
+                if !run.is_complete {
+                    run.lasting = self.lasting(&mut sample, activation, found.frame);
                 }
+                run.remove_interpreters_own();
                 run
             });
             runs.collect()
@@ -243,11 +251,12 @@ impl PythonProcess {
         variable.0.wrapping_add(self.bias)
     }
 
-    /// Finds one run. `frame` is that of its innermost function, if the run before has led to it.
-    fn run(&mut self, sample: &mut Sample<'_>, activation: &Activation, frame: Option<u64>) -> Found {
+    /// Finds one run. `linked` is the frame of its innermost function, if the run before has led to it.
+    fn run(&mut self, sample: &mut Sample<'_>, activation: &Activation, linked: Option<Position>) -> Found {
         let interpreter = Arc::clone(&self.interpreter);
         let codes = self.code_reader(&interpreter);
-        let known = sample.exact.or(frame);
+        let linked_frame = linked.as_ref().and_then(|(look, depth)| Some(look.at(*depth)?.frame));
+        let known = sample.exact.or(linked_frame);
         let at_frame =
             |this: &mut Self, sample: &mut Sample<'_>| this.at_frame(sample, codes, activation, known?);
         let found = if sample.is_innermost {
@@ -257,33 +266,25 @@ impl PythonProcess {
             at_frame(self, sample).or_else(|| self.find_bytecode(sample, codes, activation))
         };
         let Some((candidate, bytecode)) = found else {
-            let found = frame.and_then(|frame| self.frame_and_outer(sample, codes, frame));
+            let position = linked.or_else(|| self.lasting_innermost(sample, activation));
+            let found = position.and_then(|position| self.run_at(sample, codes, &position));
             return found.unwrap_or_else(|| Found { frame: known, ..Found::default() });
         };
         let Some(code) = self.codes.by_bytecode.get(&bytecode) else { return Found::default() };
         let next = self.codes.copies.in_object(candidate.word);
         let (object, line) = (code.object, code.line_at(next.saturating_sub(1)));
         let innermost = PythonFrame { function: Arc::clone(&code.function), line };
-        let (verified, guess) = self.find_frame(sample, codes, activation, object, frame);
+        let (position, frame) = self.find_frame(sample, codes, activation, object, linked);
         if sample.is_exploring {
             self.vote(sample, codes, activation);
         }
-        let frame = verified.or(guess);
-        let caller = frame.map(|frame| (sample.tid, frame, bytecode));
-        let read =
-            verified.and_then(|frame| self.outer(sample, codes, frame)).filter(|outer| outer.is_complete);
-        let outer = match (read, caller) {
-            (Some(read), Some(caller)) => {
-                self.callers.add(caller, read.clone());
-                Some(read)
-            }
-            (_, Some(caller)) => self.callers.of(caller),
-            _ => None,
+        let outer = match position {
+            Some(position) => Some(self.outside(sample, codes, &position)),
+            None => frame.and_then(|frame| self.outside_of_left(sample, codes, activation, frame, object)),
         };
         let mut run = Run { frames: vec![innermost], ..Run::default() };
         let Some(outer) = outer else { return Found { run, frame, next: None } };
-        run.frames.extend_from_slice(outer.frames());
-        run.remove_interpreters_own();
+        run.frames.extend(outer.frames);
         run.is_complete = outer.is_complete;
         Found { run, frame, next: outer.next }
     }
@@ -296,7 +297,8 @@ impl PythonProcess {
         activation: &Activation,
         frame: u64,
     ) -> Option<(Candidate, u64)> {
-        let fields = fields(sample, codes, frame).filter(|fields| !fields.is_native)?;
+        let fields = FrameFields::read(&mut sample.reader, &codes.layout.frame, frame);
+        let fields = fields.filter(|fields| !fields.is_native)?;
         let bytecode = self.codes.of_object(sample, codes, fields.code)?;
         let code = self.codes.by_bytecode.get(&bytecode)?;
         let copies = &self.codes.copies;
@@ -324,7 +326,8 @@ impl PythonProcess {
             // Where functions always return before they are read there are no votes: one that was seen at this frame comes first.
             let is_seen = |candidate: &Candidate| {
                 let bytecode = self.codes.holding(candidate.word);
-                bytecode.is_some_and(|bytecode| self.callers.has((sample.tid, frame, bytecode)))
+                let code = bytecode.and_then(|bytecode| self.codes.by_bytecode.get(&bytecode));
+                code.is_some_and(|code| self.seen(sample, activation, frame, code.object).is_some())
             };
             order.sort_by_key(|candidate| !is_seen(candidate));
         }
@@ -364,7 +367,7 @@ impl PythonProcess {
         let mut order = std::mem::take(&mut self.order);
         self.frame_votes.sort(activation, &mut order);
         let objects = order.iter().filter_map(|candidate| {
-            let object = code_of(&mut sample.reader, codes, candidate.word)?;
+            let object = code_of(&mut sample.reader, &codes.layout.frame, candidate.word)?;
             codes.is_code(&mut sample.reader, object).then_some(object)
         });
         let objects: Vec<u64> = objects.take(MAX_SEARCHES).collect();
@@ -382,30 +385,73 @@ impl PythonProcess {
         })
     }
 
-    /// Finds the frame of the innermost function, which has the code object `object`: the frame that is still one of this function, and
-    /// else the one that was most probably the frame when the sample was taken.
+    /// Returns where a frame of a code object was seen, in the look nearest to the sample.
+    fn seen(
+        &self,
+        sample: &Sample<'_>,
+        activation: &Activation,
+        frame: u64,
+        object: u64,
+    ) -> Option<Position> {
+        let is_it = |of: &LookedFrame| (of.frame, of.object) == (frame, object);
+        self.looks.nearest((sample.tid, sample.time), |look| {
+            Some((Arc::clone(look), look.find(activation, is_it)?))
+        })
+    }
+
+    /// Finds the frame of the innermost function, which has the code object `object`, in the look nearest to the sample that has seen it, and
+    /// else in the memory as it is now; and the one that was most probably the frame when the sample was taken.
     fn find_frame(
         &mut self,
         sample: &mut Sample<'_>,
         codes: CodeReader<'_>,
         activation: &Activation,
         object: u64,
-        linked: Option<u64>,
-    ) -> (Option<u64>, Option<u64>) {
-        let mut is_frame = |frame| (code_of(&mut sample.reader, codes, frame)? == object).then_some(frame);
-        if let Some(frame) = sample.exact {
-            return (is_frame(frame), Some(frame));
-        }
+        linked: Option<Position>,
+    ) -> (Option<Position>, Option<u64>) {
+        let linked_frame = linked.as_ref().and_then(|(look, depth)| Some(look.at(*depth)?.frame));
         let mut order = std::mem::take(&mut self.order);
-        self.frame_votes.sort(activation, &mut order);
-        let places = if sample.is_exploring { order.len() } else { PLACES_LOOKED_AT };
-        let verified = order.iter().take(places).find_map(|candidate| is_frame(candidate.word));
-        let verified = verified.or_else(|| linked.and_then(is_frame));
-        // A wrong one has no callers that are remembered.
-        let guess = order.first().filter(|_| self.frame_votes.at(activation.site).are_likely());
-        let guess = guess.map(|candidate| candidate.word).or(linked);
+        let (places, guess): (Vec<u64>, _) = if let Some(exact) = sample.exact {
+            (vec![exact], Some(exact))
+        } else {
+            self.frame_votes.sort(activation, &mut order);
+            let most = if sample.is_exploring { order.len() } else { PLACES_LOOKED_AT };
+            let places = order.iter().take(most).map(|candidate| candidate.word).chain(linked_frame);
+            // A wrong one was seen in no look.
+            let guess = order.first().filter(|_| self.frame_votes.at(activation.site).are_likely());
+            (places.collect(), guess.map(|candidate| candidate.word).or(linked_frame))
+        };
         self.order = order;
-        (verified, guess)
+        let is_linked = |(look, depth): &Position| {
+            look.at(*depth).is_some_and(|of| of.object == object && places.contains(&of.frame))
+        };
+        if let Some(linked) = linked.filter(is_linked) {
+            let frame = linked_frame.or(guess);
+            return (Some(linked), frame);
+        }
+        let seen = places.iter().find_map(|frame| self.seen(sample, activation, *frame, object));
+        let position = seen.or_else(|| self.look_now(sample, codes, activation, &places, object));
+        let position = position.or_else(|| self.looks.in_others(sample.tid, guess?, object));
+        let found = position.as_ref().and_then(|(look, depth)| Some(look.at(*depth)?.frame));
+        let is_own = |frame: &u64| places.contains(frame);
+        (position, found.filter(is_own).or(guess))
+    }
+
+    /// Looks at the first of `places` that is a frame of the code object `object` in the memory as it is now.
+    fn look_now(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        activation: &Activation,
+        places: &[u64],
+        object: u64,
+    ) -> Option<Position> {
+        let layout = &codes.layout.frame;
+        let mut is_frame = |frame: &&u64| code_of(&mut sample.reader, layout, **frame) == Some(object);
+        let frame = *places.iter().find(|frame| is_frame(frame))?;
+        let (frames, is_whole) = read_frames(&mut sample.reader, layout, frame, |_| None);
+        let look = Look { tid: sample.tid, time: sample.time, frames, is_whole, current: None };
+        look.may_be_of(0, activation).then(|| (Arc::new(look), 0))
     }
 
     /// Counts the places of all bytecode pointers and frames that agree: that are at the same instruction. What has returned since has left a
@@ -422,7 +468,7 @@ impl PythonProcess {
             })
             .collect();
         let mut frame = |location, word: u64| {
-            let object = code_of(&mut sample.reader, codes, word)?;
+            let object = code_of(&mut sample.reader, &codes.layout.frame, word)?;
             let function = *self.codes.by_object.get(&object)?;
             let address = sample.reader.word(word.checked_add(codes.layout.frame.instruction)?)?;
             let inside = pointers.iter().filter(|pointer| pointer.function == function);
@@ -465,76 +511,109 @@ impl PythonProcess {
     }
 
     /// Finds a run by the frame of its innermost function alone.
-    fn frame_and_outer(
+    fn run_at(
         &mut self,
         sample: &mut Sample<'_>,
         codes: CodeReader<'_>,
-        frame: u64,
+        position: &Position,
     ) -> Option<Found> {
-        let fields = fields(sample, codes, frame)?;
-        let (_, innermost, _) = self.codes.frame(sample, codes, &fields)?;
-        let outer = self.outer(sample, codes, frame)?;
-        let outside = outer.frames().iter().filter(|_| outer.is_complete);
-        let frames = [innermost].into_iter().chain(outside.cloned()).collect();
-        let mut run = Run { frames, is_complete: outer.is_complete, lasting: Vec::new() };
-        run.remove_interpreters_own();
-        Some(Found { run, frame: Some(frame), next: outer.next })
+        let of = position.0.at(position.1)?;
+        let (_, innermost, _) = self.codes.frame(sample, codes, of)?;
+        let outer = self.outside(sample, codes, position);
+        let frames = [innermost].into_iter().chain(outer.frames).collect();
+        let run = Run { frames, is_complete: outer.is_complete, lasting: Vec::new() };
+        Some(Found { run, frame: Some(of.frame), next: outer.next })
     }
 
-    /// Follows the frames outside of `frame` to the end of its run.
-    fn outer(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<Outer> {
-        let mut frames = Vec::new();
-        let end = self.follow(sample, codes, frame, |_, _, found| frames.push(found))?;
-        Some(Outer { run: frames.into(), inner: 0, is_complete: end.is_complete, next: end.next })
-    }
-
-    /// Calls `found` with each frame outside of `frame` in its run: its address, bytecode and function.
-    fn follow(
-        &mut self,
-        sample: &mut Sample<'_>,
-        codes: CodeReader<'_>,
-        mut frame: u64,
-        mut found: impl FnMut(u64, u64, PythonFrame),
-    ) -> Option<RunEnd> {
-        let mut fields_here = fields(sample, codes, frame)?;
-        let mut count = 0;
-        loop {
-            let is_complete = fields_here.is_entry;
-            let next = Some(fields_here.previous).filter(|previous| *previous != 0);
-            let end = Some(RunEnd { is_complete, entry: None, next });
-            // A generator that has been left since has no caller.
-            if is_complete || next.is_none() || count >= MAX_FRAMES {
-                return end;
+    /// Returns the functions outside of a frame in its run.
+    fn outside(&mut self, sample: &mut Sample<'_>, codes: CodeReader<'_>, (look, depth): &Position) -> Outer {
+        let mut outer = Outer { frames: Vec::new(), is_complete: false, next: None };
+        let frames = look.frames.iter().skip(*depth);
+        for ((inner, outside), depth) in
+            frames.clone().zip(frames.skip(1).map(Some).chain([None])).zip(*depth + 1..)
+        {
+            if inner.entry.is_some() {
+                outer.is_complete = true;
+                outer.next = outside.map(|_| (Arc::clone(look), depth));
+                break;
             }
-            let Some(next) = fields(sample, codes, fields_here.previous) else { return end };
-            if next.is_native {
-                let next = Some(next.previous).filter(|previous| *previous != 0);
-                return Some(RunEnd { is_complete: true, entry: Some(fields_here.previous), next });
-            }
-            let Some((bytecode, shown, frame_bytes)) = self.codes.frame(sample, codes, &next) else {
-                return end;
+            let Some(outside) = outside else {
+                if look.is_whole && sample.is_outermost && inner.is_stacked {
+                    outer.is_complete = true;
+                } else if look.is_whole {
+                    // A greenlet that is left has a chain without entries (`expose_frames`, since 3.12): of several calls, maybe.
+                    outer.frames.clear();
+                }
+                break;
             };
+            let Some((_, shown, frame_bytes)) = self.codes.frame(sample, codes, outside) else { break };
             // A frame that was left stays in memory, while another function's takes the place of its caller's.
-            let is_caller = !(fields_here.is_stacked && next.is_stacked)
-                || frame
-                    .checked_sub(fields_here.previous)
+            let is_caller = !(inner.is_stacked && outside.is_stacked)
+                || inner
+                    .frame
+                    .checked_sub(outside.frame)
                     .is_none_or(|distance| distance == frame_bytes || distance > MAX_FRAME_DISTANCE);
             if !is_caller {
-                return end;
+                break;
             }
-            frame = fields_here.previous;
-            found(frame, bytecode, shown);
-            count += 1;
-            fields_here = next;
+            outer.frames.push(shown);
         }
+        outer
+    }
+
+    /// Returns the functions outside of one that has returned, and whose frame the interpreter clears: `frame` is its caller's then. Known
+    /// where that lasts.
+    fn outside_of_left(
+        &mut self,
+        sample: &mut Sample<'_>,
+        codes: CodeReader<'_>,
+        activation: &Activation,
+        frame: u64,
+        object: u64,
+    ) -> Option<Outer> {
+        activation.site.filter(|_| sample.is_innermost)?;
+        let ((look, first), _) = self.looks.lasting((sample.tid, sample.time), LASTING_LOOKS)?;
+        let is_caller = |of: &LookedFrame| of.frame == frame && of.object != object;
+        let depth = (first..look.frames.len()).find(|depth| look.at(*depth).is_some_and(is_caller))?;
+        let position = Some((look, depth)).filter(|(look, depth)| look.may_be_of(*depth, activation))?;
+        let found = self.run_at(sample, codes, &position)?;
+        Some(Outer { frames: found.run.frames, is_complete: found.run.is_complete, next: found.next })
+    }
+
+    /// Returns the innermost frame of a call of which the sample tells the frame at most, if it ran at the looks before and behind
+    /// the sample: the function that ran is the one that lasts, and not an unknown one inside of it.
+    fn lasting_innermost(&self, sample: &Sample<'_>, activation: &Activation) -> Option<Position> {
+        // A frame that the sample has is in few functions within two milliseconds.
+        let count = if sample.exact.is_some() { 1 } else { LASTING_LOOKS };
+        let ((look, first), is_whole) = self.looks.lasting((sample.tid, sample.time), count)?;
+        let depth = match sample.exact {
+            Some(exact) => (first..look.frames.len())
+                .find(|depth| look.at(*depth).is_some_and(|of| of.frame == exact))?,
+            None => Some(first).filter(|_| is_whole && sample.is_innermost)?,
+        };
+        look.may_be_of(depth, activation).then_some((look, depth))
+    }
+
+    /// Returns the functions that a call ran at the looks before and behind the sample, outside of `frame`: all where
+    /// that is not known. Frames lie outwards at lower addresses, so that one which is not lower came later.
+    fn lasting(
+        &mut self,
+        sample: &mut Sample<'_>,
+        activation: &Activation,
+        frame: Option<u64>,
+    ) -> Vec<PythonFrame> {
+        let interpreter = Arc::clone(&self.interpreter);
+        let codes = self.code_reader(&interpreter);
+        let lasting = self.looks.lasting((sample.tid, sample.time), LASTING_LOOKS);
+        let Some(((look, first), _)) = lasting else { return Vec::new() };
+        let is_outside = |of: &LookedFrame| {
+            frame.is_none_or(|frame| of.frame < frame || of.frame - frame > MAX_FRAME_DISTANCE)
+        };
+        let frames = look.frames.iter().enumerate().skip(first);
+        let of_call = frames.filter(|(depth, of)| is_outside(of) && look.is_of(*depth, activation));
+        of_call.filter_map(|(_, of)| Some(self.codes.frame(sample, codes, of)?.1)).collect()
     }
 }
-
-/// The bits of a reference to an object that are tags (`_PyStackRef`). Objects lie at multiples of 8.
-const REFERENCE_TAGS: u64 = 7;
-
-/// The `owner` of frames on the stack of a thread's frames (`FRAME_OWNED_BY_THREAD`).
-const OWNED_BY_THREAD: u8 = 0;
 
 /// A place that holds a pointer to bytecode, with the function, and the address in its code object.
 struct VotingPointer {
@@ -572,33 +651,6 @@ impl Instruction {
             None => jumps_from(2) || jumps_from(4),
         }
     }
-}
-
-/// Reads the address of a frame's code object.
-fn code_of(reader: &mut Reader<'_>, codes: CodeReader<'_>, frame: u64) -> Option<u64> {
-    let field = frame.checked_add(codes.layout.frame.code).filter(|_| frame.is_multiple_of(8))?;
-    Some(reader.word(field)? & !REFERENCE_TAGS)
-}
-
-/// Reads the fields of a frame.
-fn fields(sample: &mut Sample<'_>, codes: CodeReader<'_>, frame: u64) -> Option<FrameFields> {
-    let layout = &codes.layout.frame;
-    // No offset is larger than a page, and no frame lies on the last one.
-    frame.checked_add(1 << 13).filter(|_| frame.is_multiple_of(8))?;
-    let mut byte = |offset| sample.reader.array::<1>(frame + offset).map(|[byte]| byte);
-    let owner = byte(layout.owner)?;
-    let (is_entry, is_native) = match layout.entry {
-        EntryMark::IsEntry(offset) => (byte(offset)? != 0, false),
-        EntryMark::Owner(least) => (false, owner >= least),
-    };
-    Some(FrameFields {
-        code: code_of(&mut sample.reader, codes, frame)?,
-        previous: sample.reader.word(frame + layout.previous)?,
-        instruction: sample.reader.word(frame + layout.instruction)?,
-        is_entry,
-        is_native,
-        is_stacked: owner == OWNED_BY_THREAD,
-    })
 }
 
 /// The functions of a process that were read.
@@ -714,11 +766,11 @@ impl Codes {
         &mut self,
         sample: &mut Sample<'_>,
         codes: CodeReader<'_>,
-        fields: &FrameFields,
+        of: &LookedFrame,
     ) -> Option<(u64, PythonFrame, u64)> {
-        let bytecode = self.of_object(sample, codes, fields.code)?;
+        let bytecode = self.of_object(sample, codes, of.object)?;
         let code = self.by_bytecode.get(&bytecode)?;
-        let line = code.line_at(self.copies.in_object(fields.instruction));
+        let line = code.line_at(self.copies.in_object(of.instruction));
         Some((bytecode, PythonFrame { function: Arc::clone(&code.function), line }, code.frame_bytes))
     }
 

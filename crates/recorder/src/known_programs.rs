@@ -48,6 +48,11 @@ impl<P> KnownPrograms<P> {
         &mut program.known
     }
 
+    /// Returns what is known of the program that a process ran last.
+    pub(crate) fn known(&mut self, pid: Pid) -> Option<&mut P> {
+        self.0.get_mut(&pid).map(|program| &mut program.known)
+    }
+
     /// Forgets processes that the tracker has forgotten.
     pub(crate) fn forget_ended(&mut self, tracker: &Tracker) {
         self.0.retain(|&pid, _| tracker.knows(pid));

@@ -16,6 +16,7 @@ use clap::Args;
 use export::explain::{self, ExplanationInput, Findings};
 use export::summary::Summary;
 use model::{Harm, Name};
+use perfdata::sections;
 use profile::{Columns, Detail, Show, View, Weight};
 
 use crate::arguments::{QueryArguments, RecordingArguments};
@@ -142,12 +143,15 @@ fn write(
     let is_recorded = !chosen.is_time && analysis.foreign_format().is_none();
     let more_often = rate_advice::more_often(&chosen.event.attr).filter(|_| is_recorded);
     let profile = &chosen.profile;
+    let stack_totals = analysis.recording.features().section(sections::id::STACK_TOTALS);
+    let looks = stack_totals.and_then(|totals| sections::looks(totals, analysis.recording.endian()));
     let facts = ExplanationInput {
         title: &analysis.title(chosen, &query.description()),
         event: &shown.name,
         unit: shown.unit(),
         weight,
         total: profile.total(),
+        looks: looks.filter(|&looks| looks > 0),
         duration_ns: chosen.span().map(|(first, last)| last.0.saturating_sub(first.0)),
         cpus: analysis.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
         is_foreign: chosen.unit_of_quantity().is_some(),

@@ -105,6 +105,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
         "frames": facts.census.frames,
         "nameless_frames": facts.census.nameless,
         "margin_points": facts.margin(),
+        "python_callers_margin_points": facts.callers_margin(),
         "threads": threads.collect::<Vec<_>>(),
         "thread_count": explanation.threads.len(),
         "modules": modules.collect::<Vec<_>>(),

@@ -35,6 +35,8 @@ pub struct ExplanationInput<'a> {
     pub weight: Weight,
     /// The number of samples and the sum of their periods.
     pub total: Count,
+    /// The number of looks by which the callers of Python functions are known; `None` where there were none.
+    pub looks: Option<u64>,
     /// For how long it was recorded, in nanoseconds.
     pub duration_ns: Option<u64>,
     /// The number of CPUs of the machine.
@@ -137,6 +139,12 @@ impl ExplanationInput<'_> {
     /// Returns the half width of the 95 % confidence interval of a share of 50 %, in percentage points.
     fn margin(&self) -> f64 {
         98.0 / (self.total.samples.max(1) as f64).sqrt()
+    }
+
+    /// Returns the same of the share that a caller of a Python function has: samples tell that it ran, looks who had called it.
+    fn callers_margin(&self) -> Option<f64> {
+        let margin = 98.0 / (self.looks?.max(1) as f64).sqrt();
+        Some(margin.hypot(self.margin()))
     }
 }
 

@@ -312,6 +312,11 @@ impl Page<'_, '_> {
         }
         if facts.total.samples >= MIN_RELIABLE_SAMPLES {
             self.line(&format!("  shares are estimates: 50 % here is 50 ± {margin:.1} % (95 times of 100)"));
+            if let (Some(looks), Some(margin)) = (facts.looks, facts.callers_margin()) {
+                self.line(&format!(
+                    "  which function called a Python function is known by {looks} looks: 50 % is 50 ± {margin:.1} %"
+                ));
+            }
         }
     }
 }

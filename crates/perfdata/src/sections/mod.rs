@@ -76,6 +76,12 @@ const FREE_BYTES: [(u32, u64); 12] = [
     (id::MISSING_SAMPLES, 0),
 ];
 
+/// Returns the number of looks at threads of Python, by the section [`id::STACK_TOTALS`]; `None` in one of before version 3.
+pub fn looks(stack_totals: &[u8], endian: Endian) -> Option<u64> {
+    let word = |index: usize| Some(endian.u64(*stack_totals.get(index * 8..)?.first_chunk()?));
+    word(5).filter(|_| word(0).is_some_and(|version| version >= 3))
+}
+
 /// Returns the bytes of memory that a section of `size` bytes may take, unpacked and decoded; `None` for one that is not read.
 pub fn most_held(id: u32, size: usize) -> Option<u64> {
     let (_, free) = FREE_BYTES.iter().find(|(section, _)| *section == id)?;

@@ -1,120 +1,134 @@
-//! The functions that a thread runs while its process is looked at.
-//!
-//! Most functions have returned when a sample's turn has come. But the same call lies in the same frame again and again: what called it is
-//! known from one time that it was seen there, and a look at any time sees one.
+//! The frames that a thread runs while its process is looked at.
 
 use std::sync::Arc;
 
-use memory::Reader;
+use memory::{Blocks, Reader};
 use model::{Pid, ProcessMemory, Tid, Timestamp};
 
-use super::{PythonProcess, Sample};
-use crate::callers::Outer;
+use super::{MAX_BLOCKS, PythonProcess, Sample};
+use crate::Interpreter;
 use crate::evidence::{Activation, Location};
 use crate::layout::{CurrentFrame, ThreadLayout};
-use crate::looks::{LookedFrame, LookedRun};
-use crate::run::PythonFrame;
+use crate::looks::{Look, read_frames};
 use crate::votes::Votes;
 
 /// The maximum number of threads and interpreters of a process among which one is looked for: each lies in a page of its own.
 const MAX_THREADS: usize = 32;
-/// The maximum number of calls of `_PyEval_EvalFrameDefault` in each other among which the outermost is looked for.
-const MAX_NATIVE_FRAMES: usize = 64;
-/// The maximum number of frames of one look whose callers are remembered, innermost first.
-const MAX_LOOKED_AT: usize = 64;
 
-impl PythonProcess {
-    /// Remembers the callers of the functions that thread `tid` runs now. Does nothing where its frames are not found, or may not be read.
-    /// `activations` are those of its last sample, innermost first.
-    pub fn look_at(
-        &mut self,
-        memory: &dyn ProcessMemory,
-        (pid, tid): (Pid, Tid),
-        time: Timestamp,
-        activations: &[Activation],
-    ) {
-        let interpreter = Arc::clone(&self.interpreter);
-        let Some(layout) = &interpreter.layout.thread else { return };
-        let mut blocks = std::mem::replace(&mut self.blocks, memory::Blocks::new(0));
-        let reader = Reader::new(memory, pid, &mut blocks);
-        let mut sample = Sample::new(reader, time, tid);
-        if self.check(&mut sample) {
-            let runtime = self.address(interpreter.runtime);
-            let has_namespace = *self.has_namespace.get_or_insert_with(|| {
-                let main = Tid(pid.0);
-                memory.own_number(main).is_some_and(|number| number != main)
-            });
-            let number = if has_namespace { memory.own_number(tid) } else { Some(tid) };
-            let state = number.and_then(|tid| thread_state(&mut sample.reader, layout, runtime, tid));
-            let mut frame = state.and_then(|state| current_frame(&mut sample.reader, layout.frame, state));
-            let (mut left, mut runs) = (MAX_LOOKED_AT, Vec::new());
-            while let Some(innermost) = frame.filter(|_| left > 0) {
-                let Some(next) = self.remember_run(&mut sample, innermost, &mut left, &mut runs) else {
-                    break;
-                };
-                frame = next;
-            }
-            // Of all calls, the outermost is most probably that of the sample still.
-            if let (Some(state), Some(end)) = (state, activations.last().and_then(|outermost| outermost.end))
-            {
-                let slot = |field: u64| end.checked_sub(field).and_then(Location::slot);
-                if self.frame_slot.known().is_none()
-                    && let Some(field) = outermost_field(&mut sample.reader, layout.frame, state)
-                {
-                    slot(field).into_iter().for_each(|slot| self.frame_slot.add(slot));
-                    if self.frame_slot.known().is_some() {
-                        // Until now, any word could be the frame. A call saves registers of the one outside of it: its frame and
-                        // pointer, which always agree, because that one waits.
-                        self.bytecode_votes = Votes::default();
-                    }
-                }
-                if self.caller_slot.known().is_none()
-                    && let (None, Some(entry)) = (frame, runs.last().and_then(|outermost| outermost.entry))
-                {
-                    let field = entry.saturating_add(interpreter.layout.frame.previous);
-                    slot(field).into_iter().for_each(|slot| self.caller_slot.add(slot));
-                }
-            }
-            match frame {
-                None => self.looks.add(tid, time, runs),
-                Some(_) => self.looks.remove(tid),
-            }
-        }
-        self.blocks = blocks;
+/// A thread that can be looked at, at any time and from any thread of ours.
+#[derive(Clone, Debug)]
+pub struct ThreadView {
+    interpreter: Arc<Interpreter>,
+    process: Pid,
+    thread: Tid,
+    /// Its number in the namespace of its process.
+    number: Tid,
+    /// The address of its `PyThreadState`.
+    state: u64,
+}
+
+impl ThreadView {
+    /// Returns the process and the thread.
+    pub fn thread(&self) -> (Pid, Tid) {
+        (self.process, self.thread)
     }
 
-    /// Remembers the callers of the functions of one run, whose innermost frame is `frame`, and appends its frames. Returns that of the next
-    /// run outwards, if there is one; `None` where the run has no end.
-    fn remember_run(
-        &mut self,
-        sample: &mut Sample<'_>,
-        frame: u64,
-        left: &mut usize,
-        runs: &mut Vec<LookedRun>,
-    ) -> Option<Option<u64>> {
-        let interpreter = Arc::clone(&self.interpreter);
-        let codes = self.code_reader(&interpreter);
-        let fields = super::fields(sample, codes, frame)?;
-        if fields.is_native {
-            *left -= 1;
-            return Some(Some(fields.previous).filter(|previous| *previous != 0));
-        }
-        let (bytecode, innermost, _) = self.codes.frame(sample, codes, &fields)?;
-        let mut frames = vec![LookedFrame { frame, bytecode, shown: innermost }];
-        let end = self.follow(sample, codes, frame, |frame, bytecode, shown| {
-            frames.push(LookedFrame { frame, bytecode, shown });
-        })?;
-        if !end.is_complete {
+    /// Reads what the thread runs now, at `time`; `None` where it has ended, or may not be read.
+    pub fn look(&self, memory: &dyn ProcessMemory, time: Timestamp) -> Option<Look> {
+        let mut blocks = Blocks::new(MAX_BLOCKS);
+        let mut reader = Reader::new(memory, self.process, &mut blocks);
+        let layout = self.interpreter.layout.thread.as_ref()?;
+        if word(&mut reader, self.state, layout.tid)? != self.number.0 as u64 {
             return None;
         }
-        let run: Arc<[PythonFrame]> = frames.iter().map(|frame| frame.shown.clone()).collect();
-        for (LookedFrame { frame, bytecode, .. }, inner) in frames.iter().zip(1..).take(*left) {
-            let outer = Outer { run: Arc::clone(&run), inner, is_complete: true, next: end.next };
-            self.callers.add((sample.tid, *frame, *bytecode), outer);
+        let (mut native, mut current) = (None, None);
+        let frame = match layout.frame {
+            CurrentFrame::OfNative { cframe, current_frame } => {
+                let address = word(&mut reader, self.state, cframe)?;
+                native = Some((address, current_frame));
+                current = address.checked_add(current_frame);
+                // The call may have returned just now.
+                word(&mut reader, address, current_frame).unwrap_or(0)
+            }
+            CurrentFrame::OfThread(frame) => word(&mut reader, self.state, frame)?,
+        };
+        let (frames, is_whole) = read_frames(&mut reader, &self.interpreter.layout.frame, frame, |reader| {
+            let (address, current_frame) = native?;
+            native = word(reader, address, current_frame + 8).map(|previous| (previous, current_frame));
+            Some(address)
+        });
+        Some(Look { tid: self.thread, time, frames, is_whole, current })
+    }
+}
+
+impl PythonProcess {
+    /// Returns a view of a thread; `None` where it is not found, or may not be read.
+    pub fn view(
+        &mut self,
+        memory: &dyn ProcessMemory,
+        (process, thread): (Pid, Tid),
+        time: Timestamp,
+    ) -> Option<ThreadView> {
+        let interpreter = Arc::clone(&self.interpreter);
+        let mut blocks = Blocks::new(MAX_BLOCKS);
+        let mut sample = Sample::new(Reader::new(memory, process, &mut blocks), time, thread);
+        if !self.check(&mut sample) {
+            return None;
         }
-        *left = left.saturating_sub(run.len());
-        runs.push(LookedRun { frames, entry: end.entry });
-        Some(end.next)
+        let has_namespace = *self.has_namespace.get_or_insert_with(|| {
+            let main = Tid(process.0);
+            memory.own_number(main).is_some_and(|number| number != main)
+        });
+        let number = if has_namespace { memory.own_number(thread)? } else { thread };
+        let runtime = self.address(interpreter.runtime);
+        let state = thread_state(&mut sample.reader, interpreter.layout.thread.as_ref()?, runtime, number)?;
+        Some(ThreadView { interpreter, process, thread, number, state })
+    }
+
+    /// Adds a look at a thread.
+    pub fn add_look(&mut self, look: Look) {
+        if !look.frames.is_empty() {
+            self.looks.add(look);
+        }
+    }
+
+    /// Learns where calls of `_PyEval_EvalFrameDefault` keep frames, by the look nearest to a sample.
+    pub(super) fn learn_slots(&mut self, sample: &Sample<'_>, activations: &[Activation]) {
+        let layout = &self.interpreter.layout;
+        let is_native = layout
+            .thread
+            .as_ref()
+            .is_some_and(|thread| matches!(thread.frame, CurrentFrame::OfNative { .. }));
+        let wants_frame = is_native && self.frame_slot.known().is_none();
+        let wants_caller = layout.frame.has_native_entries() && self.caller_slot.known().is_none();
+        if !wants_frame && !wants_caller {
+            return;
+        }
+        let nearest = self.looks.nearest((sample.tid, sample.time), |look| Some(Arc::clone(look)));
+        let Some(look) = nearest.filter(|look| look.time != self.learned) else { return };
+        self.learned = look.time;
+        let slot = |address: u64| {
+            let holding = activations.iter().filter(|of| of.end.is_some() && of.may_hold(address));
+            let activation = holding.min_by_key(|of| of.end)?;
+            Some((activation, Location::slot(activation.end?.checked_sub(address)?)?))
+        };
+        if wants_frame
+            && let Some((activation, slot)) = look.current.and_then(slot)
+            && let Some(frame) = activation.candidates.iter().find(|candidate| candidate.location == slot)
+            && look.frames.iter().any(|of| of.frame == frame.word)
+        {
+            self.frame_slot.add(slot);
+            if self.frame_slot.known().is_some() {
+                // Until now, any word could be the frame. A call saves registers of the one outside of it: its frame and pointer, which
+                // always agree, because that one waits.
+                self.bytecode_votes = Votes::default();
+            }
+        }
+        let entry = look.frames.iter().rev().find_map(|frame| frame.entry).flatten();
+        if let Some(entry) = entry.filter(|_| wants_caller) {
+            let field = entry.saturating_add(self.interpreter.layout.frame.previous);
+            slot(field).into_iter().for_each(|(_, slot)| self.caller_slot.add(slot));
+        }
     }
 }
 
@@ -134,32 +148,6 @@ fn thread_state(reader: &mut Reader<'_>, layout: &ThreadLayout, runtime: u64, ti
         }
         let next = word(reader, interpreter, layout.next_interpreter)?;
         interpreter = Some(next).filter(|next| *next != 0)?;
-    }
-    None
-}
-
-/// Returns the frame that a thread runs.
-fn current_frame(reader: &mut Reader<'_>, layout: CurrentFrame, state: u64) -> Option<u64> {
-    match layout {
-        CurrentFrame::OfNative { cframe, current_frame } => {
-            let native = word(reader, state, cframe)?;
-            word(reader, native, current_frame)
-        }
-        CurrentFrame::OfThread(frame) => word(reader, state, frame),
-    }
-}
-
-/// Returns where the outermost call of `_PyEval_EvalFrameDefault` of a thread keeps the frame that it runs: the address of
-/// `_PyCFrame.current_frame`. Outside of it is one more, in the `PyThreadState`.
-fn outermost_field(reader: &mut Reader<'_>, layout: CurrentFrame, state: u64) -> Option<u64> {
-    let CurrentFrame::OfNative { cframe, current_frame } = layout else { return None };
-    let mut native = word(reader, state, cframe)?;
-    for _ in 0..MAX_NATIVE_FRAMES {
-        let previous = word(reader, native, current_frame + 8)?;
-        if word(reader, previous, current_frame + 8)? == 0 {
-            return native.checked_add(current_frame);
-        }
-        native = previous;
     }
     None
 }

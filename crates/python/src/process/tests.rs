@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Location;
-use crate::layout::Layout;
+use crate::layout::{EntryMark, Layout};
+use crate::looks::MAX_LOOKED_FRAMES;
 
 const RUNTIME: u64 = 0x60_0000;
 const CODE_TYPE: u64 = 0x1000_0000;
@@ -110,6 +111,7 @@ fn process_with(layout: Layout) -> PythonProcess {
         runtime: Svma(RUNTIME - 0x1000),
         code_type: Svma(CODE_TYPE - 0x1000),
         text_type: Svma(TEXT_TYPE - 0x1000),
+        has_tail_calls: false,
         eval: Vec::new(),
         glue: Vec::new(),
     };
@@ -171,6 +173,8 @@ fn functions_that_have_gone_on_have_the_callers_that_they_had() {
     (0..200).for_each(|time| {
         process.runs(&memory, (PID, TID), Timestamp(time), &key_in_work());
     });
+    memory.threads(FRAMES + 0x200);
+    look_at(&mut process, &memory, TID, 250);
     // Another function runs where `key` ran, and called from elsewhere.
     memory.frame(FRAMES + 0x200, MAIN, 0, true);
     let again = process.runs(&memory, (PID, TID), Timestamp(300), &key_in_work());
@@ -204,14 +208,17 @@ fn a_frame_in_place_of_the_callers_is_not_the_caller() {
     memory.put(other + 76, &21_u32.to_le_bytes());
     memory.frame(FRAMES, other, 0, true);
     assert_eq!(names(process.runs(&memory, (PID, TID), Timestamp(1), &work)), ["C.work:30…"]);
+    memory.threads(FRAMES + 0x100);
+    let known = |process: &mut PythonProcess, time| {
+        look_at(process, &memory, TID, time);
+        names(process.runs(&memory, (PID, TID), Timestamp(time), &work))
+    };
     memory.frame(FRAMES, MAIN, 0, true);
-    let mut known = || names(process.runs(&memory, (PID, TID), Timestamp(2), &work));
-    assert_eq!(known(), ["C.work:30 main:11"]);
-    memory.frame(FRAMES, other, 0, true);
-    assert_eq!(known(), ["C.work:30 main:11"]);
+    assert_eq!(known(&mut process, 2), ["C.work:30 main:11"]);
     // The generator `other` has its frame elsewhere, and calls from any place of the stack.
+    memory.frame(FRAMES, other, 0, true);
     memory.put(FRAMES + 69, &[1]);
-    assert_eq!(known(), ["C.work:30 other:91"]);
+    assert_eq!(known(&mut process, 3), ["C.work:30 other:91"]);
 }
 
 /// 3.14 has tags in its references. Without a global lock, threads run copies of the bytecode.
@@ -279,7 +286,7 @@ fn cycles_and_deep_stacks_end() {
     let memory = three_functions();
     memory.frame(FRAMES, MAIN, FRAMES + 0x100, false);
     let runs = process().runs(&memory, (PID, TID), Timestamp(1), &key_in_work()).unwrap();
-    assert!(!runs[1].is_complete && runs[1].frames.len() <= MAX_FRAMES + 1);
+    assert!(!runs[1].is_complete && runs[1].frames.len() <= MAX_LOOKED_FRAMES + 1);
     let memory = three_functions();
     (0..100_000).for_each(|depth| {
         memory.frame(0x4000_0000 + depth * 4096, MAIN, 0x4000_0000 + (depth + 1) * 4096, false);
@@ -384,6 +391,13 @@ impl Memory {
     }
 }
 
+/// Looks at a thread, if it is found.
+fn look_at(process: &mut PythonProcess, memory: &Memory, tid: Tid, time: u64) {
+    let view = process.view(memory, (PID, tid), Timestamp(time));
+    let look = view.and_then(|view| view.look(memory, Timestamp(time)));
+    look.into_iter().for_each(|look| process.add_look(look));
+}
+
 #[test]
 fn callers_are_known_from_a_look_at_any_time() {
     let (memory, mut process) = (three_functions(), process());
@@ -392,8 +406,8 @@ fn callers_are_known_from_a_look_at_any_time() {
     (0..200).for_each(|time| {
         process.runs(&memory, (PID, TID), Timestamp(time), std::slice::from_ref(&work));
     });
-    process.look_at(&memory, (PID, Tid(78)), Timestamp(200), &[]);
-    process.look_at(&memory, (PID, TID), Timestamp(200), &[]);
+    look_at(&mut process, &memory, Tid(78), 200);
+    look_at(&mut process, &memory, TID, 200);
     // Another function runs where `key` ran.
     memory.frame(FRAMES + 0x200, MAIN, 0, true);
     let gone = |process: &mut PythonProcess, tid, time| {
@@ -408,9 +422,9 @@ fn callers_are_known_from_a_look_at_any_time() {
     // Lists without an end.
     memory.word(THREADS + 0x1000 + 8, THREADS);
     memory.word(INTERPRETER, INTERPRETER);
-    process.look_at(&memory, (PID, Tid(78)), Timestamp(203), &[]);
+    look_at(&mut process, &memory, Tid(78), 203);
     memory.word(RUNTIME + 40, u64::MAX);
-    process.look_at(&memory, (PID, TID), Timestamp(204), &[]);
+    look_at(&mut process, &memory, TID, 204);
 }
 
 #[test]
@@ -426,7 +440,7 @@ fn a_thread_in_a_namespace_is_found_by_its_own_number() {
         (0..200).for_each(|time| {
             process.runs(&memory, (PID, tid), Timestamp(time), std::slice::from_ref(&work));
         });
-        process.look_at(&memory, (PID, tid), Timestamp(200), &[]);
+        look_at(&mut process, &memory, tid, 200);
         memory.frame(FRAMES + 0x200, MAIN, 0, true);
         names(process.runs(&memory, (PID, tid), Timestamp(201), std::slice::from_ref(&key)))
     };
@@ -439,27 +453,40 @@ fn a_thread_in_a_namespace_is_found_by_its_own_number() {
 fn functions_that_last_are_outside_of_what_is_not_known() {
     let (memory, mut process) = (three_functions(), process());
     memory.threads(FRAMES + 0x100);
-    process.runs(&memory, (PID, TID), Timestamp(0), &key_in_work());
-    memory.frame(FRAMES + 0x200, MAIN, 0, true);
-    let run = |process: &mut PythonProcess, time, frame| {
-        let key = activation(KEY + 184 + 36, frame);
-        names(process.runs(&memory, (PID, Tid(TID.0)), Timestamp(time), &[key]))
+    let mut key = activation(KEY + 184 + 36, FRAMES + 0x300);
+    key.end = Some(NATIVE + 0x100);
+    let run = |process: &mut PythonProcess, time, key: &Activation| {
+        names(process.runs(&memory, (PID, TID), Timestamp(time), std::slice::from_ref(key)))
     };
-    process.callers = Callers::default();
-    process.look_at(&memory, (PID, TID), Timestamp(100), &[]);
-    assert_eq!(run(&mut process, 150, FRAMES + 0x300), ["key:52…"], "one look tells nothing");
-    process.look_at(&memory, (PID, TID), Timestamp(200), &[]);
-    assert_eq!(run(&mut process, 201, FRAMES + 0x300), ["key:52…C.work:31 main:11"]);
-    (0..200).for_each(|time| {
-        process.runs(&memory, (PID, TID), Timestamp(time), &[activation(WORK + 184 + 36, FRAMES + 0x100)]);
-    });
-    assert_eq!(run(&mut process, 202, FRAMES + 0x300), ["key:52…C.work:31 main:11"]);
-    assert_eq!(run(&mut process, 203, FRAMES + 0x100), ["key:52…main:11"], "another function was there");
-    process.look_at(&memory, (PID, TID), Timestamp(1_000_000_000), &[]);
-    assert_eq!(run(&mut process, 1_000_000_001, FRAMES + 0x300), ["key:52…"], "long after the look before");
+    (0..3).for_each(|time| look_at(&mut process, &memory, TID, 100 + time));
+    assert_eq!(run(&mut process, 150, &key), ["key:52…"], "nobody knows what ran then");
+    (0..3).for_each(|time| look_at(&mut process, &memory, TID, 200 + time));
+    assert_eq!(run(&mut process, 150, &key), ["key:52…C.work:31 main:11"]);
+    let elsewhere = Activation { end: Some(NATIVE + 0x1000), ..key.clone() };
+    assert_eq!(run(&mut process, 150, &elsewhere), ["key:52…"], "another call of the evaluator");
+    let unknown = Activation { candidates: Vec::new(), ..key.clone() };
+    assert_eq!(run(&mut process, 150, &unknown), ["C.work:31 main:11"], "nothing else ran before and behind");
+    look_at(&mut process, &memory, TID, 1_000_000_000);
+    assert_eq!(run(&mut process, 999_999_999, &key), ["key:52…"], "long after the looks before");
     memory.threads(FRAMES);
-    process.look_at(&memory, (PID, TID), Timestamp(1_000_000_002), &[]);
-    assert_eq!(run(&mut process, 1_000_000_003, FRAMES + 0x300), ["key:52…main:11"]);
+    look_at(&mut process, &memory, TID, 151);
+    assert_eq!(run(&mut process, 150, &key), ["key:52…main:11"], "`work` has returned at times");
+}
+
+#[test]
+fn a_call_has_no_frames_of_another_one() {
+    let (memory, mut process) = (three_functions(), process());
+    // A generator runs in the call of its caller at the look, and in one of its own (`throw`) at the sample.
+    memory.threads(FRAMES + 0x200);
+    memory.frame(FRAMES + 0x200, KEY, FRAMES + 0x100, false);
+    look_at(&mut process, &memory, TID, 1);
+    let [mut key, mut work] = key_in_work();
+    memory.frame(FRAMES + 0x200, KEY, FRAMES + 0x100, true);
+    (key.end, work.end) = (Some(NATIVE - 0x1000), Some(NATIVE + 0x100));
+    assert_eq!(
+        names(process.runs(&memory, (PID, TID), Timestamp(2), &[key, work])),
+        ["key:52", "C.work:30 main:11"]
+    );
 }
 
 #[test]
@@ -479,8 +506,10 @@ fn the_slot_of_the_frame_is_where_threads_have_it() {
         names(process.runs(&memory, (PID, TID), Timestamp(time), std::slice::from_ref(&work)))
     };
     assert_eq!(run(&mut process, 0), ["C.work:32"]);
-    (0..3)
-        .for_each(|time| process.look_at(&memory, (PID, TID), Timestamp(time), std::slice::from_ref(&work)));
+    for time in 1..4 {
+        look_at(&mut process, &memory, TID, time);
+        run(&mut process, time);
+    }
     assert_eq!(run(&mut process, 4), ["C.work:32 main:11"]);
 }
 
@@ -509,6 +538,9 @@ fn what_called_natively_has_its_frame_in_the_call() {
         names(process.runs(&memory, (PID, TID), Timestamp(time), &activations))
     };
     assert_eq!(run(&mut process, 0), ["…", "C.work:32 key:51"]);
-    (0..3).for_each(|time| process.look_at(&memory, (PID, TID), Timestamp(time), &activations));
+    for time in 1..4 {
+        look_at(&mut process, &memory, TID, time);
+        run(&mut process, time);
+    }
     assert_eq!(run(&mut process, 4)[1], "C.work:32 main:11");
 }

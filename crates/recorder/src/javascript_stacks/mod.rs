@@ -88,7 +88,7 @@ impl JavaScriptStacks {
 
     /// Puts JavaScript functions into the user part of a call chain, which begins at `start` with its marker, in place of their native frames.
     /// Appends MMAP2 records in `layout`, for the functions that are new, to `records`. Changes nothing where the memory of the process may
-    /// not be read.
+    /// not be read. Returns false where functions are not known.
     pub(crate) fn rewrite(
         &mut self,
         sample: &JavaScriptSample<'_>,
@@ -97,7 +97,7 @@ impl JavaScriptStacks {
         layout: &RecordLayout,
         (chain, start): (&mut Vec<u64>, usize),
         records: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let JavaScriptSample { pid, time, .. } = *sample;
         let begin = || Process {
             javascript: JavaScriptProcess::new(Arc::clone(sample.v8.v8())),
@@ -108,8 +108,9 @@ impl JavaScriptStacks {
         // Code that V8 describes itself is named by that.
         let is_described = process.has_perf_map || sample.maps.has_dump();
         let frames = self.rewriter.frames(sample, is_described, chain.get(start..).unwrap_or_default());
-        let Some(found) = process.javascript.find(memory, pid, time, frames) else { return };
-        if found.contains(&Found::Unknown) {
+        let Some(found) = process.javascript.find(memory, pid, time, frames) else { return true };
+        let is_named = !found.contains(&Found::Unknown);
+        if !is_named {
             self.early_rounds.want();
         }
         let functions = &mut self.functions;
@@ -126,6 +127,7 @@ impl JavaScriptStacks {
             Found::Other => {}
         };
         self.rewriter.rewrite(&found, self.keeps_interpreter, &mut addresses, (chain, start));
+        is_named
     }
 
     /// Returns true if the next round should come early: objects are read sooner after their samples then, and are found more often.

@@ -6,17 +6,20 @@
 //! ```
 
 mod chain;
+mod looker;
 
 use std::ops::{Range, RangeInclusive};
 
 use decoder::RecordLayout;
+use host::sys::clock::ClockId;
 use model::{Avma, PYTHON_CODE, Pid, ProcessMemory, Tid, Timestamp, UNKNOWN_PYTHON, python_mapping_name};
 use python::{Activation, PythonFunction, PythonProcess, Run};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stacks::{MappedInterpreter, ProcessMaps};
 use tracker::Tracker;
 
 use chain::ChainRewriter;
+use looker::Looker;
 
 use crate::early_rounds::EarlyRounds;
 use crate::function_mappings::{FunctionTable, MappedFunction};
@@ -30,8 +33,9 @@ pub(crate) struct PythonStacks {
     processes: KnownPrograms<Process>,
     functions: FunctionTable<PythonFunction>,
     early_rounds: EarlyRounds,
-    /// The number of rounds that have begun.
-    round: u64,
+    /// The clock of the samples; `None` where it is not known.
+    clock: Option<ClockId>,
+    looker: Option<Looker>,
     rewriter: ChainRewriter,
 }
 
@@ -43,10 +47,14 @@ struct Process {
     python: PythonProcess,
     /// The addresses of the functions for which there are records.
     recorded: FxHashSet<u64>,
-    /// The threads that were looked at in `round`.
-    looked_at: Vec<Tid>,
-    round: u64,
+    /// The threads that are looked at, and when those were last searched that were not found.
+    threads: FxHashMap<Tid, Option<Timestamp>>,
 }
+
+/// Nanoseconds until a thread that was not found is searched again: it may be about to begin.
+const SEARCH_NANOSECONDS: u64 = 10_000_000;
+/// The maximum number of threads of a process that are known; with more, all are searched again: most have ended.
+const MAX_THREADS: usize = 4096;
 
 /// A sample of a process that has mapped an interpreter.
 #[derive(Clone, Copy, Debug)]
@@ -80,14 +88,15 @@ impl PythonStacks {
             processes: KnownPrograms::default(),
             functions: FunctionTable::default(),
             early_rounds: EarlyRounds::default(),
-            round: 0,
+            clock: None,
+            looker: None,
             rewriter: ChainRewriter::default(),
         }
     }
 
     /// Puts Python functions into the user part of a call chain, which begins at `start` with its marker, in place of the frames of the
     /// interpreter. Appends MMAP2 records in `layout`, for the functions that are new, to `records`. Changes nothing where the memory of
-    /// the process may not be read.
+    /// the process may not be read. Returns false where functions are not known.
     pub(crate) fn rewrite(
         &mut self,
         sample: &PythonSample<'_>,
@@ -96,27 +105,38 @@ impl PythonStacks {
         layout: &RecordLayout,
         (chain, start): (&mut Vec<u64>, usize),
         records: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let PythonSample { pid, tid, time, interpreter, activations, .. } = *sample;
         let bias = interpreter.bias();
         let begin = || Process {
             bias,
             python: PythonProcess::new(interpreter.interpreter().clone(), bias),
             recorded: FxHashSet::default(),
-            looked_at: Vec::new(),
-            round: self.round,
+            threads: FxHashMap::default(),
         };
         let process = self.processes.of(pid, tracker, |process| process.bias == bias, begin);
-        if process.round != self.round {
-            process.round = self.round;
-            process.looked_at.clear();
+        if let Some(clock) = self.clock {
+            match process.threads.get(&tid) {
+                Some(None) => self.looker.iter().for_each(|looker| looker.sampled((pid, tid), time)),
+                Some(Some(searched)) if time.0.saturating_sub(searched.0) < SEARCH_NANOSECONDS => {}
+                _ => {
+                    let view = process.python.view(memory, (pid, tid), time);
+                    if process.threads.len() >= MAX_THREADS {
+                        process.threads.clear();
+                    }
+                    process.threads.insert(tid, view.is_none().then_some(time));
+                    if let Some(view) = view {
+                        if self.looker.is_none() {
+                            self.looker = Looker::start(clock);
+                        }
+                        self.looker.iter().for_each(|looker| looker.watch(view.clone(), time));
+                    }
+                }
+            }
         }
-        if !process.looked_at.contains(&tid) {
-            process.looked_at.push(tid);
-            process.python.look_at(memory, (pid, tid), time, activations);
-        }
-        let Some(runs) = process.python.runs(memory, (pid, tid), time, activations) else { return };
-        if runs.iter().any(|run| !run.is_complete) {
+        let Some(runs) = process.python.runs(memory, (pid, tid), time, activations) else { return false };
+        let is_named = runs.iter().all(|run| run.is_complete);
+        if !is_named {
             self.early_rounds.want();
         }
         let functions = &mut self.functions;
@@ -128,6 +148,7 @@ impl PythonStacks {
             }
         };
         self.rewriter.rewrite(sample, &runs, self.keeps_interpreter, &mut addresses, (chain, start));
+        is_named
     }
 
     /// Returns true if the next round should come early: frames are read sooner after their samples then, and are found more often.
@@ -138,7 +159,27 @@ impl PythonStacks {
     /// Counts a round, before its samples come.
     pub(crate) fn begin_round(&mut self) {
         self.early_rounds.begin_round();
-        self.round += 1;
+    }
+
+    /// Sets the clock of the samples.
+    pub(crate) fn set_clock(&mut self, clock: Option<ClockId>) {
+        self.clock = clock;
+    }
+
+    /// Adds the looks since the last call, before the samples of the same time come. Returns their number.
+    pub(crate) fn add_looks(&mut self) -> u64 {
+        let mut added = 0;
+        for (pid, tid, look) in self.looker.iter().flat_map(Looker::take_looks) {
+            let Some(process) = self.processes.known(pid) else { continue };
+            match look {
+                Some(look) => {
+                    added += 1;
+                    process.python.add_look(look);
+                }
+                None => drop(process.threads.remove(&tid)),
+            }
+        }
+        added
     }
 
     /// Forgets processes that the tracker has forgotten.

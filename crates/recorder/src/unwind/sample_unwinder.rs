@@ -190,17 +190,19 @@ impl SampleUnwinder {
             let reason = TruncationReason::PageNotInMemory;
             (unwound.end, *mark) = (StackEnd::Truncated(reason), reason.marker());
         }
+        let mut is_named = true;
         if let Some(runtime) = sampled.maps.interpreter() {
             let words = StackWords::of(&self.walker, &sampled, &runtime);
             let at = (pid, state.thread, context.time);
-            self.name_functions(at, sampled.maps, (&*runtime, &words), start, context.layouts, consumer)?;
+            let of = (&*runtime, &words);
+            is_named = self.name_functions(at, sampled.maps, of, start, context.layouts, consumer)?;
         }
         // The kernel's part counts, too, and earlier stacks may be longer than the limit.
         let limit = context.layouts.max_addresses;
         if stacks::truncate_chain(&mut self.chain, limit) {
             unwound.end = StackEnd::Truncated(TruncationReason::AddressLimit(limit));
         }
-        self.totals.count(unwound.end, unwound.beyond_copy);
+        self.totals.count(unwound.end, unwound.beyond_copy, is_named);
         Ok(())
     }
 
@@ -271,7 +273,7 @@ impl SampleUnwinder {
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<bool> {
         let UnwoundSample { pid, generation, beyond_copy, words, .. } = unwound;
-        let mut end = StackEnd::Complete;
+        let (mut end, mut is_named) = (StackEnd::Complete, true);
         let is_unchanged = consumer.tracker().recorded_generation(*pid) == *generation;
         if is_unchanged && words.is_empty() {
             let event = Some(context.event);
@@ -289,7 +291,8 @@ impl SampleUnwinder {
             }
             if let Some(runtime) = maps.interpreter() {
                 let at = (*pid, sample.thread.map_or(Tid(0), |(_, tid)| tid), context.time);
-                self.name_functions(at, &maps, (&*runtime, words), start, context.layouts, consumer)?;
+                let of = (&*runtime, words);
+                is_named = self.name_functions(at, &maps, of, start, context.layouts, consumer)?;
                 let limit = context.layouts.max_addresses;
                 if stacks::truncate_chain(&mut self.chain, limit) {
                     end = StackEnd::Truncated(TruncationReason::AddressLimit(limit));
@@ -297,12 +300,12 @@ impl SampleUnwinder {
             }
             self.forward(sample, context, consumer)?;
         }
-        self.totals.count(end, *beyond_copy);
+        self.totals.count(end, *beyond_copy, is_named);
         Ok(true)
     }
 
     /// Puts the functions that an interpreter ran into the user part of the chain, which begins at `start`, and forwards records of those that
-    /// are new.
+    /// are new. Returns false where some are not known.
     fn name_functions(
         &mut self,
         (pid, tid, time): (Pid, Tid, Timestamp),
@@ -311,22 +314,23 @@ impl SampleUnwinder {
         start: usize,
         layouts: &Layouts,
         consumer: &mut impl OrderedConsumer,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let mut records = Vec::new();
         let (tracker, chain) = (consumer.tracker(), (&mut self.chain, start));
         let layout = &layouts.recorded;
-        match runtime {
+        let is_named = match runtime {
             MappedRuntime::Python(interpreter) => {
                 let activations = &words.activations;
                 let sample = PythonSample { pid, tid, time, maps, interpreter, activations };
-                self.python.rewrite(&sample, &self.memory, tracker, layout, chain, &mut records);
+                self.python.rewrite(&sample, &self.memory, tracker, layout, chain, &mut records)
             }
             MappedRuntime::JavaScript(v8) => {
                 let sample = JavaScriptSample { pid, time, maps, v8, words: &words.javascript };
-                self.javascript.rewrite(&sample, &self.memory, tracker, layout, chain, &mut records);
+                self.javascript.rewrite(&sample, &self.memory, tracker, layout, chain, &mut records)
             }
-        }
-        forward_records(&records, time, consumer)
+        };
+        forward_records(&records, time, consumer)?;
+        Ok(is_named)
     }
 
     /// Returns the user registers and the stack copy of a sample; `None` where there are none, or the thread is in an exec that

@@ -12,7 +12,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use decoder::values::U64s;
-use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
+use decoder::{AttrFlags, Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
 use model::{EventIndex, Loss, Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
 use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables, StackWalker, kernel_part, user_part};
@@ -202,7 +202,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
             {
                 if let Ok(Record::Sample(sample)) = layouts.recorded.decode(&raw) {
                     let end = StackEnd::Truncated(TruncationReason::RecorderBehind);
-                    self.unwinder.totals.count(end, false);
+                    self.unwinder.totals.count(end, false, true);
                     without_copies.push((time, event, without_stack(&sample, &layouts.written)));
                 }
                 pending.release(handle);
@@ -223,6 +223,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
     /// Forwards the records that are in order, and unwinds the samples among them.
     fn forward_ordered(&mut self) -> io::Result<()> {
         self.unwinder.memory.forget();
+        self.unwinder.totals.looks += self.unwinder.python.add_looks();
         let mut undecodable = 0;
         while let Some((time, handle)) = self.orderer.pop() {
             undecodable += u64::from(!self.forward(time, handle)?);
@@ -272,6 +273,9 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.unwinder.files = recording.files.clone();
+        let attr = recording.events.first().map(|event| &event.attr);
+        let has_clock = attr.filter(|attr| attr.flags.contains(AttrFlags::USE_CLOCKID));
+        self.unwinder.python.set_clock(has_clock.map(|attr| attr.clockid));
         let copy_sizes = match self.unwinder.mechanisms.contains(Mechanisms::COPY_SIZES) {
             true => recording.copy_sizes.clone(),
             false => recording.copy_sizes.map(CopySizes::without_choice),

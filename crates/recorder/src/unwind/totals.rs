@@ -10,6 +10,10 @@ pub struct StackTotals {
     pub complete: u64,
     /// Stacks that were deeper than their copy, and complete by the memory of the live process or an earlier stack.
     pub completed_beyond_copy: u64,
+    /// Stacks of both kinds in which functions of an interpreter are not known.
+    pub unnamed: u64,
+    /// Looks at threads of Python, which tell the callers of its functions.
+    pub looks: u64,
     /// Samples without a user stack to unwind: of kernel threads, of threads whose memory exec had freed, and of 32-bit
     /// programs. Not counted by [`StackTotals::unwound`].
     pub without_stack: u64,
@@ -23,11 +27,13 @@ pub struct StackTotals {
 
 impl StackTotals {
     /// The version of the section's layout: this number, then `complete`, `completed_beyond_copy`, `without_stack`,
-    /// `of_32_bits`, and the counts of the reasons from 1 on; u64 each.
-    const VERSION: u64 = 2;
+    /// `of_32_bits`, `looks`, `unnamed`, and the counts of the reasons from 1 on; u64 each.
+    const VERSION: u64 = 3;
 
-    /// Counts one stack. `beyond_copy` is true if more than its copy was needed to complete it.
-    pub(crate) fn count(&mut self, end: StackEnd, beyond_copy: bool) {
+    /// Counts one stack. `beyond_copy` is true if more than its copy was needed to complete it, `is_named` unless functions of an
+    /// interpreter are not known.
+    pub(crate) fn count(&mut self, end: StackEnd, beyond_copy: bool, is_named: bool) {
+        self.unnamed = self.unnamed.saturating_add(u64::from(end == StackEnd::Complete && !is_named));
         if let StackEnd::Truncated(TruncationReason::AddressLimit(limit)) = end {
             self.address_limit = limit;
         }
@@ -51,6 +57,8 @@ impl StackTotals {
         Self {
             complete: self.complete.saturating_sub(before.complete),
             completed_beyond_copy: self.completed_beyond_copy.saturating_sub(before.completed_beyond_copy),
+            unnamed: self.unnamed.saturating_sub(before.unnamed),
+            looks: self.looks.saturating_sub(before.looks),
             without_stack: self.without_stack.saturating_sub(before.without_stack),
             of_32_bits: self.of_32_bits.saturating_sub(before.of_32_bits),
             truncated,
@@ -69,17 +77,18 @@ impl StackTotals {
         self.truncated.get(reason.index()).copied().unwrap_or(0)
     }
 
-    /// Returns the share of unwound stacks that reach the thread's first frame, in per cent; `None` where none was unwound.
+    /// Returns the share of unwound stacks that reach the thread's first frame, with all functions of interpreters, in per cent; `None`
+    /// where none was unwound.
     pub fn complete_percent(&self) -> Option<f64> {
         let unwound = self.unwound();
-        let complete = self.complete.saturating_add(self.completed_beyond_copy);
+        let complete = self.complete.saturating_add(self.completed_beyond_copy).saturating_sub(self.unnamed);
         (unwound > 0).then(|| 100.0 * complete as f64 / unwound as f64)
     }
 
     /// Returns the totals as the bytes of their section in a file ([`perfdata::sections::id::STACK_TOTALS`]).
     pub fn to_section(&self) -> Vec<u8> {
-        let Self { complete, completed_beyond_copy, without_stack, of_32_bits, .. } = *self;
-        [Self::VERSION, complete, completed_beyond_copy, without_stack, of_32_bits]
+        let Self { complete, completed_beyond_copy, without_stack, of_32_bits, looks, unnamed, .. } = *self;
+        [Self::VERSION, complete, completed_beyond_copy, without_stack, of_32_bits, looks, unnamed]
             .into_iter()
             .chain(self.truncated)
             .flat_map(u64::to_ne_bytes)
@@ -94,17 +103,26 @@ mod tests {
     #[test]
     fn each_end_has_its_counter() {
         let mut totals = StackTotals::default();
-        totals.count(StackEnd::Complete, false);
-        totals.count(StackEnd::Complete, true);
+        totals.count(StackEnd::Complete, false, true);
+        totals.count(StackEnd::Complete, true, true);
         for reason in TruncationReason::ALL {
-            totals.count(StackEnd::Truncated(reason), false);
+            totals.count(StackEnd::Truncated(reason), false, false);
             assert_eq!(totals.truncated_by(reason), 1);
         }
         assert_eq!(totals.unwound(), 12);
-        totals.count(StackEnd::Truncated(TruncationReason::AddressLimit(127)), false);
+        totals.count(StackEnd::Truncated(TruncationReason::AddressLimit(127)), false, true);
         assert_eq!(totals.truncated_by(TruncationReason::AddressLimit(127)), 2);
         assert_eq!(totals.address_limit, 127);
         assert_eq!(totals.complete_percent(), Some(100.0 * 2.0 / 13.0));
-        assert_eq!(totals.to_section().len(), 15 * 8);
+        totals.count(StackEnd::Complete, false, false);
+        assert_eq!(
+            totals.complete_percent(),
+            Some(100.0 * 2.0 / 14.0),
+            "a function of an interpreter is not known"
+        );
+        totals.looks = 7;
+        let section = totals.to_section();
+        assert_eq!(section.len(), 17 * 8);
+        assert_eq!(perfdata::sections::looks(&section, decoder::Endian::NATIVE), Some(7));
     }
 }
