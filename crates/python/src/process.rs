@@ -115,8 +115,9 @@ struct Sample<'r> {
     /// True for the innermost run of the sample, and for the outermost one.
     is_innermost: bool,
     is_outermost: bool,
-    /// The frame of the run, where a slot of a native frame always has it.
+    /// The frame of the run, where a slot of a native frame always has it, and that of the next run outwards.
     exact: Option<u64>,
+    outer: Option<u64>,
 }
 
 impl<'r> Sample<'r> {
@@ -131,6 +132,7 @@ impl<'r> Sample<'r> {
             is_innermost: true,
             is_outermost: true,
             exact: None,
+            outer: None,
         }
     }
 }
@@ -184,6 +186,7 @@ impl PythonProcess {
             let runs = activations.iter().zip(1..).map(|(activation, number)| {
                 sample.is_outermost = number == activations.len();
                 sample.exact = self.frame_slot.frame_of(activation);
+                sample.outer = activations.get(number).and_then(|outer| self.frame_slot.frame_of(outer));
                 if sample.exact.is_none()
                     && let Some(frame) = inner.and_then(|inner| self.caller_slot.frame_of(inner))
                 {
@@ -451,7 +454,13 @@ impl PythonProcess {
         let frame = *places.iter().find(|frame| is_frame(frame))?;
         let (frames, is_whole) = read_frames(&mut sample.reader, layout, frame, |_| None);
         let look = Look { tid: sample.tid, time: sample.time, frames, is_whole, current: None };
-        look.may_be_of(0, activation).then(|| (Arc::new(look), 0))
+        // A look at 3.11 without its thread does not tell which call runs a frame, but another one runs that of the next run.
+        let mut is_inside = true;
+        let is_outer = |of: &LookedFrame| {
+            std::mem::replace(&mut is_inside, of.entry.is_none()) && Some(of.frame) == sample.outer
+        };
+        let is_others = look.frames.iter().any(is_outer);
+        (!is_others && look.may_be_of(0, activation)).then(|| (Arc::new(look), 0))
     }
 
     /// Counts the places of all bytecode pointers and frames that agree: that are at the same instruction. What has returned since has left a
@@ -604,16 +613,26 @@ impl PythonProcess {
     ) -> Vec<PythonFrame> {
         let interpreter = Arc::clone(&self.interpreter);
         let codes = self.code_reader(&interpreter);
-        let lasting = self.looks.lasting((sample.tid, sample.time), LASTING_LOOKS);
-        let Some(((look, first), _)) = lasting else { return Vec::new() };
-        let is_outside = |of: &LookedFrame| {
-            frame.is_none_or(|frame| of.frame < frame || of.frame - frame > MAX_FRAME_DISTANCE)
-        };
-        let frames = look.frames.iter().enumerate().skip(first);
-        let of_call = frames.filter(|(depth, of)| is_outside(of) && look.is_of(*depth, activation));
-        of_call.filter_map(|(_, of)| Some(self.codes.frame(sample, codes, of)?.1)).collect()
+        let at = (sample.tid, sample.time);
+        let Some(((look, between), _)) = self.looks.lasting(at, 1) else { return Vec::new() };
+        let lasting = self.looks.lasting(at, LASTING_LOOKS).map(|((_, first), _)| first);
+        let (mut functions, mut lasts) = (Vec::new(), false);
+        for (depth, of) in look.frames.iter().enumerate().skip(between) {
+            let Some((_, shown, _)) = self.codes.frame(sample, codes, of) else { continue };
+            // The code of a module runs once: if it is there before and behind, it was, and so was what is outside of it.
+            lasts |= lasting.is_some_and(|first| depth >= first) || shown.function.name == MODULE;
+            let is_outside =
+                frame.is_none_or(|frame| of.frame < frame || of.frame - frame > MAX_FRAME_DISTANCE);
+            if lasts && is_outside && look.is_of(depth, activation) {
+                functions.push(shown);
+            }
+        }
+        functions
     }
 }
+
+/// The name of the code of a module, which an import runs.
+const MODULE: &str = "<module>";
 
 /// A place that holds a pointer to bytecode, with the function, and the address in its code object.
 struct VotingPointer {
