@@ -93,67 +93,43 @@ fn what_only_looks_like_python_does_no_harm() {
     assert!(!out.stderr.contains("100.0 % complete"), "{}", out.stderr);
 }
 
-/// Records a kind of `callers.py` with each Python that is installed. Calls `check` with the stacks, the shares of functions by the program
-/// itself, in per cent, and what `prof explain` says.
-fn check_callers(kind: &str, check: impl Fn(&Folded, &[(String, f64)], &str)) {
+/// Each frame of `three` takes the place that one of `one` had: who was there at the last reading says nothing.
+#[test]
+fn callers_of_one_function_have_their_shares() {
     for name in ["/usr/bin/python3.11", "python3.11", "python3.12", "python3.13", "python3.14"] {
         let Some(python) = installed(&[name]).filter(|_| may_record()) else { continue };
         let folder = tempfile::tempdir().unwrap();
         let mut record = prof(["record", "-o", "p.data", "--"]);
-        record.arg(python).arg(fixture("callers.py")).args([kind, "2"]).current_dir(folder.path());
+        record.arg(python).arg(fixture("callers.py")).arg("2").current_dir(folder.path());
         let out = run(&mut record).ok();
-        let share = |line: &str| {
-            let (function, share) = line.split_once(' ').unwrap();
-            (function.to_owned(), share.parse().unwrap())
-        };
-        let shares: Vec<(String, f64)> = out.text().lines().map(share).collect();
-        let folded = run(prof(["flame", "--folded", "-i", "p.data"]).current_dir(folder.path())).ok();
         let explained = run(prof(["explain", "-i", "p.data"]).current_dir(folder.path())).ok();
-        check(&Folded::parse(folded.text()), &shares, explained.text());
-    }
-}
-
-/// Each frame of `three` takes the place that one of `one` had: who was there at the last reading says nothing.
-#[test]
-fn callers_of_one_function_have_their_shares() {
-    check_callers("callers", |stacks, shares, explained| {
+        let said =
+            explained.text().split_once("which function called a Python function is known by").unwrap().1;
+        let margin = said.split_once("50 ± ").unwrap().1.split(' ').next().unwrap();
+        let margin: f64 = margin.parse().unwrap();
+        // As many looks as there can be are some 1,000; beside other load there are fewer.
+        assert!(margin < 15.0, "{}", explained.text());
+        let folded = run(prof(["flame", "--folded", "-i", "p.data"]).current_dir(folder.path())).ok();
+        let stacks = Folded::parse(folded.text());
         let of = |function: &str| stacks.count(|stack| has(stack, "leaf") && has(stack, function)) as f64;
+        let shares: Vec<(&str, f64)> = out
+            .text()
+            .lines()
+            .map(|line| line.split_once(' ').unwrap())
+            .map(|(function, share)| (function, share.parse().unwrap()))
+            .collect();
         let all: f64 = shares.iter().map(|(function, _)| of(function)).sum();
         for (function, share) in shares {
             let found = 100.0 * of(function) / all;
-            // Four times the standard deviation of some 1,000 looks.
-            assert!((found - share).abs() < 6.4, "{function}: {found:.1}, not {share:.1}");
+            // Twice the interval of 95 %: four standard deviations.
+            assert!(
+                (found - share).abs() < 2.0 * margin,
+                "{function}: {found:.1}, not {share:.1} ± {margin}"
+            );
         }
-        assert!(explained.contains("which function called a Python function is known by"), "{explained}");
-    });
-}
-
-#[test]
-fn functions_that_raise_keep_their_time() {
-    check_callers("raises", |stacks, shares, _| {
-        let all = stacks.with("main") as f64;
-        for (function, share) in shares {
-            let found = 100.0 * stacks.with(function) as f64 / all;
-            assert!((found - share).abs() < 5.0, "{function}: {found:.1}, not {share:.1}");
-        }
-    });
-}
-
-/// The frame of a generator is the same whether its caller runs it in its own call of the evaluator (`next`) or in another one (`throw`).
-#[test]
-fn who_throws_into_a_generator_is_its_caller_once() {
-    check_callers("throws", |stacks, _, _| {
-        let of = |stack: &[String], function: &str| stack.iter().filter(|frame| is(frame, function)).count();
-        assert!(stacks.with("generator") > 100);
-        let doubled = stacks.count(|stack| ["sends", "main"].iter().any(|name| of(stack, name) > 1));
-        assert_eq!(doubled, 0);
-    });
-}
-
-fn is(frame: &str, function: &str) -> bool {
-    frame.split(' ').next() == Some(function)
+    }
 }
 
 fn has(stack: &[String], function: &str) -> bool {
-    stack.iter().any(|frame| is(frame, function))
+    stack.iter().any(|frame| frame.split(' ').next() == Some(function))
 }
