@@ -248,6 +248,7 @@ impl Folder {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::{Mutex, PoisonError};
 
     use super::*;
 
@@ -265,6 +266,10 @@ mod tests {
         numbers
     }
 
+    /// Held by tests that start processes, and by those that an open file of the others would disturb: until it runs its program, a process
+    /// has all of them.
+    static PROCESSES: Mutex<()> = Mutex::new(());
+
     #[test]
     fn the_oldest_are_dropped_and_counted() {
         let folder = tempfile::tempdir().unwrap();
@@ -281,6 +286,7 @@ mod tests {
 
     #[test]
     fn a_folder_survives_and_damaged_files_do_not_stop_it() {
+        let _alone = PROCESSES.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("spool");
         let mut store = Store::in_folder(&path, 1000).unwrap();
@@ -310,6 +316,7 @@ mod tests {
 
     #[test]
     fn a_spool_is_the_open_folder_and_no_link_or_pipe_in_it_is_opened() {
+        let _alone = PROCESSES.lock().unwrap_or_else(PoisonError::into_inner);
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("spool");
         let mut store = Store::in_folder(&path, 1000).unwrap();
@@ -335,6 +342,7 @@ mod tests {
     /// On a disk of 64 KiB, if this user may mount one.
     #[test]
     fn a_full_disk_costs_the_oldest_and_then_memory_holds_the_rest() {
+        let _alone = PROCESSES.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let mount = |arguments: &[&str]| {
             let mut command = std::process::Command::new(arguments[0]);
