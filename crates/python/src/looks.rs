@@ -49,7 +49,7 @@ pub(crate) struct LookedFrame {
 /// An address in the native frame of a call of `_PyEval_EvalFrameDefault`; `None` where it is not known.
 pub(crate) type Entry = Option<u64>;
 
-/// What a thread ran at one time.
+/// A look at a thread: the functions that it ran at one time.
 #[derive(Debug)]
 pub struct Look {
     pub(crate) tid: Tid,
@@ -70,16 +70,19 @@ impl Look {
         self.frames.get(depth)
     }
 
+    /// Returns an address in the native frame of the call that runs a frame.
+    fn entry(&self, depth: usize) -> Entry {
+        self.frames.iter().skip(depth).find_map(|frame| frame.entry).flatten()
+    }
+
     /// Returns true unless the call that runs a frame is known to be another one than `activation`.
     pub(crate) fn may_be_of(&self, depth: usize, activation: &Activation) -> bool {
-        let entry = self.frames.iter().skip(depth).find_map(|frame| frame.entry).flatten();
-        entry.is_none_or(|entry| activation.may_hold(entry))
+        self.entry(depth).is_none_or(|entry| activation.may_hold(entry))
     }
 
     /// Returns true if the call that runs a frame is known to be `activation`.
     pub(crate) fn is_of(&self, depth: usize, activation: &Activation) -> bool {
-        let entry = self.frames.iter().skip(depth).find_map(|frame| frame.entry).flatten();
-        entry.is_some_and(|entry| activation.end.is_some() && activation.may_hold(entry))
+        self.entry(depth).is_some_and(|entry| activation.end.is_some() && activation.may_hold(entry))
     }
 
     /// Finds the innermost frame that `activation` may run and for which `is_it` holds.

@@ -50,7 +50,7 @@ pub(super) fn is_folded(bytes: &[u8]) -> bool {
         lines.pop();
     }
     let is_text = |byte: &u8| *byte >= b' ' || matches!(byte, b'\t' | b'\x1b');
-    let is_only = lines.len() == 1 && !is_cut || lines.len() == 1 && start.len() == bytes.len();
+    let is_only = lines.len() == 1 && start.len() == bytes.len();
     !bytes.starts_with(b"#!")
         && lines.iter().all(|line| line.iter().all(is_text))
         && (is_only || lines.iter().any(|line| line.contains(&b';')))

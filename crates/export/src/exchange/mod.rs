@@ -150,11 +150,11 @@ pub struct ExportedRecording<'a> {
 /// A label that another tool gave samples: a text, or a number with its unit.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SampleLabel {
-    /// Its key.
+    /// The key of the label.
     pub key: Arc<str>,
     /// The text; empty if it is a number.
     pub text: Arc<str>,
-    /// The number.
+    /// The number that the label is; 0 if it is a text.
     pub number: i64,
     /// The unit of the number; empty if it has none.
     pub unit: Arc<str>,

@@ -126,10 +126,10 @@ impl PythonStacks {
                     }
                     process.threads.insert(tid, view.is_none().then_some(time));
                     if let Some(view) = view {
-                        if self.looker.is_none() {
-                            self.looker = Looker::start(clock);
+                        self.looker = self.looker.take().or_else(|| Looker::start(clock));
+                        if let Some(looker) = &self.looker {
+                            looker.watch(view, time);
                         }
-                        self.looker.iter().for_each(|looker| looker.watch(view.clone(), time));
                     }
                 }
             }

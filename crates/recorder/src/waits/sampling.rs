@@ -81,8 +81,6 @@ pub(crate) struct SwitchSampler {
     span: Option<(u64, u64)>,
     /// Threads that were switched since `since`, with how often.
     switched: HashMap<u32, u32, FxBuildHasher>,
-    /// The thread that was switched most often when switches were held back first.
-    busiest: Option<Tid>,
     /// The start of the current gap, in nanoseconds of the recording's clock.
     gap: Option<u64>,
     gaps: Vec<(u64, u64)>,
@@ -164,7 +162,6 @@ impl SwitchSampler {
             counts: HashMap::default(),
             span: None,
             switched: HashMap::default(),
-            busiest: None,
             gap: None,
             gaps: Vec::new(),
             has_held: false,
@@ -214,9 +211,9 @@ impl SwitchSampler {
         !self.has_held
     }
 
-    /// Returns the thread whose switches were the most when they were held back first.
+    /// Returns the thread that was switched most often since counting for the rate started.
     pub(crate) fn busiest(&self) -> Option<Tid> {
-        self.busiest
+        self.switched.iter().max_by_key(|(_, count)| **count).map(|(tid, _)| Tid(*tid as i32))
     }
 
     /// Returns true if switches are held back now.
@@ -323,10 +320,7 @@ impl SwitchSampler {
     fn start_gap(&mut self, until: Instant, window: Option<Duration>, opened: &mut Opened) {
         self.gap = clock::now(self.clock).ok();
         self.updates.extend(self.gap.map(SwitchUpdate::Paused));
-        if !std::mem::replace(&mut self.has_held, true) {
-            let busiest = self.switched.iter().max_by_key(|(_, count)| **count);
-            self.busiest = busiest.map(|(tid, _)| Tid(*tid as i32));
-        }
+        self.has_held = true;
         opened.hold_switches(true);
         self.are_records_closed = opened.are_switch_records_closed();
         self.phase = Phase::Gap { until, window };
