@@ -38,6 +38,7 @@ fn cut(run: &Run, reason: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn larger_copies_complete_stacks_and_none_are_advised_where_they_are_the_largest() {
     let built = |variant, frame| programs::c_built("deep", variant, &[frame, "-fomit-frame-pointer"]);
     let (Some(deep), Some(deeper)) = (built("1k", "-DFRAME=1024"), built("4k", "-DFRAME=4096")) else {
@@ -66,6 +67,7 @@ fn larger_copies_complete_stacks_and_none_are_advised_where_they_are_the_largest
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_higher_limit_of_addresses_completes_stacks_and_none_is_advised_at_the_highest() {
     let Some(deep) = programs::c("deep").filter(|_| may_record()) else { return };
     let folder = folder();
@@ -85,6 +87,7 @@ fn a_higher_limit_of_addresses_completes_stacks_and_none_is_advised_at_the_highe
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_higher_rate_finds_samples_of_a_short_command() {
     if !may_record() {
         return;
@@ -99,6 +102,7 @@ fn a_higher_rate_finds_samples_of_a_short_command() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_larger_ring_loses_fewer_samples() {
     let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
     let folder = folder();
@@ -119,6 +123,7 @@ fn a_larger_ring_loses_fewer_samples() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn stacks_that_the_recorder_had_no_time_for_are_walked_by_the_kernel() {
     let flags = ["-fomit-frame-pointer", "-DFRAME=4096"];
     let Some(deep) = programs::c_built("deep", "4k", &flags).filter(|_| may_record()) else { return };
@@ -139,6 +144,7 @@ fn stacks_that_the_recorder_had_no_time_for_are_walked_by_the_kernel() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn code_that_is_built_with_unwind_tables_has_whole_stacks() {
     // With `-g`, there are tables for debuggers.
     let without = ["-g0", "-fomit-frame-pointer", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables"];
@@ -156,6 +162,7 @@ fn code_that_is_built_with_unwind_tables_has_whole_stacks() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_program_that_ran_from_memory_has_names_as_a_file() {
     let (Some(shares), Some(from_memory)) = (programs::c("shares"), programs::c("from_memory")) else {
         return;
@@ -174,6 +181,7 @@ fn a_program_that_ran_from_memory_has_names_as_a_file() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_jvm_that_is_asked_keeps_frame_pointers() {
     let Some(java) = installed(&["java"]).filter(|_| may_record()) else { return };
     let folder = folder();
@@ -197,6 +205,7 @@ fn samples_in(file: &Path, name: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_program_that_is_built_with_symbols_and_not_stripped_has_names() {
     let (Some(stripped), Some(whole)) =
         (programs::c_built("shares", "stripped", &["-s"]), programs::c("shares"))
@@ -219,6 +228,7 @@ fn a_program_that_is_built_with_symbols_and_not_stripped_has_names() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn stacks_without_frame_pointers_are_whole_once_they_are_unwound() {
     let flags = ["-fomit-frame-pointer"];
     let Some(deep) = programs::c_built("deep", "nofp", &flags).filter(|_| may_record()) else { return };
@@ -236,6 +246,7 @@ fn stacks_without_frame_pointers_are_whole_once_they_are_unwound() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_program_that_was_built_anew_is_recorded_again() {
     let Some(program) = programs::c_built("shares", "no-id", &["-Wl,--build-id=none"]) else { return };
     if !may_record() {
@@ -255,6 +266,7 @@ fn a_program_that_was_built_anew_is_recorded_again() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_file_that_only_root_may_read_has_names_with_sudo() {
     let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
     let folder = folder();
@@ -272,6 +284,7 @@ fn a_file_that_only_root_may_read_has_names_with_sudo() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn frames_in_a_library_that_is_gone_are_there_as_root() {
     let library = ["-shared", "-fPIC", "-Dmain=burn", "-fomit-frame-pointer"];
     let (Some(plugin), Some(library)) =
@@ -307,6 +320,7 @@ fn frames_in_a_library_that_is_gone_are_there_as_root() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn few_samples_become_enough_at_the_advised_rate() {
     let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
     let folder = folder();
@@ -321,6 +335,7 @@ fn few_samples_become_enough_at_the_advised_rate() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_lower_rate_misses_less_of_the_time() {
     let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
     let folder = folder();
@@ -358,6 +373,7 @@ fn assert_named_when_asked(runtime: &Path, script: &str, function: &str) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_command_is_started_again_with_names_of_its_runtime() {
     if !may_record() {
         return;

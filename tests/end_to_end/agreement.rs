@@ -86,6 +86,7 @@ fn recorded(flags: &[&str], command: &mut dyn FnMut(&mut Command)) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn many_call_chains() {
     let Some(program) = programs::c("paths") else { return };
     recorded(&[], &mut |command| {
@@ -101,17 +102,20 @@ fn built(variant: &str, flags: &[&str]) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn position_dependent_programs() {
     built("no-pie", &["-no-pie"]);
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn static_programs() {
     built("static", &["-static"]);
     built("static-pie", &["-static-pie"]);
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn code_segments_away_from_their_offset() {
     for linker in ["lld", "mold"] {
         if programs::has(if linker == "lld" { "ld.lld" } else { linker }) {
@@ -121,12 +125,14 @@ fn code_segments_away_from_their_offset() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn programs_without_debug_information() {
     built("plain", &["-g0"]);
     built("stripped", &["-g0", "-s"]);
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn deep_recursion() {
     let Some(program) = programs::c("deep") else { return };
     recorded(&[], &mut |command| {
@@ -135,6 +141,7 @@ fn deep_recursion() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn chains_deeper_than_the_kernel_keeps() {
     let Some(program) = programs::c("deep") else { return };
     recorded(&[], &mut |command| {
@@ -143,6 +150,7 @@ fn chains_deeper_than_the_kernel_keeps() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_process_that_becomes_another() {
     let Some(program) = programs::c("execs") else { return };
     recorded(&[], &mut |command| {
@@ -151,6 +159,7 @@ fn a_process_that_becomes_another() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn hundreds_of_processes_in_a_shell() {
     recorded(&[], &mut |command| {
         command.args([
@@ -162,6 +171,7 @@ fn hundreds_of_processes_in_a_shell() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn an_interpreter() {
     if !programs::has("python3") {
         return;
@@ -176,6 +186,7 @@ fn an_interpreter() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_compressor_in_threads() {
     if !programs::has("xz") {
         return;
@@ -186,6 +197,7 @@ fn a_compressor_in_threads() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_whole_machine() {
     if !perf::is_here() {
         return;
@@ -199,6 +211,7 @@ fn the_whole_machine() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn cxx() {
     let Some(program) = programs::cxx("inlines") else { return };
     recorded(&[], &mut |command| {
@@ -207,6 +220,7 @@ fn cxx() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn user_side_only() {
     let Some(program) = programs::c("shares") else { return };
     recorded(&["--user-callchains"], &mut |command| {

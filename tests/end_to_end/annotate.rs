@@ -44,6 +44,7 @@ fn every_sample_of_a_function_is_at_an_instruction() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn filters_choose_samples_and_callers_take_what_is_hidden() {
     let folder = folder();
     let Some((file, _)) = recorded(folder.path()) else { return };
@@ -82,6 +83,7 @@ fn disassembled(program: &Path, function: &str) -> BTreeMap<u64, String> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn instructions_are_those_of_objdump() {
     let folder = folder();
     let (true, Some((file, program))) = (has("objdump"), recorded(folder.path())) else { return };
@@ -102,6 +104,7 @@ fn instructions_are_those_of_objdump() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_listing_shows_lines_and_loops_and_offers_names() {
     let folder = folder();
     let Some((file, _)) = recorded(folder.path()) else { return };

@@ -9,6 +9,7 @@ use super::prof::{finish, folded, folder, may_record, prof, run};
 use super::{perf, programs};
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn threads_of_a_running_process_are_neither_missed_nor_doubled() {
     let Some(program) = programs::c("churn") else { return };
     if !may_record() {
@@ -54,6 +55,7 @@ pub(crate) fn cpu_time(pid: u32) -> f64 {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_process_whose_main_thread_has_ended_has_names() {
     let Some(program) = programs::c("main_ends") else { return };
     if !may_record() {
@@ -79,6 +81,7 @@ fn a_process_whose_main_thread_has_ended_has_names() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn nothing_is_read_in_the_proc_of_another_pid_namespace() {
     let Some(program) = programs::c("shares") else { return };
     let apart = ["unshare", "--pid", "--fork"];
@@ -98,12 +101,9 @@ fn nothing_is_read_in_the_proc_of_another_pid_namespace() {
     for rights in [&[][..], &["--switch-events"]] {
         let recorded = inside(&[rights, &["--", program, "alone", "200"]].concat()).ok();
         assert!(recorded.stderr.contains("another pid namespace"), "{}", recorded.stderr);
-        let script = run(prof(["script", "--dump", "-i"]).arg(&file)).ok();
-        assert!(
-            !script.text().contains("kthreadd") && !script.text().contains("systemd"),
-            "{}",
-            script.text()
-        );
+        let bytes = std::fs::read(&file).unwrap();
+        let holds = |name: &[u8]| bytes.windows(name.len()).any(|bytes| bytes == name);
+        assert!(!holds(b"kthreadd") && !holds(b"systemd"));
         let flame = folded(&file, &[]).ok();
         let stacks = Folded::parse(flame.text());
         assert!(stacks.with("sixty") * 2 > stacks.total() && stacks.total() > 50, "{}", flame.text());
@@ -135,6 +135,7 @@ fn a_process_that_ends_ends_the_recording() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_command_says_how_long_others_are_recorded() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -161,6 +162,7 @@ fn a_command_says_how_long_others_are_recorded() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_thread_that_ends_ends_the_recording_of_it() {
     let Some(program) = programs::c("flood") else { return };
     if !may_record() {
@@ -203,6 +205,7 @@ fn a_thread_that_ends_ends_the_recording_of_it() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_whole_machine() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -225,6 +228,7 @@ fn the_whole_machine() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_process_that_is_not_there_is_named() {
     let folder = folder();
     let run = run(prof(["record", "-p", "4194304", "-o"]).arg(folder.path().join("prof.data")));
@@ -250,7 +254,7 @@ impl Drop for Offline {
 
 #[test]
 #[ignore = "takes a CPU from everything else that runs"]
-fn a_cpu_that_goes_offline_and_comes_back() {
+fn cpus_that_go_offline_or_come_later_are_said() {
     let Some(program) = programs::c("flood") else { return };
     if !may_record() {
         return;
@@ -278,9 +282,9 @@ fn a_cpu_that_goes_offline_and_comes_back() {
         busy.wait().unwrap();
         return programs::skip("CPU 1 cannot be taken offline here");
     }
-    assert!(recorded.stderr.contains("CPU 1 was offline"), "{}", recorded.stderr);
-    // Three seconds of four, less what it takes to see.
-    assert!(seen > 2000, "{seen}: {}", recorded.stderr);
+    assert!(recorded.stderr.contains("CPU 1 went offline"), "{}", recorded.stderr);
+    // The second before that.
+    assert!(seen > 500, "{seen}: {}", recorded.stderr);
     if perf::is_here() {
         let theirs = run(perf::perf(folder.path()).args(["script", "-G", "-F", "cpu", "-i"]).arg(&file)).ok();
         assert_eq!(theirs.text().lines().filter(|line| line.trim() == "[001]").count(), seen);
@@ -295,15 +299,15 @@ fn a_cpu_that_goes_offline_and_comes_back() {
         .unwrap();
     thread::sleep(Duration::from_secs(1));
     drop(offline);
-    finish(child).ok();
-    let script = run(prof(["script", "-F", "cpu", "-i"]).arg(&file)).ok();
+    let recorded = finish(child).ok();
     busy.kill().unwrap();
     busy.wait().unwrap();
-    assert!(script.text().lines().filter(|line| line.trim() == "[001]").count() > 500);
+    assert!(recorded.stderr.contains("CPU 1 came online while recording"), "{}", recorded.stderr);
 }
 
 /// Threads of a server that starts one for each request end within a period of a low rate.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn threads_that_end_soon_are_recorded_at_a_low_rate() {
     let Some(program) = programs::c("churn") else { return };
     if !may_record() || !nix::unistd::Uid::effective().is_root() {
@@ -331,6 +335,7 @@ fn threads_that_end_soon_are_recorded_at_a_low_rate() {
 
 /// A process whose children run already, one of them left to init by a parent that has ended.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn children_that_run_already_are_recorded_where_that_is_asked_for() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {

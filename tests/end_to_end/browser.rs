@@ -81,7 +81,6 @@ fn picture(stacks: &[(&[&str], u64)], change: impl FnOnce(&mut Options)) -> Stri
         min_width: 0.01,
         inverted: false,
         reverse: false,
-        chart: false,
         unit: "samples".to_owned(),
         per_unit: 1,
     };
@@ -102,6 +101,7 @@ fn towers(change: impl FnOnce(&mut Options)) -> String {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
     const BOXES: &str = "
         const boxes = () => Object.fromEntries(['title', 'search', 'matched', 'details'].map(name => {
@@ -150,6 +150,7 @@ fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn it_is_said_that_stacks_go_on_outside_of_the_window_and_what_a_share_is_of() {
     const MORE: &str = "
         const more = id('more'), frames = document.querySelector('main');
@@ -182,6 +183,7 @@ fn it_is_said_that_stacks_go_on_outside_of_the_window_and_what_a_share_is_of() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_search_takes_plain_text_and_ignores_case_unless_a_capital_is_typed() {
     let svg = towers(|_| {});
     const SEARCHES: &str = "
@@ -209,6 +211,7 @@ fn a_search_takes_plain_text_and_ignores_case_unless_a_capital_is_typed() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn keys_and_clicks_zoom_and_go_back() {
     let svg = towers(|_| {});
     const STEPS: &str = "

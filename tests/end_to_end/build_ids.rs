@@ -88,6 +88,7 @@ impl Drop for Recorder {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn perf_beside_us_reads_its_own_recording() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() || !perf::is_here() {
@@ -126,6 +127,7 @@ fn asking_recorder(folder: &Path) -> Recorder {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn what_another_recorder_asks_for_stands_in_no_record_of_ours() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() || !perf::is_here() || !has("readelf") {
@@ -151,6 +153,7 @@ fn what_another_recorder_asks_for_stands_in_no_record_of_ours() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn files_streams_windows_and_series_have_the_ids() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() || !has("readelf") {
@@ -189,6 +192,7 @@ fn files_streams_windows_and_series_have_the_ids() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn programs_that_are_deleted_at_once_have_their_ids() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() || !has("readelf") {
@@ -220,6 +224,7 @@ fn programs_that_are_deleted_at_once_have_their_ids() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_program_that_is_written_in_place_is_two_objects() {
     let (Some(one), Some(other)) = (programs::c("shares"), programs::c("paths")) else { return };
     if !may_record() || !has("readelf") {

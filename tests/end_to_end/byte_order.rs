@@ -81,6 +81,7 @@ fn compare(folder: &Path, file: &Path) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_recording_reads_the_same_in_either_byte_order() {
     if !may_record() {
         return;

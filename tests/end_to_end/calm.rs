@@ -25,6 +25,7 @@ fn own_lines(run: &Run) -> usize {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn ordinary_programs_take_two_lines_and_none_more_than_four() {
     if !may_record() {
         return;
@@ -45,6 +46,7 @@ fn ordinary_programs_take_two_lines_and_none_more_than_four() {
 
 /// A reader says what it lacks itself, and leaves to the recorder what that saw; `-v` and `explain --notes` tell all.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn what_the_recorder_saw_is_said_once_and_kept_for_notes() {
     let Some(deep) = programs::c("deep").filter(|_| may_record()) else { return };
     let folder = folder();
@@ -140,6 +142,11 @@ fn a_mistake_is_answered_with_its_cause_and_what_to_type() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Returns true for a line of the help that begins an option: `  -F, --freq <HZ>  Samples per second`.
+fn is_option(line: &str) -> bool {
+    line.trim_start().starts_with('-') && line.starts_with("  ") && !line.starts_with("         ")
+}
+
 #[test]
 fn the_help_begins_with_what_makes_a_picture_and_each_command_has_examples() {
     let help = |words: &[&str]| {
@@ -148,23 +155,32 @@ fn the_help_begins_with_what_makes_a_picture_and_each_command_has_examples() {
     };
     for whole in [help(&[]), help(&["--help"]), help(&["help"])] {
         let first: Vec<&str> = whole.lines().take(4).collect();
-        assert!(first.len() == 4 && first[1].contains("prof record -- ./program"), "{whole}");
+        assert!(first.len() == 4 && first[1].contains("prof -- ./program"), "{whole}");
     }
     assert_eq!(help(&["help", "record"]), help(&["record", "--help"]));
-    let commands = help(&["--help"]);
+    let commands = help(&["help", "all"]);
     let commands = commands.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands: Vec<&str> = commands.take_while(|line| line.starts_with("  ")).collect();
     let names =
         commands.iter().filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
     let names: Vec<&str> = names.collect();
-    assert!(names.len() > 12, "{names:?}");
+    assert!(names.len() > 17, "{names:?}");
+    let first = help(&[]);
+    let listed = |name: &&&str| first.contains(&format!("\n  {name} "));
+    assert_eq!(names.iter().filter(listed).count(), 13, "{first}");
     for name in names {
         let short = help(&[name, "-h"]);
         assert!(short.contains("Examples:"), "{name}: {short}");
+        // One screen.
+        let (lines, options) = (short.lines().count(), short.lines().filter(|line| is_option(line)).count());
+        assert!(
+            lines <= if name == "record" { 55 } else { 45 } && options <= 24,
+            "{name}: {lines}, {options}"
+        );
         assert!(short.lines().count() <= help(&[name, "--help"]).lines().count(), "{name}");
     }
     let record = help(&["record", "--help"]);
-    let groups = ["Target:", "Events:", "Rate:", "Stacks:", "Waits:", "Windows:", "Output:"];
+    let groups = ["Target:", "Events:", "Stacks:", "Windows:", "Runs:", "Output:"];
     let places: Vec<Option<usize>> = groups.iter().map(|group| record.find(&format!("\n{group}"))).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
 }

@@ -22,6 +22,7 @@ fn total(file: &Path, event: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn members_of_a_group_weigh_what_each_task_has_counted() {
     let Some(program) = programs::c("touch") else { return };
     if !may_record() {
@@ -48,6 +49,7 @@ fn members_of_a_group_weigh_what_each_task_has_counted() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_live_view_reads_groups_too() {
     let Some(program) = programs::c("touch") else { return };
     if !may_record() {
@@ -57,7 +59,7 @@ fn the_live_view_reads_groups_too() {
     let top = run(prof(events).arg(program).arg("60")).ok();
     let value: serde_json::Value = serde_json::from_str(top.text()).unwrap();
     let event = &value["events"][1];
-    assert_eq!((event["name"].as_str(), event["unit"].as_str()), (Some("page-faults"), Some("page-faults")));
+    assert_eq!((event["event"].as_str(), event["unit"].as_str()), (Some("page-faults"), Some("page-faults")));
     let faults = 4 * 60 * 256;
     let seen = event["total"].as_u64().unwrap();
     assert!(
@@ -100,6 +102,7 @@ fn share(folded: &Folded, of: impl Fn(&[String]) -> bool) -> f64 {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
     if !may_record() {
         return;
@@ -127,9 +130,9 @@ fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
     let (ours, theirs) = (event["total"].as_f64().unwrap(), recorded.total() as f64);
     // One row per function and module: of one name, own weights can be added.
     let mut rows: BTreeMap<&str, (f64, f64, u32)> = BTreeMap::new();
-    for row in event["functions"].as_array().unwrap() {
+    for row in event["rows"].as_array().unwrap() {
         let of = |field: &str| row[field].as_f64().unwrap() / ours;
-        let (own, total, modules) = rows.entry(row["name"].as_str().unwrap()).or_default();
+        let (own, total, modules) = rows.entry(row["function"].as_str().unwrap()).or_default();
         (*own, *total, *modules) = (*own + of("self"), *total + of("total"), *modules + 1);
     }
     let mut compared = 0;
@@ -156,7 +159,7 @@ fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
             .filter(|stack| stack[1..].iter().any(|frame| is(frame, name)))
             .map(|stack| &stack[0])
             .collect();
-        if *modules == 1 && (programs.len() == 1 || event["functions_omitted"] == 0) {
+        if *modules == 1 && (programs.len() == 1 || event["rows_omitted"] == 0) {
             near(name, "total", *total, share(&recorded, |stack| stack.iter().any(|frame| is(frame, name))));
         }
     }
@@ -170,6 +173,7 @@ fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn lost_samples_of_a_large_group_are_counted() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -186,6 +190,7 @@ fn lost_samples_of_a_large_group_are_counted() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_kernel_that_does_not_count_lost_samples_tells_of_them_in_its_rings() {
     let Some(program) = programs::c("shares") else { return };
     let Some(kernel) = programs::c_built("other_kernel", "preloaded", &["-shared", "-fPIC"]) else { return };
@@ -225,6 +230,7 @@ fn a_kernel_that_does_not_count_lost_samples_tells_of_them_in_its_rings() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_count_of_lost_samples_that_cannot_be_read_is_not_0() {
     let Some(program) = programs::c("shares") else { return };
     let Some(kernel) = programs::c_built("other_kernel", "preloaded", &["-shared", "-fPIC"]) else { return };
@@ -266,6 +272,7 @@ fn grouped(number: u64) -> String {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_live_view_tells_of_lost_samples_while_it_runs() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -302,6 +309,7 @@ fn the_live_view_tells_of_lost_samples_while_it_runs() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn pinned_and_exclusive_are_the_leaders_alone() {
     if !may_record() {
         return;
@@ -318,6 +326,7 @@ fn pinned_and_exclusive_are_the_leaders_alone() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn call_chains_are_as_long_as_the_kernel_allows() {
     if !may_record() {
         return;

@@ -128,6 +128,7 @@ fn ran_out_of_room(folder: &Path, file: &Path, recorded: &Run, errno: &str) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_file_that_may_not_grow() {
     if !may_record() || !programs::has("prlimit") {
         return;
@@ -190,6 +191,7 @@ fn into_pipe(flags: &[&str], command: &[&OsStr]) -> (Child, ChildStdout) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_pipe_that_nobody_reads_any_more() {
     if !may_record() {
         return;
@@ -224,6 +226,7 @@ fn into_slow_pipe(flags: &[&str], command: &[&OsStr], pause: impl FnOnce()) -> (
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_slow_output_keeps_nobody_from_the_rings() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -241,6 +244,7 @@ fn a_slow_output_keeps_nobody_from_the_rings() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn an_output_that_stays_too_slow_is_told() {
     let Some(program) = programs::c("deep") else { return };
     if !may_record() {
@@ -274,6 +278,7 @@ fn an_output_that_stays_too_slow_is_told() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_second_signal_ends_the_wait_for_a_stuck_output() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -302,6 +307,7 @@ fn a_second_signal_ends_the_wait_for_a_stuck_output() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_folder_that_is_removed() {
     if !may_record() {
         return;
@@ -326,6 +332,7 @@ fn a_folder_that_is_removed() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_folder_without_write_permission() {
     if !may_record() {
         return;
@@ -352,6 +359,7 @@ fn state(pid: &str) -> Option<char> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn stopped_and_continued() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -378,6 +386,7 @@ fn stopped_and_continued() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_command_that_stops_itself() {
     if !may_record() {
         return;
@@ -403,6 +412,7 @@ fn a_command_that_stops_itself() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_target_that_is_killed() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {

@@ -53,6 +53,7 @@ fn an_address_has_the_name_of_what_lay_there() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_recording_and_an_archive_carry_the_names_of_a_dump_that_is_removed_later() {
     let Some(program) = program() else { return };
     if !may_record() {
@@ -85,6 +86,7 @@ fn a_recording_and_an_archive_carry_the_names_of_a_dump_that_is_removed_later() 
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_recording_of_perf_has_the_names_that_perf_gives() {
     let Some(program) = program() else { return };
     if !may_record() || !perf::is_here() {
@@ -135,6 +137,7 @@ fn program_without_frame_pointers() -> Option<PathBuf> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn generated_code_is_unwound_as_its_dump_says_while_it_runs() {
     let Some(program) = program_without_frame_pointers() else { return };
     if !may_record() {
@@ -149,6 +152,7 @@ fn generated_code_is_unwound_as_its_dump_says_while_it_runs() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn generated_code_in_a_recording_of_perf_is_unwound_as_its_dump_says() {
     let Some(program) = program_without_frame_pointers() else { return };
     if !may_record() || !perf::is_here() {

@@ -7,6 +7,7 @@ use super::prof::{folded, folder, may_record, prof, record, run};
 use super::programs;
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn each_life_has_its_own_name_and_function() {
     let Some(program) = programs::c("execs") else { return };
     if !may_record() {
@@ -32,6 +33,7 @@ fn each_life_has_its_own_name_and_function() {
 
 /// The events begin within `execve`, before anything of the command is mapped.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_command_is_known_from_its_first_sample_on() {
     if !may_record() {
         return;
@@ -47,6 +49,7 @@ fn a_command_is_known_from_its_first_sample_on() {
 
 /// While exec takes the old program away, there is no stack to be cut.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn no_stack_is_cut_where_there_is_none() {
     if !may_record() {
         return;
@@ -65,6 +68,7 @@ fn no_stack_is_cut_where_there_is_none() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_recursion_is_shown_frame_by_frame() {
     let Some(program) = programs::c("deep") else { return };
     if !may_record() {
@@ -82,6 +86,7 @@ fn a_recursion_is_shown_frame_by_frame() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn short_lived_threads_are_not_missed() {
     let Some(program) = programs::c("churn") else { return };
     if !may_record() {

@@ -1,5 +1,8 @@
 //! The command from end to end: real programs, real recordings, and what other tools say of the same.
 //!
+//! About fifty, one for each promise of README, run by `cargo test --workspace`. The others are marked as ignored for their time:
+//! `cargo xtask ci` runs them, and so does `cargo test -p prof-cli --test end_to_end -- --ignored`.
+//!
 //! A test whose other party is missing (perf, a compiler, permission to record) prints that it is skipped, and passes.
 //! Where `CI` is set no program may be missing, and the same test fails.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]

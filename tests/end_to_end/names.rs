@@ -56,6 +56,7 @@ fn has_names(text: &str) -> bool {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn debug_files_are_found_where_the_user_says() {
     let Some(Stripped { folder, recording, .. }) = stripped() else { return };
     assert!(!has_names(folded(&recording, &[]).ok().text()));
@@ -68,6 +69,7 @@ fn debug_files_are_found_where_the_user_says() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn another_root_stands_for_the_recorded_one() {
     let Some(Stripped { folder, recording, program }) = stripped() else { return };
     let root = folder.path().join("root");
@@ -86,6 +88,7 @@ fn another_root_stands_for_the_recorded_one() {
 
 /// The addresses of a program's functions, as `nm` prints them.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_missing_file_with_split_debug_information_is_said() {
     let folder = folder();
     if !programs::has("gcc") || !may_record() {
@@ -121,6 +124,7 @@ fn addresses(program: &Path) -> Vec<(String, u64)> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn functions_of_a_stripped_program_are_told_apart() {
     let Some(Stripped { folder, recording, program }) = stripped() else { return };
     let known = addresses(&programs::c("shares").unwrap());
@@ -159,6 +163,7 @@ fn frames_without_a_name_say_why_and_what_to_type() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn async_rust_is_folded_when_asked() {
     for mangling in ["legacy", "v0"] {
         let Some(program) = programs::rust("futures", mangling) else { return };
@@ -218,6 +223,7 @@ fn debuginfod(debug: PathBuf) -> String {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn debug_files_come_from_servers_only_when_asked() {
     let Some(Stripped { folder, recording, .. }) = stripped() else { return };
     let url = debuginfod(folder.path().join("debug"));

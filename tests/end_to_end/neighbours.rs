@@ -115,6 +115,7 @@ fn bomb(program: &mut Vec<u8>, names: &[&str]) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn sections_that_unpack_to_gigabytes_cost_nothing_and_are_told() {
     let (Some(decent), true) = (programs::c("shares"), may_record()) else { return };
     let folder = folder();
@@ -149,6 +150,7 @@ fn sections_that_unpack_to_gigabytes_cost_nothing_and_are_told() {
 
 /// One after the other, so that none is recorded beside another: recordings of whole CPUs see all of them.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn neighbours_that_mean_harm_are_told_and_kill_nobody() {
     planted_perf_maps_are_refused_and_all_say_so();
     a_huge_name_in_a_perf_map_is_cut_and_told();

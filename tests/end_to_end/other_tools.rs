@@ -74,6 +74,7 @@ fn raw_samples(file: &Path) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_heap_profile_of_go_keeps_its_values_and_labels() {
     let Some(program) = go("profiled", false) else { return };
     let folder = folder();
@@ -90,6 +91,7 @@ fn a_heap_profile_of_go_keeps_its_values_and_labels() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_profile_of_go_has_the_rows_that_its_own_tool_prints() {
     let Some(program) = go("profiled", false) else { return };
     let folder = folder();
@@ -120,6 +122,7 @@ fn a_profile_of_go_has_the_rows_that_its_own_tool_prints() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn what_a_profile_does_not_say_is_refused_where_it_is_asked_for() {
     let folder = folder();
     let file = folder.path().join("stacks.folded");
@@ -150,6 +153,7 @@ fn what_a_profile_does_not_say_is_refused_where_it_is_asked_for() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn every_view_shows_folded_stacks() {
     let folder = folder();
     let file = folder.path().join("stacks.folded");
@@ -170,6 +174,7 @@ fn every_view_shows_folded_stacks() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_picture_of_two_profiles_shows_the_change_of_each_frame() {
     let folder = folder();
     let [before, after] = ["before.folded", "after.folded"].map(|name| folder.path().join(name));

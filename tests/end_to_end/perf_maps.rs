@@ -72,6 +72,7 @@ fn a_map_of_the_process_names_its_code() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_recording_carries_the_names_of_a_map_that_is_removed_later() {
     let Some(recorded) = Recorded::with(&[], &["200"]) else { return };
     let run = recorded.after(|map| fs::remove_file(map).unwrap());
@@ -81,6 +82,7 @@ fn a_recording_carries_the_names_of_a_map_that_is_removed_later() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn code_that_a_child_inherits_has_the_names_of_its_parents_map() {
     let Some(recorded) = Recorded::new(&["200", "fork"]) else { return };
     let run = recorded.after(|_| {});
@@ -89,6 +91,7 @@ fn code_that_a_child_inherits_has_the_names_of_its_parents_map() {
 
 /// A perf map has no times: which of the two functions ran, nobody can tell.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn code_at_an_address_that_is_used_again_has_both_names() {
     for options in [&["--no-names"][..], &[]] {
         let Some(recorded) = Recorded::with(options, &["200", "again"]) else { return };
@@ -103,6 +106,7 @@ fn code_at_an_address_that_is_used_again_has_both_names() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn code_of_a_program_after_exec_has_no_name_of_the_one_before() {
     for options in [&["--no-names"][..], &[]] {
         let Some(recorded) = Recorded::with(options, &["200", "exec"]) else { return };
@@ -115,6 +119,7 @@ fn code_of_a_program_after_exec_has_no_name_of_the_one_before() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_link_is_not_followed() {
     let Some(recorded) = Recorded::new(&["100"]) else { return };
     let elsewhere = folder();
@@ -127,6 +132,7 @@ fn a_link_is_not_followed() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_file_with_other_names_is_nobodys_map() {
     let Some(recorded) = Recorded::new(&["100"]) else { return };
     let other = recorded.map.with_extension("map.other");
@@ -136,6 +142,7 @@ fn a_file_with_other_names_is_nobodys_map() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_map_of_another_user_is_not_used() {
     let Some(recorded) = Recorded::new(&["100"]) else { return };
     if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) != 0) {
@@ -147,6 +154,7 @@ fn a_map_of_another_user_is_not_used() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_map_without_an_end_takes_no_memory() {
     let Some(recorded) = Recorded::new(&["100"]) else { return };
     let run = recorded.after(|map| {

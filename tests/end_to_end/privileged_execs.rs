@@ -58,6 +58,7 @@ fn record_as_root(folder: &Path, flags: &[&str]) -> Option<(u64, Run)> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn whole_cpus_see_all_of_a_program_with_more_rights() {
     let folder = folder();
     let Some((samples, recorded)) = record_as_root(folder.path(), &[]) else { return };
@@ -66,6 +67,7 @@ fn whole_cpus_see_all_of_a_program_with_more_rights() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn events_of_tasks_are_opened_again_on_a_program_with_more_rights() {
     let folder = folder();
     // Too fast for whole CPUs.
@@ -75,6 +77,7 @@ fn events_of_tasks_are_opened_again_on_a_program_with_more_rights() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_user_is_told_that_the_kernel_ends_the_events() {
     let Some(program) = programs::c("shares") else { return };
     let folder = folder();
@@ -98,6 +101,7 @@ fn a_user_is_told_that_the_kernel_ends_the_events() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn counting_tells_that_the_kernel_ends_the_events() {
     let Some(program) = programs::c("shares") else { return };
     let folder = folder();

@@ -74,6 +74,7 @@ fn an_engine_gets_profiles_by_service_and_says_them_to_be_right() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn older_pyroscope_gets_pprof() {
     let folder = folder();
     let Some(file) = record(folder.path()) else { return };
@@ -88,6 +89,7 @@ fn older_pyroscope_gets_pprof() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn refusals_and_absent_engines_are_said_and_passwords_refused() {
     let folder = folder();
     let Some(file) = record(folder.path()) else { return };
@@ -117,6 +119,7 @@ fn pushing(url: &str, output: &Path, code: i32) -> Command {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn an_engine_that_says_nothing_holds_nobody_behind_a_recording() {
     if !may_record() {
         return;
@@ -130,6 +133,7 @@ fn an_engine_that_says_nothing_holds_nobody_behind_a_recording() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_spool_has_one_watch() {
     let Some(program) = programs::rust("shares", "v0").filter(|_| may_record()) else { return };
     let folder = folder();
@@ -155,6 +159,7 @@ fn a_spool_has_one_watch() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn requests_stay_within_limits_and_the_environment_says_where_to_and_with_what() {
     let folder = folder();
     let folded = folder.path().join("stacks.folded");
@@ -180,6 +185,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
     let Some(program) = programs::rust("shares", "v0").filter(|_| may_record()) else { return };
     let folder = folder();
@@ -221,6 +227,7 @@ fn a_watch_outlives_an_absent_engine_and_sends_what_it_has_at_the_end() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_watch_ends_in_order_at_every_signal_that_would_end_it() {
     let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
     let _in_company = RECORDERS.read();
@@ -255,6 +262,7 @@ fn a_watch_ends_in_order_at_every_signal_that_would_end_it() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_watch_of_a_user_waits_for_processes_and_sends_no_others() {
     const USER: &str = "64123";
     if !nix::unistd::Uid::effective().is_root() || !programs::has("setpriv") || !may_record() {
@@ -293,6 +301,7 @@ fn a_watch_of_a_user_waits_for_processes_and_sends_no_others() {
 const FLEET: &str = include_str!("../../docs/src/fleet.md");
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_queries_of_the_book_run_in_duckdb() {
     const RUN: &str = "
 import sys
@@ -309,12 +318,11 @@ for query in sys.stdin.read().split('\\0'):
     for version in ["version=1", "version=2"] {
         let to = folder.path().join(version);
         std::fs::create_dir(&to).unwrap();
-        run(prof(["export", "-f", "parquet", "-o"]).arg(to.join("vm.parquet")).arg(&recording)).ok();
+        run(prof(["export", "-f", "json", "-o"]).arg(to.join("vm.json")).arg(&recording)).ok();
     }
     let queries = FLEET.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next());
     let place = folder.path().to_str().unwrap();
-    let queries: Vec<String> =
-        queries.map(|query| query.replace("s3://profiles", place).replace("handle_request", "go")).collect();
+    let queries: Vec<String> = queries.map(|query| query.replace("s3://profiles", place)).collect();
     assert!(queries.len() >= 5, "{queries:?}");
     let input = folder.path().join("queries");
     std::fs::write(&input, queries.join("\0")).unwrap();
@@ -343,6 +351,7 @@ fn collector() -> Option<std::path::PathBuf> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_real_collector_takes_profiles_and_passes_them_on() {
     let Some(collector) = collector() else { return };
     let folder = folder();

@@ -24,6 +24,7 @@ fn sleeper() -> Child {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn without_pidfd_open_the_end_of_a_command_ends_its_recording() {
     if programs::c("refuse").is_none() || !may_record() {
         return;
@@ -51,6 +52,7 @@ fn without_pidfd_open_the_end_of_a_command_ends_its_recording() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn without_pidfd_open_the_end_of_a_process_ends_its_recording() {
     if programs::c("refuse").is_none() || !may_record() {
         return;
@@ -80,6 +82,7 @@ fn without_pidfd_open_the_end_of_a_process_ends_its_recording() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn without_pidfd_open_a_zombie_has_ended() {
     if programs::c("refuse").is_none() || !may_record() {
         return;
@@ -94,6 +97,7 @@ fn without_pidfd_open_a_zombie_has_ended() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn without_pidfd_open_the_samples_are_the_same() {
     let Some(program) = programs::c("shares") else { return };
     if programs::c("refuse").is_none() || !may_record() {
@@ -113,6 +117,7 @@ const PERF_EVENT_OPEN: i32 = 298;
 const PERF_EVENT_OPEN: i32 = 241;
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_forbidden_perf_event_open_is_no_feature_that_is_missing() {
     if programs::c("refuse").is_none() {
         return;
@@ -126,6 +131,7 @@ fn a_forbidden_perf_event_open_is_no_feature_that_is_missing() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn too_many_open_files_are_called_so() {
     // With some limits it does not get as far as to say anything.
     for limit in 5..20 {

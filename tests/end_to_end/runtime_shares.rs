@@ -83,6 +83,7 @@ fn run_python(python: &Path) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn functions_of_python_have_their_shares() {
     if let Some(python) = installed(&["python3.14", "python3.13", "python3.12"]).filter(|_| may_record()) {
         run_python(&python);
@@ -91,6 +92,7 @@ fn functions_of_python_have_their_shares() {
 
 /// The interpreter has no frame pointers, and nothing in a perf map says how to go through its trampolines.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn stacks_lead_through_python_in_every_thread() {
     let python = installed(&["python3.14", "python3.13", "python3.12"]).filter(|_| may_record());
     let Some(python) = python else { return };
@@ -109,6 +111,7 @@ fn stacks_lead_through_python_in_every_thread() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn functions_of_node_have_their_shares() {
     if let Some(node) = installed(&["node"]).filter(|_| may_record()) {
         check(flame().arg(node).arg(fixture("shares.js")).arg("3"), "shares");
@@ -116,6 +119,7 @@ fn functions_of_node_have_their_shares() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn functions_of_java_have_their_shares() {
     if let Some(java) = installed(&["java"]).filter(|_| may_record()) {
         // Compiled code of a caller has what it called in itself, without a name.
@@ -125,6 +129,7 @@ fn functions_of_java_have_their_shares() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn functions_of_mono_have_their_shares() {
     let Some(compiler) = found(&["mcs"], |path| path.is_file()).filter(|_| may_record()) else { return };
     let Some(mono) = installed(&["mono"]) else { return };
@@ -136,6 +141,7 @@ fn functions_of_mono_have_their_shares() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn functions_of_erlang_have_their_shares() {
     let Some(compiler) = found(&["erlc"], |path| path.is_file()).filter(|_| may_record()) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -211,6 +217,7 @@ impl Drop for Jvm {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_java_that_is_attached_to_tells_its_names() {
     // The program is compiled before it runs.
     let Some(mut jvm) = Jvm::start(&[], 3.0) else { return };
@@ -224,6 +231,7 @@ fn a_java_that_is_attached_to_tells_its_names() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_java_that_forbids_attaching_is_left_alone() {
     let Some(mut jvm) = Jvm::start(&["-XX:+DisableAttachMechanism"], 0.5) else { return };
     let out = jvm.record("0.3");
@@ -233,6 +241,7 @@ fn a_java_that_forbids_attaching_is_left_alone() {
 
 /// A virtual machine prints its threads if the file that announces an attachment is gone when it sees the signal.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_java_that_has_no_cpu_time_prints_nothing_later() {
     let Some(mut jvm) = Jvm::start(&[], 0.5) else { return };
     let Some(cgroup) = cgroup("frozen") else { return skip("cgroups of version 2 cannot be made here") };
@@ -262,6 +271,7 @@ fn a_java_that_has_no_cpu_time_prints_nothing_later() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_socket_that_is_not_its_own_is_not_talked_to() {
     let Some(mut jvm) = Jvm::start(&[], 0.5) else { return };
     let path = format!("/tmp/.java_pid{}", jvm.child.id());
@@ -278,6 +288,7 @@ fn a_socket_that_is_not_its_own_is_not_talked_to() {
 
 /// A process in which a file of that name is mapped, but which does not handle SIGQUIT, must not be ended by it.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_process_that_only_looks_like_java_lives_on() {
     if !may_record() {
         return;
@@ -296,6 +307,7 @@ fn a_process_that_only_looks_like_java_lives_on() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn only_a_java_can_be_asked_while_it_runs() {
     let out = run(&mut prof(["record", "--runtimes=python", "-p", "1"]));
     assert_eq!(out.code, 2, "{}", out.stderr);
@@ -304,6 +316,7 @@ fn only_a_java_can_be_asked_while_it_runs() {
 
 /// What V8 compiled several times is one row, with the compilers beside it; raw names tell them apart.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn tiers_of_a_function_are_one_row() {
     let Some(node) = installed(&["node"]).filter(|_| may_record()) else { return };
     let folder = tempfile::tempdir().unwrap();

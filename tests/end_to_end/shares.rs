@@ -79,6 +79,7 @@ fn known_shares_in_threads() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn known_shares_in_forked_processes() {
     in_mode("forks");
 }
@@ -123,6 +124,7 @@ fn names(frame: &str, function: &str) -> bool {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn rust_programs_with_legacy_names() {
     rust_names("legacy");
 }

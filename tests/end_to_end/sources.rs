@@ -56,6 +56,7 @@ fn own_user() -> u32 {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn root_shows_what_the_owner_of_the_program_may_read() {
     if !is_root() || !has("gcc") || !has("python3") || !may_record() {
         return;
@@ -103,6 +104,7 @@ fn root_shows_what_the_owner_of_the_program_may_read() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn files_that_are_no_sources_are_not_read() {
     if !has("gcc") || !may_record() {
         return;

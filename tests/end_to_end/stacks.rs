@@ -39,6 +39,7 @@ fn they_are_what_is_recorded_by_default() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn copies_fit_the_smallest_ring() {
     let Some((stacks, stderr)) = recorded(&["-m", "4K"]) else { return };
     assert!(stderr.contains("(copies of 1 KiB)"), "{stderr}");
@@ -47,6 +48,7 @@ fn copies_fit_the_smallest_ring() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn copies_of_a_size_asked_for_fit_the_ring_too() {
     let Some((stacks, stderr)) = recorded(&["-m", "8K", "--call-graph", "dwarf,65528"]) else {
         return;
@@ -71,6 +73,7 @@ fn stacks_by_moment(script: &str) -> HashMap<String, Vec<u64>> {
 
 /// The stacks of one file as perf finds them, and as we do.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn they_are_no_shorter_than_those_that_perf_unwinds() {
     let Some(program) = programs::c_built("paths", "nofp", &["-O2", "-fomit-frame-pointer"]) else { return };
     if !perf::is_here() {
@@ -106,6 +109,7 @@ fn they_are_no_shorter_than_those_that_perf_unwinds() {
 
 /// Where a stack is about to get the page of its stack pointer, there is nothing to copy.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn those_that_are_just_growing_are_whole_too() {
     let Some(program) = programs::c_built("deep", "large-frames", &["-DFRAME=8192"]) else { return };
     if !may_record() {
@@ -126,6 +130,7 @@ fn those_that_are_just_growing_are_whole_too() {
 
 /// Switches come in bursts, and have small copies. Samples of a clock keep theirs, which a compiler needs.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn those_of_a_clock_are_as_whole_beside_switches_as_without() {
     if !may_record() {
         return;
@@ -145,6 +150,7 @@ fn those_of_a_clock_are_as_whole_beside_switches_as_without() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn those_deeper_than_a_limit_are_cut_there_and_say_so() {
     let flags = ["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
     let Some(program) = programs::c_built("deep", "frame-pointers", &flags) else { return };
@@ -191,6 +197,7 @@ fn those_deeper_than_a_limit_are_cut_there_and_say_so() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn those_of_fibers_and_of_handlers_on_a_stack_of_their_own_are_whole() {
     let Some(program) = programs::c("other_stacks") else { return };
     if !may_record() {
@@ -223,6 +230,7 @@ fn those_of_fibers_and_of_handlers_on_a_stack_of_their_own_are_whole() {
 
 /// The kernel tells of no mapping that mremap makes.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn code_that_was_moved_is_found_in_the_living_process() {
     let flags = ["-O2", "-fomit-frame-pointer"];
     let Some(program) = programs::c_built("moved", "nofp", &flags) else { return };
@@ -241,6 +249,7 @@ fn code_that_was_moved_is_found_in_the_living_process() {
 /// Go's runtime works on stacks of its own, in memory far from those of the goroutines that called it; and its assembler
 /// uses the frame pointer for other things.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn those_of_go_lead_from_the_runtimes_stacks_to_the_goroutines() {
     for stripped in [false, true] {
         let Some(program) = programs::go("garbage", stripped) else { return };
@@ -269,6 +278,7 @@ fn those_of_go_lead_from_the_runtimes_stacks_to_the_goroutines() {
 
 /// Stacks of 32-bit programs are followed by frame pointers, or end with a reason where there are only copies of them.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn those_of_32_bit_programs_say_what_they_are() {
     let folder = folder();
     let program = folder.path().join("paths-32");
@@ -298,6 +308,7 @@ fn those_of_32_bit_programs_say_what_they_are() {
 
 /// The recording of a machine whose files lie in a folder here: names and unwind tables come from there.
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn copies_are_unwound_by_the_files_below_symfs() {
     let flags = ["-O2", "-fomit-frame-pointer", "-static"];
     let Some(program) = programs::c_built("paths", "static", &flags) else { return };

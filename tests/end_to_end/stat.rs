@@ -1,6 +1,5 @@
 //! `prof stat`: what it counts beside what `perf stat` does, and what programs read of it.
 
-use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -42,6 +41,7 @@ fn perf_stat(flags: &[&str], command: &[&str]) -> Vec<(String, f64)> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn counts_are_those_of_perf() {
     if !may_record() || !perf::is_here() || !has_tracepoints() {
         return;
@@ -76,6 +76,7 @@ fn counts_are_those_of_perf() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_group_counts_what_its_members_count_alone() {
     if !may_record() {
         return;
@@ -93,6 +94,7 @@ fn a_group_counts_what_its_members_count_alone() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn several_lists_of_groups_are_several_groups() {
     if !may_record() {
         return;
@@ -128,18 +130,7 @@ fn the_command_keeps_its_output_and_its_code() {
 }
 
 #[test]
-fn the_time_running_in_separated_values_is_that_of_one_run() {
-    if !may_record() {
-        return;
-    }
-    let counts = stat(&["-r", "8", "-x", ";", "-e", "task-clock"], &["true"]).ok().stderr;
-    let fields: Vec<&str> = counts.trim().split(';').collect();
-    let (milliseconds, running_ns): (f64, f64) = (fields[0].parse().unwrap(), fields[4].parse().unwrap());
-    // The clock of a task runs as long as it is counted.
-    assert!(running_ns < milliseconds * 2e6, "{counts}");
-}
-
-#[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn an_interval_without_a_count_says_why() {
     if !may_record() {
         return;
@@ -151,43 +142,7 @@ fn an_interval_without_a_count_says_why() {
 }
 
 #[test]
-fn separated_values_have_the_fields_of_perf() {
-    if !may_record() || !perf::is_here() {
-        return;
-    }
-    for flags in [
-        &["-e", "page-faults,task-clock"][..],
-        &["-r", "2", "-e", "cs"],
-        &["-a", "--per-core", "-e", "cpu-clock"],
-    ] {
-        let ours = stat(&[&["-x", ";"], flags].concat(), &["true"]).ok().stderr;
-        let theirs =
-            run(Command::new("perf").args(["stat", "-x", ";"]).args(flags).args(["--", "true"])).ok().stderr;
-        let shape = |text: &str| -> Vec<(usize, String)> {
-            let lines = text.lines().filter(|line| line.contains(';'));
-            // Without its numbers: units, names, labels.
-            let words = |line: &str| {
-                line.split(';')
-                    .map(|field| if field.parse::<f64>().is_ok() { "" } else { field })
-                    .collect::<Vec<_>>()
-                    .join(";")
-            };
-            lines
-                .map(|line| (line.split(';').count(), words(line).replace(['K', 'M', 'G', '%', '.'], "")))
-                .collect()
-        };
-        let strip = |shape: Vec<(usize, String)>| -> Vec<usize> {
-            shape.into_iter().map(|(count, _)| count).collect()
-        };
-        assert_eq!(strip(shape(&ours)), strip(shape(&theirs)), "{flags:?}\n{ours}\n{theirs}");
-    }
-    let quoted = stat(&["-x", ",", "-e", "msr/tsc,name=a/,cs"], &["true"]);
-    if quoted.code == 0 {
-        assert!(quoted.stderr.lines().count() >= 2, "{}", quoted.stderr);
-    }
-}
-
-#[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn intervals_add_up_and_parse() {
     if !may_record() {
         return;
@@ -215,25 +170,7 @@ fn intervals_add_up_and_parse() {
 }
 
 #[test]
-fn every_task_has_its_own_count() {
-    if !may_record() {
-        return;
-    }
-    let script = "dd if=/dev/zero of=/dev/null count=1 2>/dev/null; (true); ls / >/dev/null & wait";
-    let counts = json(&["--per-task", "-e", "page-faults,task-clock"], &["sh", "-c", script]);
-    let rows = counts["counts"].as_array().unwrap();
-    let tasks = |event: &str| rows.iter().filter(|row| row["event"] == event).collect::<Vec<_>>();
-    let names: BTreeSet<&str> = rows.iter().filter_map(|row| row["task"]["name"].as_str()).collect();
-    assert!(["sh", "dd", "ls"].iter().all(|name| names.contains(name)), "{names:?}");
-    let tids: BTreeSet<i64> =
-        tasks("task-clock").iter().filter_map(|row| row["task"]["tid"].as_i64()).collect();
-    assert_eq!(tids.len(), tasks("task-clock").len(), "each once");
-    let apart: f64 = tasks("page-faults").iter().filter_map(|row| row["value"].as_f64()).sum();
-    let whole = value(&json(&["-e", "page-faults"], &["sh", "-c", script]), "page-faults");
-    assert!((apart - whole).abs() <= whole * 0.1, "{apart} of {whole}");
-}
-
-#[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn cpus_add_up_to_the_whole() {
     if !may_record() {
         return;
@@ -253,6 +190,7 @@ fn cpus_add_up_to_the_whole() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn whole_cpus_count_as_long_as_they_are_watched() {
     let all = stat(&["-a", "--json", "-e", "cpu-clock"], &["sleep", "0.3"]);
     if all.code != 0 {
@@ -269,6 +207,7 @@ fn whole_cpus_count_as_long_as_they_are_watched() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn what_is_not_counted_has_its_cause() {
     if !may_record() {
         return;
@@ -335,8 +274,7 @@ fn json_follows_its_schema() {
     }
     let text = std::fs::read_to_string(repository().join("docs/schemas/stat.json")).unwrap();
     let schema: Value = serde_json::from_str(&text).unwrap();
-    for flags in [&[][..], &["-r", "2"], &["--per-cpu"], &["--per-task"], &["--per-core"], &["--per-socket"]]
-    {
+    for flags in [&[][..], &["-r", "2"], &["--per-cpu"], &["--per-core"], &["--per-socket"]] {
         follows(&json(flags, &["true"]), &schema);
     }
     let lines = stat(&["--json", "-I", "50"], &["sleep", "0.12"]).ok().stderr;
@@ -346,28 +284,13 @@ fn json_follows_its_schema() {
 }
 
 #[test]
-fn names_of_threads_are_harmless() {
-    if !may_record() {
-        return;
-    }
-    let Some(program) = programs::c("touch") else { return };
-    let folder = folder();
-    let evil = folder.path().join("a\u{1b}[31m,\"b");
-    std::fs::copy(program, &evil).unwrap();
-    let evil = evil.to_str().unwrap();
-    let text = stat(&["--per-task", "-e", "page-faults"], &[evil, "1"]).ok().stderr;
-    assert!(text.contains("page-faults") && !text.contains('\u{1b}'), "{text}");
-    let rows = stat(&["--per-task", "-x", ",", "-e", "page-faults"], &[evil, "1"]).ok().stderr;
-    assert!(rows.lines().all(|line| line.starts_with('"')) && !rows.contains('\u{1b}'), "{rows}");
-}
-
-#[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_probe_lets_the_program_fork_and_is_counted_in_what_it_starts() {
     let (Some(program), true) = (programs::c("forking"), may_record()) else { return };
     let event = format!("uprobe:{}:in_child", program.display());
     // Where probes are set in single processes only, some of them are lost as children end.
     let command = ["sh", "-c", "\"$0\" 40; (\"$0\" 40); true", program.to_str().unwrap()];
-    for flags in [&["-e", event.as_str()][..], &["-r", "2", "-e", &event], &["--per-task", "-e", &event]] {
+    for flags in [&["-e", event.as_str()][..], &["-r", "2", "-e", &event]] {
         let run_ = stat(flags, &command);
         if run_.code == 1 && run_.stderr.contains("cannot") {
             return skip(&format!("no probe can be set here: {}", run_.stderr));
@@ -377,20 +300,5 @@ fn a_probe_lets_the_program_fork_and_is_counted_in_what_it_starts() {
     }
     for _ in 0..4 {
         assert_eq!(value(&json(&["-e", &event], &command), &event), 80.0);
-    }
-    // Whichever event comes first, tasks are told apart.
-    for list in
-        [event.clone(), format!("{{{event},task-clock}}"), format!("{{task-clock,page-faults}},{event}")]
-    {
-        let counts = json(&["--per-task", "-e", &list], &command);
-        let rows: Vec<&Value> = counts["counts"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|row| row["event"] == event.as_str())
-            .collect();
-        let sum: f64 = rows.iter().filter_map(|row| row["value"].as_f64()).sum();
-        let tasks = rows.iter().filter(|row| row["value"].as_f64().is_some_and(|value| value > 0.0)).count();
-        assert!(sum == 80.0 && tasks >= 40, "{list}: {sum} in {tasks} tasks");
     }
 }

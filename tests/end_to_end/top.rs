@@ -71,11 +71,11 @@ fn known_shares_on_the_screen_and_for_scripts() {
     let top = top.ok();
     assert_eq!(top.text().lines().count(), 1, "{}", top.text());
     let value: serde_json::Value = serde_json::from_str(top.text()).unwrap();
-    assert_eq!(value["version"], 1);
+    assert_eq!(value["schema"], "prof-top-1");
     let event = &value["events"][0];
     let of = |name: &str| {
-        let functions = event["functions"].as_array().unwrap();
-        let row = functions.iter().find(|row| row["name"] == name);
+        let functions = event["rows"].as_array().unwrap();
+        let row = functions.iter().find(|row| row["function"] == name);
         row.unwrap_or_else(|| panic!("no {name} in {}", top.text()))["self_percent"].as_f64().unwrap()
     };
     let file = Folded::parse(folded(&data, &[]).ok().text());
@@ -114,6 +114,7 @@ fn known_shares_on_the_screen_and_for_scripts() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn every_way_out_gives_the_terminal_back() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -190,6 +191,7 @@ fn shell(terminal: &Terminal) -> String {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_view_ends_when_its_terminal_is_gone() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -215,6 +217,7 @@ fn the_view_ends_when_its_terminal_is_gone() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_command_is_terminated_with_the_view() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -242,6 +245,7 @@ fn a_command_is_terminated_with_the_view() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn keys_do_what_the_help_says() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -318,6 +322,7 @@ fn keys_do_what_the_help_says() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn keys_that_move_and_what_the_mouse_does() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -389,10 +394,10 @@ fn keys_that_move_and_what_the_mouse_does() {
     };
     // The row moves only if a function joins those before it: then another try.
     terminal.wait("a second click to zoom", |screen| {
-        if screen.contains("code of ten") {
+        if screen.contains("● ten") {
             return true;
         }
-        if screen.contains("code of") {
+        if screen.contains("● ") {
             terminal.keys(&["1"]);
         } else if let Some(row) = screen.lines().position(|line| line.trim_end().ends_with(" ten")) {
             click(row + 1, 5);
@@ -419,47 +424,7 @@ fn keys_that_move_and_what_the_mouse_does() {
 }
 
 #[test]
-fn enter_opens_the_code_of_a_function() {
-    let Some(program) = programs::c("shares") else { return };
-    if !may_record() {
-        return;
-    }
-    let folder = folder();
-    let Some(terminal) = Terminal::open("code", (120, 40), folder.path()) else { return };
-    let load = Load::start(&program);
-    let _in_company = RECORDERS.read();
-    watch(&terminal, "", &load, "");
-    terminal.wait("it on top", |screen| {
-        screen.lines().nth(4).is_some_and(|row| row.trim_end().ends_with("sixty"))
-    });
-    terminal.press(&["Home", "Enter"], "code of sixty in shares");
-    // What `prof annotate` prints: share of all, the loop, source lines and instructions.
-    let screen =
-        terminal.wait("its code", |screen| screen.contains("hot loop") && screen.contains("shares.c:"));
-    let whole: f64 = screen.split(" % of all").next().unwrap().rsplit(", ").next().unwrap().parse().unwrap();
-    assert!((whole - 60.0).abs() < 15.0, "{screen}");
-    let shares: f64 = screen.lines().filter_map(|line| line.get(..7)?.trim().parse::<f64>().ok()).sum();
-    assert!((shares - 100.0).abs() < 1.0, "instructions sum to {shares} %:\n{screen}");
-    // The samples of the window go on to come.
-    let first_line = |screen: &str| screen.lines().nth(4).unwrap_or_default().to_owned();
-    let before = first_line(&screen);
-    terminal.wait("other samples", |screen| screen.contains("in it, ") && first_line(screen) != before);
-    terminal.resize((120, 14));
-    // A terminal that has shrunk shows a part of the old picture, until `top` has drawn a new one.
-    terminal.wait("all of it on a smaller screen", |screen| {
-        screen.contains("code of") && screen.contains("esc back") && !screen.contains("jb 0x")
-    });
-    terminal.press(&["Down"], "shares.c:");
-    terminal.wait("scrolled", |screen| !screen.contains("in it, "));
-    terminal.keys(&["Escape"]);
-    terminal.wait("the functions", |screen| screen.contains("self▼") && !screen.contains("code of"));
-    terminal.press(&["Enter"], "code of");
-    terminal.keys(&["q"]);
-    terminal.wait("the functions", |screen| screen.contains("self▼") && !screen.contains("code of"));
-    terminal.press(&["q"], "left 0");
-}
-
-#[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn without_colours_and_beyond_ascii() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -483,6 +448,7 @@ fn without_colours_and_beyond_ascii() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_terminal_that_cannot_move_its_cursor_is_left_alone() {
     let folder = folder();
     let Some(terminal) = Terminal::open("dumb", (160, 24), folder.path()) else { return };
@@ -492,7 +458,8 @@ fn a_terminal_that_cannot_move_its_cursor_is_left_alone() {
 }
 
 #[test]
-fn what_is_shown_is_saved_as_picture_and_recording() {
+#[ignore = "of the second ring: cargo xtask ci"]
+fn what_is_shown_is_saved_as_a_picture() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
         return;
@@ -510,35 +477,21 @@ fn what_is_shown_is_saved_as_picture_and_recording() {
     // Standing still, the file has the very numbers of the screen. Names go on to come: it must have them all.
     terminal.press(&["Space"], "PAUSED");
     let screen = terminal.wait("all names", |screen| screen.contains("PAUSED") && !screen.contains("naming"));
-    for name in ["shown.svg", "shown.data"] {
+    for (name, answer) in [("shown.data", "pictures alone; try:"), ("shown.svg", "saved shown.svg")] {
         terminal.press(&["S"], "prof-top");
-        terminal.keys(&["C-u"]);
-        for _ in 0.."prof-top.svg".len() {
-            terminal.keys(&["BSpace"]);
-        }
         terminal.text(name);
-        terminal.press(&["Enter"], &format!("saved {name}"));
+        terminal.press(&["Enter"], answer);
     }
     let screen_shares = ["sixty", "thirty", "ten"].map(|name| share(&screen, name, 1));
     terminal.press(&["q"], "left 0");
     drop(in_company);
     let picture = std::fs::read_to_string(folder.path().join("shown.svg")).unwrap();
-    assert!(picture.contains("sixty"), "no function in the picture");
-    let file = folder.path().join("shown.data");
-    let flame = folded(&file, &[]).ok();
-    let stacks = Folded::parse(flame.text());
     for (name, shown) in ["sixty", "thirty", "ten"].into_iter().zip(screen_shares) {
-        let saved = 100.0 * stacks.with(name) as f64 / stacks.total() as f64;
+        let title = format!("<title>{name} (");
+        let text = picture.split(&title).nth(1).and_then(|rest| rest.split_once("%)")).unwrap().0;
+        let saved: f64 = text.rsplit(' ').next().unwrap().parse().unwrap();
         let off = (saved - shown.unwrap_or(0.0)).abs();
-        assert!(off < 0.01, "{name}: {saved} % instead of {shown:?}\n{screen}\n{}", flame.text());
+        assert!(off < 0.01, "{name}: {saved} % instead of {shown:?}\n{screen}\n{text}");
     }
-    assert!(stacks.with("main") * 100 > stacks.total() * 90, "{}", flame.text());
-    if perf::is_here() {
-        let script = perf::script(folder.path(), &file).ok();
-        let theirs = perf::fold(script.text());
-        assert_eq!(theirs.total(), stacks.total(), "{}", script.stderr);
-        for name in ["sixty", "thirty", "ten", "main"] {
-            assert_eq!(theirs.with(name), stacks.with(name), "{name}");
-        }
-    }
+    assert!(!folder.path().join("shown.data").exists());
 }

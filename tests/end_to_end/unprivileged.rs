@@ -132,6 +132,7 @@ fn each_level_gives_what_it_gives_and_explains_the_rest() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn own_programs_are_profiled_on_the_user_side() {
     if !may_record() {
         return;
@@ -157,6 +158,7 @@ fn own_programs_are_profiled_on_the_user_side() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn all_suits_the_rings_that_the_limit_of_locked_memory_allows() {
     if !may_record() || !has("prlimit") {
         return;
@@ -178,11 +180,12 @@ fn all_suits_the_rings_that_the_limit_of_locked_memory_allows() {
     let ring = 1024 * number_behind("prof: rings of ", 10);
     assert!(ring < 4 << 20, "{said}");
     assert_eq!(number_behind("wakeup_watermark 0x", 16), ring / 4, "{said}");
-    // At 997 Hz, copies of 16 KiB would fill 256 KiB in 16 ms.
+    // At 997 Hz, copies of 4 KiB fill 256 KiB in 64 ms.
     assert_eq!(number_behind("sample_stack_user 0x", 16), 4096, "{said}");
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_whole_machine_is_refused_with_the_command_that_would_allow_it() {
     if !may_record() {
         return;
@@ -198,6 +201,7 @@ fn the_whole_machine_is_refused_with_the_command_that_would_allow_it() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_foreign_process_is_refused_by_its_pid() {
     if !may_record() {
         return;

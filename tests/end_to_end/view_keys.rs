@@ -63,6 +63,7 @@ fn page(folder: &Path) -> Option<String> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn all_that_can_be_used_is_reached_by_tab_and_in_view_in_every_window() {
     let folder = folder();
     if !may_record() {
@@ -96,6 +97,7 @@ fn all_that_can_be_used_is_reached_by_tab_and_in_view_in_every_window() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn time_lanes_views_and_steps_are_chosen_with_the_keyboard_alone() {
     let folder = folder();
     if !may_record() {
@@ -140,8 +142,8 @@ fn time_lanes_views_and_steps_are_chosen_with_the_keyboard_alone() {
     );
     focus("[role=tab]");
     driver.press(&[], RIGHT);
-    assert_eq!(state("[state.view, document.activeElement.dataset.view]"), json!(["icicle", "icicle"]));
-    driver.press(&[], '7');
+    assert_eq!(state("[state.view, document.activeElement.dataset.view]"), json!(["order", "order"]));
+    driver.press(&[], '6');
     // The list has its rows when the worker has answered.
     driver.run(IDLE);
     focus(".panel .rows");
@@ -169,6 +171,7 @@ fn time_lanes_views_and_steps_are_chosen_with_the_keyboard_alone() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn short_processes_of_one_name_are_one_lane() {
     let folder = folder();
     if !may_record() {
@@ -285,6 +288,7 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
         is_own_code: &|_| true,
         package_of: &|_, _| None,
         code: &[],
+        folds_starts: true,
         source: None,
         has_lines: false,
         recording: texts.concat(),
@@ -300,6 +304,7 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn samples_that_were_merged_count_and_that_is_said() {
     let folder = folder();
     let Some(driver) = Driver::lend() else { return };
@@ -377,6 +382,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn names_that_mean_harm_are_text_in_every_view() {
     let folder = folder();
     let Some(driver) = Driver::lend() else { return };
@@ -384,7 +390,7 @@ fn names_that_mean_harm_are_text_in_every_view() {
     let file = folder.path().join("hostile.html");
     std::fs::write(&file, page_of(&names)).unwrap();
     let shown: Vec<String> = names.iter().map(|name| Name::from(&**name).to_string()).collect();
-    let views = ["flame", "icicle", "order", "tree", "inverted", "sandwich", "functions"];
+    let views = ["flame", "order", "tree", "inverted", "sandwich", "functions"];
     let in_small = views.map(|view| (view, SIZES[3]));
     for (view, size) in in_small.into_iter().chain([(views[0], SIZES[0])]) {
         let case = format!("{view} {size:?}");

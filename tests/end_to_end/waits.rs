@@ -141,6 +141,7 @@ fn each_wait_has_its_name_its_stack_and_its_length() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_picture_of_time_has_its_legend_and_adds_up() {
     let folder = folder();
     let Some((file, _)) = record_waits(folder.path(), "sleeper") else { return };
@@ -160,6 +161,7 @@ fn a_picture_of_time_has_its_legend_and_adds_up() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn who_ended_a_wait_stands_on_top_of_it() {
     for (role, state, waker) in [
         ("locker", "[blocked: futex", "[woken by: waits]"),
@@ -190,6 +192,7 @@ fn who_ended_a_wait_stands_on_top_of_it() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_recording_without_switches_says_what_to_type() {
     let folder = folder();
     if !may_record() {
@@ -257,6 +260,7 @@ fn share_in(text: &str, thread: &str, state: &str, function: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn who_works_and_is_preempted_has_the_time_of_both() {
     let folder = folder();
     let Some((file, output)) = record_waits_by(folder.path(), "rival", run_beside_no_recorder) else {
@@ -279,6 +283,7 @@ fn who_works_and_is_preempted_has_the_time_of_both() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn threads_that_wake_each_other_have_the_times_that_the_kernel_counts() {
     let folder = folder();
     let Some((file, output)) = record_waits(folder.path(), "relay") else { return };
@@ -295,6 +300,7 @@ fn threads_that_wake_each_other_have_the_times_that_the_kernel_counts() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn who_waits_for_pages_of_a_file_waits_for_page_faults() {
     let folder = folder();
     let Some((file, output)) = record_waits_by(folder.path(), "faulter", run_beside_no_recorder) else {
@@ -316,6 +322,7 @@ fn who_waits_for_pages_of_a_file_waits_for_page_faults() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn stacks_of_waits_are_right_however_a_program_is_built() {
     if paranoid() < 2 {
         return skip("kernel.perf_event_paranoid is below 2");
@@ -357,6 +364,7 @@ fn stacks_of_waits_are_right_however_a_program_is_built() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn long_waits_of_a_thread_do_not_stand_for_its_short_ones() {
     if paranoid() < 2 {
         return skip("kernel.perf_event_paranoid is below 2");
@@ -433,6 +441,7 @@ fn shares(mut sums: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn latency_is_what_a_script_over_switches_says() {
     let Some(program) = programs::c("serial_phases") else { return };
     if !may_record() || !programs::has("perf") {
@@ -517,6 +526,7 @@ fn watched(output: &str, thread: &str) -> [f64; 3] {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_live_view_adds_up_in_every_interval() {
     let Some(program) = programs::c("waits") else { return };
     if !may_record() {
@@ -538,6 +548,7 @@ fn the_live_view_adds_up_in_every_interval() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn who_sleeps_all_the_time_is_in_every_interval() {
     if !may_record() {
         return;
@@ -567,6 +578,7 @@ fn who_sleeps_all_the_time_is_in_every_interval() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn what_is_before_the_end_of_a_delay_is_nobodys_time() {
     if !may_record() {
         return;
@@ -589,6 +601,7 @@ fn what_is_before_the_end_of_a_delay_is_nobodys_time() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn the_live_view_has_the_names_and_shares_of_a_recording() {
     let folder = folder();
     let Some((file, output)) = record_waits(folder.path(), "locker") else { return };
@@ -628,6 +641,7 @@ fn the_live_view_has_the_names_and_shares_of_a_recording() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_normal_user_watches_where_their_threads_wait() {
     if paranoid() < 2 {
         return skip("kernel.perf_event_paranoid is below 2");
@@ -659,6 +673,7 @@ fn a_normal_user_watches_where_their_threads_wait() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
     let (Some(program), Some(many_maps)) = (programs::c("ping_pong"), programs::c("many_maps")) else {
         return;
@@ -700,6 +715,7 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
     let Some(program) = programs::c("ping_pong") else { return };
     if !may_record() {
@@ -744,6 +760,7 @@ fn a_burst_of_switches_has_no_records_and_the_calm_after_it_has() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_stream_has_all_switches_for_it_cannot_say_at_its_end_which_are_missing() {
     let Some(program) = programs::c("ping_pong") else { return };
     if !may_record() {

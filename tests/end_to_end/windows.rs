@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -54,6 +55,7 @@ fn times(file: &Path) -> (f64, f64) {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn every_mark_is_in_its_dump_and_no_sample_is_missing() {
     let folder = folder();
     let Some(run_) = record(folder.path(), &["--call-graph", "fp"], "6", "60") else { return };
@@ -76,6 +78,7 @@ fn every_mark_is_in_its_dump_and_no_sample_is_missing() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_window_is_as_long_as_promised_and_names_what_began_before_it() {
     let folder = folder();
     let flags = ["--window", "1s,8M", "--max-files", "3"];
@@ -100,6 +103,7 @@ fn a_window_is_as_long_as_promised_and_names_what_began_before_it() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_folder_that_is_gone_and_a_thousand_signals_end_nothing() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -123,6 +127,7 @@ fn a_folder_that_is_gone_and_a_thousand_signals_end_nothing() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_full_disk_ends_nothing_and_there_is_a_dump_when_it_has_room() {
     let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
     let folder = folder();
@@ -154,6 +159,7 @@ fn a_full_disk_ends_nothing_and_there_is_a_dump_when_it_has_room() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn files_carry_the_names_of_programs_that_are_gone() {
     let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
     let record = |flags: &[&str]| -> Vec<u64> {
@@ -186,6 +192,7 @@ fn files_carry_the_names_of_programs_that_are_gone() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn memory_stays_within_its_bound_while_programs_come_and_go() {
     let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
     let folder = folder();
@@ -219,6 +226,7 @@ fn memory_stays_within_its_bound_while_programs_come_and_go() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn killed_it_leaves_the_dumps_that_were_made() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -274,10 +282,12 @@ fn ask(mut stream: &UnixStream, line: &str) -> String {
     answer
 }
 
-fn connect(path: &Path) -> UnixStream {
+/// Connects to the socket that `prof dump` asks.
+fn connect(recording: &Recording) -> UnixStream {
+    let address = SocketAddr::from_abstract_name(format!("prof-record-{}", recording.child.id())).unwrap();
     let begin = Instant::now();
     loop {
-        match UnixStream::connect(path) {
+        match UnixStream::connect_addr(&address) {
             Ok(stream) => return stream,
             Err(error) => assert!(begin.elapsed() < Duration::from_secs(20), "{error}"),
         }
@@ -287,14 +297,12 @@ fn connect(path: &Path) -> UnixStream {
 
 #[test]
 fn a_socket_takes_commands() {
-    let Some(recording) = Recording::begin(&["--overwrite", "--control", "unix:socket"], |_| ()) else {
-        return;
-    };
-    let stream = connect(&recording.path("socket"));
+    let Some(recording) = Recording::begin(&["--overwrite"], |_| ()) else { return };
+    let stream = connect(&recording);
     assert_eq!(ask(&stream, "ping\n"), "ack\n");
     // Who goes away in the middle of a word, and who says what is none.
-    assert!(ask(&connect(&recording.path("socket")), "\x1b[2J\n").starts_with("error: "));
-    connect(&recording.path("socket")).write_all(b"du").unwrap();
+    assert!(ask(&connect(&recording), "\x1b[2J\n").starts_with("error: "));
+    connect(&recording).write_all(b"du").unwrap();
     thread::sleep(Duration::from_millis(200));
     let path = recording.dump().ok();
     let path = Path::new(path.text().trim_end());
@@ -315,13 +323,12 @@ fn a_socket_takes_commands() {
     thread::sleep(Duration::from_millis(300));
     assert!(dump("dump\n") > stopped + 10);
     assert_eq!(ask(&stream, "stop\n"), "ack\n");
-    let socket = recording.path("socket");
     let run_ = finish(recording.child);
     assert_eq!(run_.code, 128 + 15, "{}", run_.stderr);
-    assert!(!socket.exists());
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn a_pipe_whose_other_end_dies_hangs_nothing() {
     let make = |folder: &Path| {
         for name in ["commands", "answers"] {
@@ -356,6 +363,7 @@ fn a_pipe_whose_other_end_dies_hangs_nothing() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn only_recordings_are_sent_the_signal_that_ends_others() {
     let run_ = run(&mut prof(["dump", &std::process::id().to_string()]));
     assert_eq!(run_.code, 1);
@@ -374,6 +382,7 @@ fn only_recordings_are_sent_the_signal_that_ends_others() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn files_that_follow_each_other_have_all_samples_and_names() {
     let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
     for (when, fewest) in [("--switch-output=1M", 2), ("--switch-output", 2)] {
@@ -394,6 +403,7 @@ fn files_that_follow_each_other_have_all_samples_and_names() {
 }
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn what_is_watched_for_makes_a_dump() {
     let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
     let record = |when: &str, script: &str| {
@@ -426,41 +436,6 @@ fn what_is_watched_for_makes_a_dump() {
     }
 }
 
-#[test]
-fn a_call_that_takes_too_long_makes_a_dump() {
-    let (Some(program), true) = (programs::c("marks"), may_record()) else { return };
-    let record = |limit: &str| {
-        let folder = folder();
-        let when = format!("slow:{}:odd_mark:{limit}", program.display());
-        let words =
-            ["record", "--overwrite", "-e", "cpu-clock", "--dump-when", &when, "-o", "out", "--", "sh", "-c"];
-        let script = "\"$0\" 0 0 100 odd; \"$0\" 0 0 100 even; sleep 1";
-        let run_ = run(prof(words).arg(script).arg(&program).current_dir(folder.path()));
-        (dumps(folder.path()), run_, folder)
-    };
-    // At once: they wait most of the time.
-    let ((files, run_, _folder), (none, without, _other)) = thread::scope(|scope| {
-        let other = scope.spawn(|| record("60s"));
-        (record("50ms"), other.join().unwrap())
-    });
-    if run_.code != 0 && run_.stderr.contains("uprobe") {
-        programs::skip(&format!("no probe can be set here: {}", run_.stderr));
-        return;
-    }
-    assert_eq!(files.len(), 2, "{}", run_.stderr);
-    assert!(
-        run_.stderr.contains(":odd_mark in thread") && run_.stderr.contains(" ms: writing"),
-        "{}",
-        run_.stderr
-    );
-    let text = run(prof(["script", "-F", "event", "-i"]).arg(&files[0])).ok();
-    assert!(
-        text.text().contains("slow-entry-0") && text.text().contains("slow-return-0"),
-        "the call is in the file"
-    );
-    assert_eq!(none.len(), 1, "{}", without.stderr);
-}
-
 /// Listens where a recording would, as another user, and answers with its first argument as often as the second says.
 const FALSE_RECORDING: &str = "import os, socket, sys\n\
     os.setgroups([]); os.setgid(12345); os.setuid(12345)\n\
@@ -471,6 +446,7 @@ const FALSE_RECORDING: &str = "import os, socket, sys\n\
     except OSError: pass";
 
 #[test]
+#[ignore = "of the second ring: cargo xtask ci"]
 fn what_a_stranger_answers_is_not_believed() {
     use std::os::unix::fs::MetadataExt;
     if std::fs::metadata("/proc/self").unwrap().uid() != 0 {

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: runs every check and prints how long each takes: format, clippy, documentation, tidy, crates without std,
+//! `cargo xtask ci`: runs every check and prints how long each takes: format, clippy, documentation, tidy, ceilings, crates without std,
 //! packages, types of the page, the book, growth, fuzzing, the laboratory
 //! of kernels, tests.
 //!
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 
-use crate::{book, fuzz, growth, kernels, no_std, package, page_types, test_runner, tidy, workspace};
+use crate::{book, count, fuzz, growth, kernels, no_std, package, page_types, test_runner, tidy, workspace};
 
 /// How long each target is fuzzed. More than twenty targets take a minute, of thirty for all checks on two cores.
 const FUZZ_SECONDS: u32 = 2;
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         workspace::run(doc.current_dir(&root))
     })?;
     step("cargo xtask tidy", || tidy::run(&[]))?;
+    step("cargo xtask count --check", || count::run(&["--check".to_owned()]))?;
     step("cargo xtask no-std", || no_std::run(&[]))?;
     step("cargo xtask package", || package::run(&[]))?;
     step("cargo xtask page-types", || page_types::run(&[]))?;
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     step("cargo xtask growth, of flame", || growth::run_commands(&[], &growth::COMMANDS[..1]))?;
     step(&format!("cargo xtask fuzz, each target for {FUZZ_SECONDS} s"), || fuzz::each(FUZZ_SECONDS))?;
     step("cargo xtask kernels", || kernels::run(&[]))?;
-    step("cargo test --workspace", || test_runner::run(&root))
+    step("cargo test --workspace, and the second ring", || test_runner::run(&root))
 }
 
 /// Runs a check, and prints how long it took.

@@ -16,6 +16,7 @@ mod outputs;
 mod package;
 mod page_types;
 mod pictures;
+mod records;
 mod simulate;
 mod soak;
 mod sweep;
@@ -96,8 +97,13 @@ const CHORES: &[Chore] = &[
         run: corpus::run,
     },
     Chore {
+        name: "records",
+        about: "print kind, time, pid, tid, ip and size of each record of a recording (FILE)",
+        run: records::run,
+    },
+    Chore {
         name: "count",
-        about: "count lines, files, circles of imports and chosen constants (FOLDER: another checkout)",
+        about: "count lines, files, circles of imports and chosen constants (FOLDER: another checkout; --check: hold the ceilings; --lower: lower them)",
         run: count::run,
     },
     Chore {

@@ -16,7 +16,6 @@ use crate::{corpus, workspace};
 /// The commands, each with the name of its file.
 const COMMANDS: &[(&str, &[&str])] = &[
     ("script", &["script"]),
-    ("dump", &["script", "-D"]),
     ("flame.svg", &["flame", "-o", "-"]),
     ("flame.folded", &["flame", "--folded", "-o", "-"]),
     ("report", &["report"]),

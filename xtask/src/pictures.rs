@@ -103,19 +103,7 @@ fn screen(command: &str, folder: &Path) -> anyhow::Result<String> {
         )
     };
     let [columns, rows] = TERMINAL.map(|size| size.to_string());
-    tmux(&[
-        "-f",
-        "/dev/null",
-        "new-session",
-        "-d",
-        "-x",
-        &columns,
-        "-y",
-        &rows,
-        "-e",
-        "COLORTERM=truecolor",
-        command,
-    ])?;
+    tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &columns, "-y", &rows, command])?;
     thread::sleep(SAMPLED_FOR);
     let text = tmux(&["capture-pane", "-e", "-p"]);
     tmux(&["kill-server"])?;

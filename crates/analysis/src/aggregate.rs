@@ -312,16 +312,18 @@ pub(crate) fn raw_chain(
 
 /// Maps call chains.
 #[derive(Default)]
-pub(crate) struct Mapper {
+pub struct Mapper {
     /// The entries of the chain mapped last.
     entries: Vec<StackEntry>,
-    pub(crate) seen_in: SeenIn,
+    /// The processes in which spaces were seen.
+    pub seen_in: SeenIn,
     /// The number of changes of threads or mappings: what was known before one must be asked for anew.
     changes: u64,
 }
 
 impl Mapper {
-    pub(crate) fn map(
+    /// Returns the entries of a call chain, innermost first. `deferred` is its user part, if that came in a record of its own.
+    pub fn map(
         &mut self,
         tracker: &mut Tracker,
         raw: RawStack<U64s<'_>>,

@@ -71,25 +71,25 @@ impl Basis {
         &self.unit
     }
 
-    /// Returns why a side cannot be compared with another, and what to type; `None` if it can. Sides are given with their names.
-    pub fn difference(
+    /// Checks that a side can be compared with another. Sides are given with their names.
+    ///
+    /// # Errors
+    /// Why it cannot, and what to type.
+    pub fn check(
         (before_name, before): (&str, &Self),
         (after_name, after): (&str, &Self),
-    ) -> Option<String> {
-        let are_other_events =
-            matches!((&before.event, &after.event), (Some(one), Some(other)) if one != other);
-        let (one, other, advice) = if are_other_events {
+    ) -> Result<(), String> {
+        let differs = |one: &Option<String>, other: &Option<String>| matches!((one, other), (Some(one), Some(other)) if one != other);
+        let (one, other, advice) = if differs(&before.event, &after.event) {
             (&before.name, &after.name, "--event NAME")
         } else if before.unit != after.unit {
             (&before.unit, &after.unit, "--weight samples")
-        } else if let (Some(one), Some(other)) = (&before.kind, &after.kind)
-            && one != other
-        {
-            (one, other, "--event NAME")
+        } else if differs(&before.kind, &after.kind) {
+            (&before.name, &after.name, "--event NAME")
         } else {
-            return None;
+            return Ok(());
         };
-        Some(format!(
+        Err(format!(
             "{before_name} counts {one} and {after_name} counts {other}, which cannot be compared; try: {advice}, or recording \
              both alike"
         ))

@@ -339,15 +339,22 @@ fn count_samples(
     let without_samples = Detail { samples: None, ..request.detail };
     let filter = on_clock(&request.filter, reader.features());
     let sums = |weight, switches, detail| ThreadTimes::new(weight, switches, &filter, detail);
+    let estimates = |switches: &Switches, weight, detail| {
+        switches.estimates(ThreadTimes::counts_held(weight, &filter, detail))
+    };
     let (mut asked, mut switch_gaps) = (None, Vec::new());
     let times = match request.measure {
         Measure::SamplesAndWaits => switches().map(|switches| {
             switch_gaps.clone_from(&switches.sampling.gaps);
-            asked = Some((TimeWeight::Wall, switches.time, switches.estimates()));
+            asked = Some((
+                TimeWeight::Wall,
+                switches.time,
+                estimates(&switches, TimeWeight::Wall, request.detail),
+            ));
             sums(TimeWeight::Wall, switches, request.detail).with_spans()
         }),
         Measure::SamplesAndTime(weight) => switches().map(|switches| {
-            asked = Some((weight, switches.time, switches.estimates()));
+            asked = Some((weight, switches.time, estimates(&switches, weight, without_samples)));
             sums(weight, switches, without_samples)
         }),
         Measure::Samples | Measure::Time(_) => None,
@@ -421,7 +428,6 @@ fn count_time(
         Switches::from_recording(reader.events(), reader.features(), reader.endian(), request.event);
     let switches = switches.ok_or(Error::NoSwitches { weight: weight.name() })?;
     let index = switches.time;
-    let estimates = switches.estimates();
     if request.wakers && !switches.has_wakers() {
         return Err(Error::NoWakings);
     }
@@ -429,6 +435,7 @@ fn count_time(
         request.detail.samples.is_some() && matches!(weight, TimeWeight::Cpu | TimeWeight::Latency);
     let switch_gaps = if shows_spans { switches.sampling.gaps.clone() } else { Vec::new() };
     let filter = on_clock(&request.filter, reader.features());
+    let estimates = switches.estimates(ThreadTimes::counts_held(weight, &filter, request.detail));
     let mut sums = ThreadTimes::new(weight, switches, &filter, request.detail);
     if request.wakers {
         sums = sums.with_wakers();

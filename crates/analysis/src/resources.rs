@@ -3,15 +3,13 @@
 use std::collections::HashMap;
 
 use decoder::Endian;
-use export::exchange::{Resource, ResourceValue};
+use export::exchange::{Resource, ResourceValue, published_attributes};
 use model::{Name, Pid};
 use perfdata::features::Features;
 use perfdata::sections;
 use perfdata::sections::resources::{ProcessResource, ResourceChange, from_section};
 use rustc_hash::FxBuildHasher;
 use tracker::cgroup_facts;
-
-use crate::foreign::wire::{Fields, Value};
 
 /// Maximum number of attributes that are kept of those that a process states: engines make labels of them, and Pyroscope refuses profiles with
 /// more than 30, of which we state up to ten.
@@ -125,39 +123,6 @@ fn plain(text: &[u8]) -> String {
         rest = if code.is_some() { next.get(2..).unwrap_or_default() } else { next };
     }
     Name::new(&bytes).to_string()
-}
-
-/// Reads the texts, numbers and truth values of a `Resource` message of OpenTelemetry, up to the first damaged field.
-fn published_attributes(message: &[u8]) -> Vec<(String, ResourceValue)> {
-    const ATTRIBUTES: u32 = 1;
-    const KEY: u32 = 1;
-    const VALUE: u32 = 2;
-    let attribute = |attribute: &[u8]| {
-        let (mut key, mut value) = (None, None);
-        for (number, field) in Fields::of(attribute).map_while(Result::ok) {
-            match number {
-                KEY => key = Some(Name::new(field.bytes()).to_string()),
-                VALUE => value = scalar(field.bytes()),
-                _ => {}
-            }
-        }
-        Some((key?, value?))
-    };
-    let fields = Fields::of(message).map_while(Result::ok).filter(|(number, _)| *number == ATTRIBUTES);
-    fields.filter_map(|(_, field)| attribute(field.bytes())).collect()
-}
-
-/// Reads an `AnyValue`; `None` for lists and fractions.
-fn scalar(message: &[u8]) -> Option<ResourceValue> {
-    const TEXT: u32 = 1;
-    const TRUTH: u32 = 2;
-    const NUMBER: u32 = 3;
-    Fields::of(message).map_while(Result::ok).find_map(|(number, field)| match (number, field) {
-        (TEXT, Value::Bytes(text)) => Some(ResourceValue::Text(Name::new(text).to_string())),
-        (TRUTH, Value::Number(truth)) => Some(ResourceValue::Text((truth != 0).to_string())),
-        (NUMBER, Value::Number(number)) => Some(ResourceValue::Number(number.cast_signed())),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

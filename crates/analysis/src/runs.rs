@@ -1,13 +1,12 @@
 //! Folders of runs (`prof.runs`): several recordings of one command, or of one before and after a change, with a list of them.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The name of the list in a folder of runs.
 pub const MANIFEST: &str = "runs.json";
@@ -21,7 +20,7 @@ const MAX_MANIFEST_BYTES: u64 = 16 << 20;
 /// The list of the runs in a folder, which `prof record --runs` writes as `runs.json`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Manifest {
-    /// True if the recorder ran both commands in turns (A B B A), so that runs of one pair met the same machine.
+    /// True if the recorder ran both commands in turns (A B B A), so that both sides met the same machine.
     pub interleaved: bool,
     /// The words of the command before the change; `None` if only one command was run.
     pub before: Option<Vec<String>>,
@@ -36,14 +35,12 @@ pub struct Manifest {
 pub struct RecordedRun {
     /// The side of the change.
     pub side: RunSide,
-    /// The number of its pair; `None` where runs are not interleaved.
-    pub pair: Option<u32>,
     /// The name of the recording, in the folder of the list.
     pub file: PathBuf,
     /// The time from the start of the command to its end.
     pub wall: Duration,
     /// The exit status of the command, 128 and the signal if one killed it.
-    pub exit_status: i32,
+    pub exit_status: i64,
     /// Exact counts by the name of their event: `task-clock` in nanoseconds, `page-faults`, `context-switches`, and others.
     pub counts: BTreeMap<String, u64>,
 }
@@ -100,18 +97,16 @@ impl Manifest {
     /// The text is not a list that this version reads.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         let list: Value = serde_json::from_slice(text)?;
-        let missing = |field: &str| ManifestError::Field(field.to_owned());
-        let schema = list.get("schema").cloned().unwrap_or(Value::Null);
-        if schema.as_u64() != Some(SCHEMA) {
-            return Err(ManifestError::Schema(schema));
+        if list["schema"] != SCHEMA {
+            return Err(ManifestError::Schema(list["schema"].clone()));
         }
         let command = |side: &str| -> Option<Vec<String>> {
-            let words = list.get(side)?.get("command")?.as_array()?;
+            let words = list[side]["command"].as_array()?;
             words.iter().map(|word| word.as_str().map(str::to_owned)).collect()
         };
-        let runs = list.get("runs").and_then(Value::as_array).ok_or_else(|| missing("runs"))?;
+        let runs = list["runs"].as_array().ok_or_else(|| ManifestError::Field("runs".to_owned()))?;
         Ok(Self {
-            interleaved: list.get("interleaved").and_then(Value::as_bool).unwrap_or(false),
+            interleaved: list["interleaved"] == true,
             before: command("before"),
             after: command("after").unwrap_or_default(),
             runs: runs
@@ -124,55 +119,36 @@ impl Manifest {
 
     /// Returns the list as JSON, with a line break at its end.
     pub fn to_json(&self) -> String {
-        let mut list = Map::new();
-        list.insert("schema".to_owned(), SCHEMA.into());
-        list.insert("interleaved".to_owned(), self.interleaved.into());
-        if let Some(before) = &self.before {
-            list.insert("before".to_owned(), json!({ "command": before }));
-        }
-        list.insert("after".to_owned(), json!({ "command": self.after }));
-        let runs = self.runs.iter().map(|run| {
-            let mut object = Map::new();
-            object.insert("side".to_owned(), run.side.name().into());
-            if let Some(pair) = run.pair {
-                object.insert("pair".to_owned(), pair.into());
-            }
-            object.insert("file".to_owned(), run.file.to_string_lossy().into());
-            object
-                .insert("wall_ns".to_owned(), u64::try_from(run.wall.as_nanos()).unwrap_or(u64::MAX).into());
-            object.insert("exit_status".to_owned(), run.exit_status.into());
-            object.insert("counts".to_owned(), json!(run.counts));
-            Value::Object(object)
+        let run = |run: &RecordedRun| {
+            json!({
+                "side": run.side.name(),
+                "file": run.file.to_string_lossy(),
+                "wall_ns": u64::try_from(run.wall.as_nanos()).unwrap_or(u64::MAX),
+                "exit_status": run.exit_status,
+                "counts": run.counts,
+            })
+        };
+        let mut list = json!({
+            "schema": SCHEMA,
+            "interleaved": self.interleaved,
+            "after": { "command": self.after },
+            "runs": self.runs.iter().map(run).collect::<Value>(),
         });
-        list.insert("runs".to_owned(), runs.collect());
-        format!("{:#}\n", Value::Object(list))
-    }
-
-    /// The runs of a side, in the order of their pairs where they are pairs, else as they were made.
-    pub fn side(&self, side: RunSide) -> Vec<&RecordedRun> {
-        let mut runs: Vec<&RecordedRun> = self.runs.iter().filter(|run| run.side == side).collect();
-        if self.interleaved {
-            runs.sort_by_key(|run| run.pair);
+        if let Some(before) = &self.before {
+            list["before"] = json!({ "command": before });
         }
-        runs
+        format!("{list:#}\n")
     }
 
-    /// Returns true if each run of one side has its pair on the other, made in turns.
-    pub fn is_paired(&self) -> bool {
-        let pairs = |side| self.side(side).iter().map(|run| run.pair).collect::<Vec<_>>();
-        let before = pairs(RunSide::Before);
-        let mut distinct = before.clone();
-        distinct.dedup();
-        self.interleaved
-            && distinct.len() == before.len()
-            && before.iter().all(Option::is_some)
-            && before == pairs(RunSide::After)
+    /// The runs of a side, as they were made.
+    pub fn side(&self, side: RunSide) -> Vec<&RecordedRun> {
+        self.runs.iter().filter(|run| run.side == side).collect()
     }
 }
 
 impl RunSide {
-    /// The name of the side in the list.
-    fn name(self) -> &'static str {
+    /// The name of the side in the list and in messages.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Before => "before",
             Self::After => "after",
@@ -182,31 +158,19 @@ impl RunSide {
 
 fn parse_run(number: usize, run: &Value) -> Result<RecordedRun, ManifestError> {
     let missing = |field: &str| ManifestError::Field(format!("runs[{number}].{field}"));
-    let side = match run.get("side").and_then(Value::as_str) {
-        Some("before") => RunSide::Before,
-        Some("after") => RunSide::After,
-        _ => return Err(missing("side")),
-    };
-    let file = run.get("file").and_then(Value::as_str).ok_or_else(|| missing("file"))?;
-    let mut parts = Path::new(file).components();
-    let is_inside = matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == OsStr::new(file));
-    if !is_inside {
+    let mut sides = [RunSide::Before, RunSide::After].into_iter();
+    let side = sides.find(|side| run["side"] == side.name()).ok_or_else(|| missing("side"))?;
+    let file = run["file"].as_str().ok_or_else(|| missing("file"))?;
+    if Path::new(file).file_name().is_none_or(|name| name != file) {
         return Err(ManifestError::Outside(file.to_owned()));
     }
-    let counts = run.get("counts").and_then(Value::as_object);
-    let counts = counts.into_iter().flatten();
+    let wall = run["wall_ns"].as_u64().ok_or_else(|| missing("wall_ns"))?;
+    let counts = run["counts"].as_object().into_iter().flatten();
     Ok(RecordedRun {
         side,
-        pair: run.get("pair").and_then(Value::as_u64).and_then(|pair| u32::try_from(pair).ok()),
         file: PathBuf::from(file),
-        wall: Duration::from_nanos(
-            run.get("wall_ns").and_then(Value::as_u64).ok_or_else(|| missing("wall_ns"))?,
-        ),
-        exit_status: run
-            .get("exit_status")
-            .and_then(Value::as_i64)
-            .and_then(|status| i32::try_from(status).ok())
-            .unwrap_or_default(),
+        wall: Duration::from_nanos(wall),
+        exit_status: run["exit_status"].as_i64().unwrap_or_default(),
         counts: counts.filter_map(|(event, count)| Some((event.clone(), count.as_u64()?))).collect(),
     })
 }
@@ -215,10 +179,9 @@ fn parse_run(number: usize, run: &Value) -> Result<RecordedRun, ManifestError> {
 mod tests {
     use super::*;
 
-    fn run(side: RunSide, pair: Option<u32>, file: &str) -> RecordedRun {
+    fn run(side: RunSide, file: &str) -> RecordedRun {
         RecordedRun {
             side,
-            pair,
             file: file.into(),
             wall: Duration::from_millis(1500),
             exit_status: 0,
@@ -228,30 +191,26 @@ mod tests {
 
     #[test]
     fn a_list_is_read_as_it_was_written() {
-        let mut list = Manifest {
+        let list = Manifest {
             interleaved: true,
             before: Some(vec!["./old".to_owned(), "a b".to_owned()]),
             after: vec!["./new".to_owned()],
             runs: vec![
-                run(RunSide::Before, Some(1), "01-before.data"),
-                run(RunSide::After, Some(1), "01-after.data"),
-                run(RunSide::After, Some(2), "02-after.data"),
-                run(RunSide::Before, Some(2), "02-before.data"),
+                run(RunSide::Before, "01-before.data"),
+                run(RunSide::After, "01-after.data"),
+                run(RunSide::After, "02-after.data"),
+                run(RunSide::Before, "02-before.data"),
             ],
         };
         assert_eq!(Manifest::parse(list.to_json().as_bytes()).unwrap(), list);
-        assert!(list.is_paired());
-        list.runs.pop();
-        assert!(!list.is_paired());
         let alone = Manifest { before: None, interleaved: false, ..list };
         assert_eq!(Manifest::parse(alone.to_json().as_bytes()).unwrap(), alone);
-        assert!(!alone.is_paired());
     }
 
     #[test]
     fn files_outside_the_folder_are_refused() {
         for file in ["../a.data", "/etc/passwd", "a/b", "", ".", "a/"] {
-            let list = Manifest { runs: vec![run(RunSide::After, None, file)], ..Manifest::default() };
+            let list = Manifest { runs: vec![run(RunSide::After, file)], ..Manifest::default() };
             let read = Manifest::parse(list.to_json().as_bytes());
             assert!(matches!(read, Err(ManifestError::Outside(_))), "{file}: {read:?}");
         }

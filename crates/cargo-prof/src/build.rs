@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::arguments::{Arguments, Kind};
-use crate::profile::Environment;
+use crate::profile::Variable;
 
 /// The folders of the packages and of the build.
 pub struct Workspace {
@@ -29,19 +29,14 @@ impl Workspace {
         if let Some(path) = arguments.cargo_value("--manifest-path") {
             command.args(["--manifest-path", path]);
         }
-        let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-        if !output.status.success() {
-            bail!("cargo metadata failed");
-        }
-        let metadata: Value =
-            serde_json::from_slice(&output.stdout).context("cannot read cargo's metadata")?;
-        let folder = |key: &str| {
-            metadata[key].as_str().map(PathBuf::from).with_context(|| format!("cargo names no {key}"))
+        let metadata = printed(&mut command).context("cargo metadata failed")?;
+        let metadata: Value = serde_json::from_str(&metadata).context("cannot read cargo's metadata")?;
+        let folder = |key| metadata[key].as_str().with_context(|| format!("cargo names no {key}"));
+        let target = match arguments.cargo_value("--target-dir") {
+            Some(folder) => folder,
+            None => folder("target_directory")?,
         };
-        let target = arguments
-            .cargo_value("--target-dir")
-            .map_or_else(|| folder("target_directory"), |dir| Ok(dir.into()))?;
-        Ok(Self { root: folder("workspace_root")?, output: target.join("prof") })
+        Ok(Self { root: folder("workspace_root")?.into(), output: Path::new(target).join("prof") })
     }
 }
 
@@ -58,50 +53,22 @@ pub struct Target {
     pub libraries: Vec<PathBuf>,
 }
 
-/// A folder to build in, other than the current one.
-pub struct Place {
-    /// The folder in which cargo runs.
-    pub folder: PathBuf,
-    /// The target folder.
-    pub target: PathBuf,
-}
-
-/// Builds what the user chose, in the current folder or in `place`, and returns the one executable to record.
+/// Builds what the user chose, and returns the one executable to record.
 ///
 /// # Errors
 /// Where the build fails, and where there is no or more than one executable.
-pub fn build(
-    arguments: &Arguments,
-    environment: &Environment,
-    place: Option<&Place>,
-) -> anyhow::Result<Target> {
+pub fn build(arguments: &Arguments, variables: Vec<Variable>) -> anyhow::Result<Target> {
     let mut command = cargo();
-    match arguments.kind {
-        Kind::Run => command.arg("build"),
-        Kind::Test => command.args(["test", "--no-run"]),
-        Kind::Bench => command.args(["bench", "--no-run"]),
-        Kind::Example => command.arg("build"),
-    };
     match (arguments.kind, &arguments.name) {
-        (Kind::Example, Some(name)) => command.args(["--example", name]),
-        (Kind::Example, None) => command.arg("--examples"),
-        _ => &mut command,
+        (Kind::Run, _) => command.arg("build"),
+        (Kind::Test, _) => command.args(["test", "--no-run"]),
+        (Kind::Bench, _) => command.args(["bench", "--no-run"]),
+        (Kind::Example, Some(name)) => command.args(["build", "--example", name]),
+        (Kind::Example, None) => command.args(["build", "--examples"]),
     };
-    command.arg("--message-format=json-render-diagnostics");
-    match place {
-        None => command.args(&arguments.cargo),
-        Some(place) => {
-            let others = arguments.cargo.iter().filter(|word| !word.starts_with("--target-dir="));
-            command.args(others).arg("--target-dir").arg(&place.target).current_dir(&place.folder)
-        }
-    };
-    command.envs(environment.variables.iter().map(|(name, value)| (name, value)));
-    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!("the build failed");
-    }
-    let built = executables(arguments.kind, &String::from_utf8_lossy(&output.stdout));
-    choose(arguments, built)
+    command.arg("--message-format=json-render-diagnostics").args(&arguments.cargo).envs(variables);
+    let messages = printed(&mut command).context("the build failed")?;
+    choose(arguments, executables(arguments.kind, &messages))
 }
 
 /// Returns cargo, from the variable that it sets for subcommands.
@@ -109,45 +76,39 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
-/// Parses the messages of cargo: <https://doc.rust-lang.org/cargo/reference/external-tools.html#json-messages>.
-fn executables(kind: Kind, messages: &str) -> Vec<Target> {
-    let mut targets = Vec::new();
-    let mut libraries = Vec::new();
-    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-        match message["reason"].as_str() {
-            Some("build-script-executed") => {
-                let paths =
-                    message["linked_paths"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                // `native=/path`, or the path alone.
-                libraries.extend(
-                    paths.map(|path| PathBuf::from(path.split_once('=').map_or(path, |(_, path)| path))),
-                );
-            }
-            Some("compiler-artifact") => targets.extend(target(kind, &message)),
-            _ => {}
-        }
+/// Returns what cargo prints. It says itself why it fails.
+fn printed(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("{}", output.status);
     }
-    for target in &mut targets {
-        target.libraries.clone_from(&libraries);
-    }
-    targets
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn target(kind: Kind, message: &Value) -> Option<Target> {
-    let executable = PathBuf::from(message["executable"].as_str()?);
-    let is = |wanted: &str| {
-        message["target"]["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == wanted))
-    };
-    let tests = message["profile"]["test"] == true;
+/// Parses the messages of cargo: <https://doc.rust-lang.org/cargo/reference/external-tools.html#json-messages>.
+fn executables(kind: Kind, messages: &str) -> Vec<Target> {
+    let messages: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let paths = messages.iter().filter_map(|message| message["linked_paths"].as_array()).flatten();
+    // `native=/path`, or the path alone.
+    let path = |text: &str| PathBuf::from(text.split_once('=').map_or(text, |(_, path)| path));
+    let libraries: Vec<_> = paths.filter_map(Value::as_str).map(path).collect();
+    messages.iter().filter_map(|message| target(kind, message, &libraries)).collect()
+}
+
+/// Returns the program that a message of cargo is about; `None` if it names none of this kind.
+fn target(kind: Kind, message: &Value, libraries: &[PathBuf]) -> Option<Target> {
+    let executable = message["executable"].as_str()?.into();
+    let kinds = message["target"]["kind"].as_array()?;
+    let is = |wanted: &str| kinds.iter().any(|kind| kind == wanted);
     let fits = match kind {
         Kind::Run => is("bin") || is("example"),
         Kind::Example => is("example"),
         // A binary that integration tests run is built beside them. Without the harness, the profile still says test.
-        Kind::Test | Kind::Bench => tests || is("bench"),
+        Kind::Test | Kind::Bench => message["profile"]["test"] == true || is("bench"),
     };
     let package = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
     let name = message["target"]["name"].as_str()?.to_owned();
-    fits.then_some(Target { name, executable, package, libraries: Vec::new() })
+    fits.then(|| Target { name, executable, package, libraries: libraries.to_vec() })
 }
 
 /// Chooses the program to record.
@@ -155,47 +116,40 @@ fn target(kind: Kind, message: &Value) -> Option<Target> {
 /// # Errors
 /// There is none, or there are several.
 fn choose(arguments: &Arguments, mut built: Vec<Target>) -> anyhow::Result<Target> {
-    if built.len() > 1 && matches!(arguments.kind, Kind::Test | Kind::Bench) {
+    if built.len() > 1 && arguments.runs_in_package() {
         built.retain(|target| lists(arguments, target));
     }
-    let option = match arguments.kind {
-        Kind::Run => "--bin",
-        Kind::Example => "example",
-        Kind::Test => "--test",
-        Kind::Bench => "--bench",
-    };
-    match built.len() {
-        1 => built.pop().context("nothing was built"),
-        0 if arguments.name.is_some() => {
-            bail!("there is no program {} to record", arguments.name.as_deref().unwrap_or_default())
+    let names: Vec<_> = built.iter().map(|target| target.name.clone()).collect();
+    match (built.pop(), &arguments.name) {
+        (Some(target), _) if built.is_empty() => Ok(target),
+        (None, Some(name)) => bail!("there is no program {name} to record"),
+        (None, None) => {
+            bail!("the build has no program to run; try: cargo prof -p PACKAGE, or cargo prof test")
         }
-        0 => bail!("the build has no program to run; try: cargo prof -p PACKAGE, or cargo prof test"),
-        many => {
-            let names: Vec<_> = built.iter().map(|target| target.name.as_str()).collect();
-            let name = names.first().copied().unwrap_or_default();
+        (Some(Target { name, .. }), _) => {
             // Tests within the library or a binary have the same name as that.
             let how = match arguments.kind {
-                Kind::Example => format!("cargo prof example {name}"),
-                Kind::Test => format!("cargo prof test NAME --lib, --bin {name} or --test {name}"),
-                _ => format!("cargo prof {option} {name}"),
+                Kind::Run => format!("--bin {name}"),
+                Kind::Example => format!("example {name}"),
+                Kind::Test => format!("test NAME --lib, --bin {name} or --test {name}"),
+                Kind::Bench => format!("bench --bench {name}"),
             };
-            bail!("there are {many} programs to record ({}); to choose one, try: {how}", names.join(", "))
+            let (many, names) = (names.len(), names.join(", "));
+            bail!("there are {many} programs to record ({names}); to choose one, try: cargo prof {how}")
         }
     }
 }
 
 /// Returns true if a test or benchmark program lists something that matches the filter (`--list`), or cannot list.
 fn lists(arguments: &Arguments, target: &Target) -> bool {
+    let (option, ending) =
+        if arguments.kind == Kind::Bench { (Some("--bench"), ": benchmark") } else { (None, ": test") };
     let mut command = Command::new(&target.executable);
-    if arguments.kind == Kind::Bench {
-        command.arg("--bench");
-    }
-    command.args(&arguments.name).args(["--list", "--format", "terse"]);
+    command.args(option).args(&arguments.name).args(["--list", "--format", "terse"]);
     command.current_dir(&target.package).env("LD_LIBRARY_PATH", target.library_path());
     let Ok(output) = command.stdin(Stdio::null()).stderr(Stdio::null()).output() else { return true };
-    let ending = if arguments.kind == Kind::Bench { ": benchmark" } else { ": test" };
-    !output.status.success()
-        || String::from_utf8_lossy(&output.stdout).lines().any(|line| line.ends_with(ending))
+    let listed = String::from_utf8_lossy(&output.stdout);
+    !output.status.success() || listed.lines().any(|line| line.ends_with(ending))
 }
 
 impl Target {

@@ -5,104 +5,64 @@ use std::path::Path;
 use anyhow::Context;
 use toml::{Table, Value};
 
-use crate::arguments::Arguments;
+/// The name and the value of an environment variable for cargo.
+pub type Variable = (String, &'static str);
 
-/// Environment variables for cargo.
-#[derive(Default, Debug, PartialEq, Eq)]
-pub struct Environment {
-    /// Names and values.
-    pub variables: Vec<(String, &'static str)>,
-    profile: String,
-}
-
-impl Environment {
-    /// Returns a message about the variables; `None` without any.
-    pub fn message(&self) -> Option<String> {
-        let set: Vec<_> = self.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        (!set.is_empty()).then(|| {
-            format!(
-                "the profile {0} has no line tables: building with {1} (to keep one build, write `debug = \
-                 \"line-tables-only\"` below [profile.{0}] in Cargo.toml)",
-                self.profile,
-                set.join(" ")
-            )
-        })
-    }
-}
-
-/// Returns the variables with which the chosen profile has line tables and does not strip them; empty if none are needed.
+/// Returns the variables with which the profile has line tables and does not strip them; empty if none are needed.
 ///
 /// # Errors
 /// The manifest cannot be read.
-pub fn line_tables(arguments: &Arguments, root: &Path) -> anyhow::Result<Environment> {
+pub fn line_tables(profile: &str, root: &Path) -> anyhow::Result<Vec<Variable>> {
     let path = root.join("Cargo.toml");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let manifest: Table = text.parse().with_context(|| format!("cannot read {}", path.display()))?;
-    let set = |name: &str| std::env::var(name).ok();
-    Ok(variables(&manifest, arguments.profile(), set))
+    let read = || anyhow::Ok(std::fs::read_to_string(&path)?.parse()?);
+    let manifest = read().with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(variables(&manifest, profile, |name| std::env::var(name).ok()))
 }
 
-fn variables(manifest: &Table, profile: &str, set: impl Fn(&str) -> Option<String>) -> Environment {
-    let mut environment = Environment { variables: Vec::new(), profile: profile.to_owned() };
+fn variables(manifest: &Table, profile: &str, set: impl Fn(&str) -> Option<String>) -> Vec<Variable> {
+    let line = ancestors(manifest, profile);
     let prefix = format!("CARGO_PROFILE_{}", profile.to_uppercase().replace('-', "_"));
-    let debug_name = format!("{prefix}_DEBUG");
-    let debug = set(&debug_name).map(Value::String).or_else(|| setting(manifest, profile, "debug"));
-    let has_lines = match &debug {
-        None => built_in_ancestor(manifest, profile) == "dev",
-        Some(Value::Boolean(debug)) => *debug,
-        Some(Value::Integer(level)) => *level > 0,
-        Some(Value::String(level)) => {
-            !matches!(level.as_str(), "0" | "none" | "false" | "line-directives-only")
-        }
-        Some(_) => true,
+    let (debug, strip) = (format!("{prefix}_DEBUG"), format!("{prefix}_STRIP"));
+    // What the user has set, or the setting of the nearest profile that this one inherits from.
+    let setting = |name: &str, key: &str| {
+        set(name).or_else(|| line.iter().find_map(|profile| table(manifest, profile)?.get(key)).map(text))
     };
-    if !has_lines {
-        environment.variables.push((debug_name, "line-tables-only"));
-    }
-    let strip_name = format!("{prefix}_STRIP");
-    let strip = set(&strip_name).map(Value::String).or_else(|| setting(manifest, profile, "strip"));
-    let strips = match &strip {
-        Some(Value::Boolean(strip)) => *strip,
-        Some(Value::String(what)) => matches!(what.as_str(), "symbols" | "debuginfo" | "true"),
-        _ => false,
+    let has_lines = match setting(&debug, "debug") {
+        Some(level) => !matches!(level.as_str(), "0" | "none" | "false" | "line-directives-only"),
+        None => line.last().is_some_and(|profile| profile == "dev"),
     };
-    if strips {
-        environment.variables.push((strip_name, "none"));
-    }
-    environment
+    let strips = setting(&strip, "strip")
+        .is_some_and(|what| matches!(what.as_str(), "symbols" | "debuginfo" | "true"));
+    let wanted = [(!has_lines, debug, "line-tables-only"), (strips, strip, "none")];
+    wanted.into_iter().filter(|(is_missing, ..)| *is_missing).map(|(_, name, value)| (name, value)).collect()
 }
 
 /// Maximum depth of inherited profiles. cargo reports circles.
 const MAX_DEPTH: usize = 16;
 
-/// Returns a setting of the profile, or of the nearest profile that it inherits from.
-fn setting(manifest: &Table, profile: &str, key: &str) -> Option<Value> {
-    ancestors(manifest, profile).iter().find_map(|profile| table(manifest, profile)?.get(key).cloned())
-}
-
-/// Returns the built-in profile from which the profile inherits.
-fn built_in_ancestor(manifest: &Table, profile: &str) -> String {
-    ancestors(manifest, profile).pop().unwrap_or_default()
-}
-
 /// Returns the profile and those that it inherits from.
 fn ancestors(manifest: &Table, profile: &str) -> Vec<String> {
-    let mut line = vec![profile.to_owned()];
-    while let Some(last) = line.last().filter(|_| line.len() < MAX_DEPTH) {
-        let parent = match last.as_str() {
-            "dev" | "release" => break,
-            "test" => Some("dev"),
-            "bench" => Some("release"),
-            custom => table(manifest, custom).and_then(|table| table.get("inherits")?.as_str()),
-        };
-        let Some(parent) = parent else { break };
-        line.push(parent.to_owned());
-    }
-    line
+    let parent = |profile: &String| match profile.as_str() {
+        "dev" | "release" => None,
+        "test" => Some("dev".to_owned()),
+        "bench" => Some("release".to_owned()),
+        custom => table(manifest, custom)?.get("inherits").map(text),
+    };
+    std::iter::successors(Some(profile.to_owned()), parent).take(MAX_DEPTH).collect()
 }
 
 fn table<'m>(manifest: &'m Table, profile: &str) -> Option<&'m Table> {
     manifest.get("profile")?.get(profile)?.as_table()
+}
+
+/// Returns a setting as it is written in an environment variable.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(level) => level.to_string(),
+        Value::Boolean(is_on) => is_on.to_string(),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -111,7 +71,7 @@ mod tests {
 
     fn names(manifest: &str, profile: &str) -> Vec<String> {
         let manifest: Table = manifest.parse().unwrap();
-        variables(&manifest, profile, |_| None).variables.into_iter().map(|(name, _)| name).collect()
+        variables(&manifest, profile, |_| None).into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
@@ -129,6 +89,6 @@ mod tests {
     #[test]
     fn what_the_user_set_counts() {
         let set = |name: &str| (name == "CARGO_PROFILE_RELEASE_DEBUG").then(|| "2".to_owned());
-        assert!(variables(&Table::new(), "release", set).variables.is_empty());
+        assert!(variables(&Table::new(), "release", set).is_empty());
     }
 }

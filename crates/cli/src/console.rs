@@ -36,11 +36,11 @@ struct Problems {
     printed: usize,
 }
 
-/// Returns the width of the terminal, if the output is one, in columns. Asks the kernel alone: `crossterm::terminal::size` would run
+/// Returns the columns and rows of the terminal, if the output is one. Asks the kernel alone: `crossterm::terminal::size` would run
 /// `tput`.
-pub fn terminal_columns(is_terminal: bool) -> Option<usize> {
-    let size = is_terminal.then(crossterm::terminal::window_size).and_then(Result::ok);
-    size.map(|size| usize::from(size.columns)).filter(|&columns| columns > 0)
+pub fn terminal_size(is_terminal: bool) -> Option<(usize, usize)> {
+    let size = is_terminal.then(crossterm::terminal::window_size).and_then(Result::ok)?;
+    Some((size.columns.into(), size.rows.into())).filter(|&(columns, rows)| columns > 0 && rows > 0)
 }
 
 impl Console {
@@ -50,7 +50,7 @@ impl Console {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_terminal = std::io::stderr().is_terminal();
         let colour = !no_colour && (set("CLICOLOR_FORCE") || is_terminal);
-        let columns = terminal_columns(is_terminal).map(|columns| columns.min(MAX_COLUMNS));
+        let columns = terminal_size(is_terminal).map(|(columns, _)| columns.min(MAX_COLUMNS));
         Self { quiet, verbosity, colour, columns, problems: Arc::default() }
     }
 

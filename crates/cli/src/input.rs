@@ -11,6 +11,7 @@ use analysis::input::Input;
 use analysis::{Analysis, Notices, Request};
 use anyhow::{Context, bail};
 use host::sys::poll::PollSet;
+use model::Name;
 
 use crate::console::Console;
 
@@ -36,9 +37,20 @@ pub fn open(input: Option<&Path>, console: &Console) -> anyhow::Result<Input> {
             ),
             opened => Ok(opened?),
         },
+        Some(path) if !path.exists() => bail!(no_such_file(&path)),
         Some(path) => Ok(Input::open(&path)?),
         None => bail!(NO_RECORDING),
     }
+}
+
+/// Says that a recording is not there, and what is.
+fn no_such_file(path: &Path) -> String {
+    let there = default_path().map(|there| format!("this folder has {}", there.display()));
+    let there = there.unwrap_or_else(|| "try: prof record -- COMMAND".to_owned());
+    format!(
+        "cannot read {}: No such file or directory; {there}",
+        Name::from(path.as_os_str().as_encoded_bytes())
+    )
 }
 
 /// Reads a recording. `act` is the verb of the error message if it has no usable samples: "cannot draw".

@@ -6,6 +6,7 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "the help texts of arguments have brackets of their own")]
 
 mod arguments;
+mod beside;
 mod commands;
 mod console;
 mod doctor;
@@ -13,6 +14,7 @@ mod input;
 mod output;
 mod reading;
 mod sandbox;
+mod shorthand;
 mod source_files;
 mod top;
 mod usage;
@@ -32,13 +34,27 @@ use host::sys::{memory, signals};
 /// The first lines of the help: what makes a picture.
 const PICTURE: &str = "\
 Where does the time go? Record a program, then look at it:
-  prof record -- ./program        writes prof.data (a running one: prof record -p PID -d 10)
-  prof view -o page.html --open   an interactive page (a picture: prof flame -o flame.svg)
-  prof explain                    one page of text";
+  prof -- ./program          records it and shows what is hot (a running one: prof PID)
+  prof record -- ./program   writes prof.data
+  prof view                  an interactive page (a picture: prof flame)
+  prof explain               one page of text";
+
+/// The text of the help below the list of commands.
+const MORE_COMMANDS: &str =
+    "prof help all lists the other commands, prof help filters what selects samples and functions.";
+
+/// The commands for services, above [`MORE_COMMANDS`] in a build that has them.
+const FOR_SERVICES: &str = "\
+For services:
+  push      Send a recording to an engine for profiles
+  watch     Sample all the time, and send profiles to an engine
+
+";
 
 /// A sampling profiler for Linux
 #[derive(Parser)]
-#[command(name = "prof", version = version(), max_term_width = 110, before_help = PICTURE)]
+#[command(name = "prof", version = version(), max_term_width = 110, before_help = PICTURE,
+          after_help = [if cfg!(feature = "push") { FOR_SERVICES } else { "" }, MORE_COMMANDS].concat())]
 struct Arguments {
     /// Print errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
@@ -56,6 +72,10 @@ enum Command {
     Record(Deferred<commands::record::RecordArguments>),
     /// Draw a flame graph (SVG) of a recording or a command
     Flame(Deferred<commands::flame::FlameArguments>),
+    /// Write an interactive HTML page of a recording or a command
+    View(Deferred<commands::view::ViewArguments>),
+    /// Show functions, processes and stacks live
+    Top(Deferred<commands::top::TopArguments>),
     /// Print functions and call trees of a recording
     Report(Deferred<commands::report::ReportArguments>),
     /// Summarize on one page what is hot, who calls it, when, and how reliable it is
@@ -64,31 +84,34 @@ enum Command {
     Diff(Deferred<commands::diff::DiffArguments>),
     /// Show source lines and instructions of a function with their samples
     Annotate(Deferred<commands::annotate::AnnotateArguments>),
-    /// Pack a recording with the names it needs into one file, for another machine
-    Archive(Deferred<commands::archive::ArchiveArguments>),
-    /// Convert a recording to the format of another tool
-    Export(Deferred<commands::export::ExportArguments>),
-    /// Send a recording to an engine for profiles
-    #[cfg(feature = "push")]
-    Push(Deferred<commands::push::PushArguments>),
-    /// Write an interactive HTML page of a recording or a command
-    View(Deferred<commands::view::ViewArguments>),
-    /// Print the samples of a recording, as `perf script` does
-    Script(Deferred<commands::script::ScriptArguments>),
     /// Count events of a command, processes or the whole system
     Stat(Deferred<commands::stat::StatArguments>),
-    /// Show functions, processes and stacks live
-    Top(Deferred<commands::top::TopArguments>),
-    /// Sample all the time, and send profiles to an engine
-    #[cfg(feature = "push")]
-    Watch(Deferred<commands::watch::WatchArguments>),
-    /// List the events that this machine offers
-    List(Deferred<commands::list::ListArguments>),
-    /// Make a running recording with --overwrite write its window
-    Dump(Deferred<commands::dump::DumpArguments>),
+    /// Convert a recording to the format of another tool
+    Export(Deferred<commands::export::ExportArguments>),
     /// Check what this machine allows you to record, and how to allow more
     Doctor(Deferred<commands::doctor::DoctorArguments>),
+    /// Send a recording to an engine for profiles
+    #[cfg(feature = "push")]
+    #[command(hide = true)]
+    Push(Deferred<commands::push::PushArguments>),
+    /// Sample all the time, and send profiles to an engine
+    #[cfg(feature = "push")]
+    #[command(hide = true)]
+    Watch(Deferred<commands::watch::WatchArguments>),
+    /// Print the samples of a recording, as `perf script` does
+    #[command(hide = true)]
+    Script(Deferred<commands::script::ScriptArguments>),
+    /// Pack a recording with the names it needs into one file, for another machine
+    #[command(hide = true)]
+    Archive(Deferred<commands::archive::ArchiveArguments>),
+    /// List the events that this machine offers
+    #[command(hide = true)]
+    List(Deferred<commands::list::ListArguments>),
+    /// Make a running recording with --overwrite write its window
+    #[command(hide = true)]
+    Dump(Deferred<commands::dump::DumpArguments>),
     /// Print a completion script for a shell
+    #[command(hide = true)]
     Completions(Deferred<commands::completions::CompletionsArguments>),
     /// Add names to a dump (run by the recorder)
     #[command(hide = true)]
@@ -104,17 +127,35 @@ enum Command {
     Man(Deferred<commands::completions::ManArguments>),
 }
 
+/// The commands that other programs run.
+const INTERNAL: [&str; 4] = ["dump-names", "source-helper", "file-helper", "man"];
+
+/// Returns the parser with all commands listed that people type.
+fn with_all_commands() -> clap::Command {
+    let shown = |command: clap::Command| {
+        let is_internal = INTERNAL.contains(&command.get_name());
+        command.hide(is_internal)
+    };
+    Arguments::command().mut_subcommands(shown).before_help(None::<&str>).after_help(None::<&str>)
+}
+
+/// Returns the help of `prof help all` and `prof help filters`.
+fn help_page(words: &[OsString]) -> Option<clap::Command> {
+    match words.get(1..)? {
+        [help, page] if help == "help" && page == "all" => Some(with_all_commands()),
+        [help, page] if help == "help" && page == "filters" => Some(arguments::QueryArguments::page()),
+        _ => None,
+    }
+}
+
 /// Returns version, commit, and the features that this build has (`+`) or lacks (`-`).
 fn version() -> String {
     let sign = |has: bool| if has { '+' } else { '-' };
     let (debuginfod, zstd) = (sign(host::debuginfod::HAS_CLIENT), sign(perfdata::HAS_ZSTD));
-    let (disassembly, parquet) =
-        (sign(analysis::annotate::HAS_DISASSEMBLY), sign(export::exchange::HAS_PARQUET));
+    let disassembly = sign(analysis::annotate::HAS_DISASSEMBLY);
     let push = sign(cfg!(feature = "push"));
     let version = env!("PROF_VERSION");
-    format!(
-        "{version} {debuginfod}debuginfod {disassembly}disassembly {parquet}parquet {push}push {zstd}zstd"
-    )
+    format!("{version} {debuginfod}debuginfod {disassembly}disassembly {push}push {zstd}zstd")
 }
 
 #[global_allocator]
@@ -126,6 +167,7 @@ static OUT_OF_MEMORY: &str =
 
 fn main() -> ExitCode {
     memory::exit_when_exhausted(&OUT_OF_MEMORY);
+    let _ = arguments::TYPED_COMMAND.set(usage::typed_command);
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         memory::exit_if_exhausted();
@@ -133,8 +175,19 @@ fn main() -> ExitCode {
     }));
     // At the file size limit, a write fails, and what was written before remains.
     signals::ignore_file_size_limit();
-    let arguments =
-        arguments(std::env::args_os().collect()).unwrap_or_else(|error| usage::exit_with_error(error));
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(mut page) = help_page(&words) {
+        return if page.print_long_help().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    match shorthand::Commands::of(&words) {
+        Some(commands) => commands.run(run),
+        None => run(words),
+    }
+}
+
+/// Runs one command, and prints its error.
+fn run(words: Vec<OsString>) -> ExitCode {
+    let arguments = arguments(words).unwrap_or_else(|error| usage::exit_with_error(error));
     let console = Console::new(arguments.quiet, arguments.verbose);
     let result = match arguments.command {
         Command::Record(Deferred(record)) => commands::record::run(&record, &console),
@@ -159,9 +212,9 @@ fn main() -> ExitCode {
         Command::SourceHelper => commands::source_helper::run(),
         Command::FileHelper => commands::file_helper::run(),
         Command::Doctor(Deferred(doctor)) => commands::doctor::run(&doctor, &console),
-        Command::Completions(Deferred(shell)) => commands::completions::run(&shell, Arguments::command()),
+        Command::Completions(Deferred(shell)) => commands::completions::run(&shell, with_all_commands()),
         Command::Man(Deferred(man)) => {
-            commands::completions::write_pages(&man, Arguments::command(), &console)
+            commands::completions::write_pages(&man, with_all_commands(), &console)
         }
     };
     console.finish();

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use analysis::input::Input;
 use anyhow::Context;
@@ -12,6 +12,7 @@ use host::files::NewFile;
 use recorder::{CommandSources, FileConsumer, Options, Workload};
 
 use crate::arguments::{DebuginfodArguments, RuntimeArguments, exit_with_usage_error};
+use crate::beside::Shown;
 use crate::commands::name_lookup::NameLookup;
 use crate::commands::recording::{Outcome, own_command_line, record_into, temporary_file};
 use crate::console::Console;
@@ -47,9 +48,17 @@ impl<'a> RecordingSource<'a> {
         }
         if words.is_empty() { Self::File(path) } else { Self::Command { words, runtimes, off_cpu } }
     }
+
+    /// Returns the path of the recording, `Some(None)` for the usual one; `None` for a command.
+    pub fn file(&self) -> Option<Option<&'a Path>> {
+        match self {
+            Self::File(path) => Some(*path),
+            Self::Command { .. } => None,
+        }
+    }
 }
 
-/// Runs `write` in a sandboxed process to make a result from a recording, then opens the result at the path `browser`, if given.
+/// Runs `write` in a sandboxed process to make a result from a recording, then names or opens what is to be `shown`.
 /// Returns the exit code of the recorded command, or that of a failure.
 ///
 /// # Errors
@@ -58,7 +67,7 @@ pub fn produce(
     source: &RecordingSource<'_>,
     servers: &DebuginfodArguments,
     output: Output,
-    browser: Option<&Path>,
+    shown: Option<Shown>,
     console: &Console,
     write: impl FnOnce(Input, &mut Output) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
@@ -81,7 +90,7 @@ pub fn produce(
     if produced != ExitCode::SUCCESS {
         return Ok(produced);
     }
-    browser.map_or(Ok(()), open_in_browser)?;
+    shown.map_or(Ok(()), |shown| shown.show(console))?;
     Ok(code)
 }
 
@@ -108,15 +117,4 @@ fn record_command(
     let consumer = FileConsumer::unnamed(file, own_command_line());
     let commands = CommandSources::default();
     Ok((record_into(consumer, None, commands, &options, false, NameLookup::AtEnd, console)?, recording))
-}
-
-/// Opens a picture or page with the program of the desktop (`xdg-open`).
-///
-/// # Errors
-/// `xdg-open` cannot be started.
-fn open_in_browser(path: &Path) -> anyhow::Result<()> {
-    let opened = Command::new("xdg-open").arg(path).stdin(Stdio::null()).spawn();
-    opened.map(|_| ()).with_context(|| {
-        format!("cannot run xdg-open to show {}; open the file in a browser yourself", path.display())
-    })
 }

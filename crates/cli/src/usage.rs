@@ -15,16 +15,12 @@ pub fn exit_with_error(mut error: clap::Error) -> ! {
     let (argument, command) = (invalid(ContextKind::InvalidArg), invalid(ContextKind::InvalidSubcommand));
     let instead = match (&argument, &command) {
         (Some(flag), _) => renamed(std::env::args().nth(1).as_deref(), flag),
-        (None, Some(command)) => replacement_for(command),
+        (None, Some(command)) => Some(replacement_for(command)),
         (None, None) => None,
     };
     if let Some(instead) = instead {
         error.remove(ContextKind::SuggestedArg);
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![StyledStr::from(instead.to_owned())]),
-        );
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(instead)]));
     }
     for (typed, kind) in [(argument, ContextKind::SuggestedArg), (command, ContextKind::SuggestedSubcommand)]
     {
@@ -64,19 +60,23 @@ fn word(flag: &str) -> &str {
 }
 
 /// Returns the flag that a flag of a command is called now: one that means something else elsewhere is no longer taken.
-fn renamed(command: Option<&str>, flag: &str) -> Option<&'static str> {
-    match (command?, word(flag)) {
-        ("record", "weight") => Some("for the weight of each sample: --sample-weight"),
-        ("top", "count") => Some("for a number of intervals: --intervals N, for a fixed period: -c N"),
-        _ => None,
-    }
+fn renamed(command: Option<&str>, flag: &str) -> Option<String> {
+    let instead = match (command?, word(flag)) {
+        ("record", "weight") => "for the weight of each sample: --sample-weight",
+        ("top", "count") => "for a number of intervals: --intervals N, for a fixed period: -c N",
+        _ => return None,
+    };
+    Some(instead.to_owned())
 }
 
-/// Returns the suggestion for a command of perf that `prof` lacks.
-fn replacement_for(command: &str) -> Option<&'static str> {
-    Some(match command {
-        "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",
-        "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL",
-        _ => return None,
-    })
+/// Returns the suggestion for a word that is no command of `prof`: one of perf, a program, or a recording.
+fn replacement_for(word: &str) -> String {
+    match word {
+        "trace" => "for system calls: prof record -e raw_syscalls:sys_enter".to_owned(),
+        "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL".to_owned(),
+        path if path.contains('/') => {
+            format!("`{path}` is neither a recording nor a program that can be run")
+        }
+        word => format!("to record a program: prof -- {word}; to show a recording: prof ./{word}"),
+    }
 }

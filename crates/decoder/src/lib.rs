@@ -21,7 +21,6 @@ mod raw;
 mod read_values;
 pub mod record;
 mod record_size;
-pub mod registers;
 pub mod sample;
 mod stack_copy;
 pub mod user_page;

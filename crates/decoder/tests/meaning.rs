@@ -5,7 +5,6 @@
 use model::Timestamp;
 use prof_decoder::attr::{TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT};
 use prof_decoder::context::{self, Context};
-use prof_decoder::registers::Architecture;
 use prof_decoder::values::{BranchFlags, BranchStack, U64s};
 use prof_decoder::{
     Attr, AttrFlags, DecodeError, Endian, HEADER_SIZE, RawRecord, ReadFormat, RecordLayout, SampleFormat,
@@ -98,18 +97,6 @@ fn what_an_event_counts_says_whether_it_runs_with_time() {
     }
     assert!(Attr { flags: AttrFlags::FREQ, ..Attr::default() }.is_frequency());
     assert!(!Attr { flags: !AttrFlags::FREQ, ..Attr::default() }.is_frequency());
-}
-
-#[test]
-fn registers_beyond_the_common_ones() {
-    // The vector length of SVE is bit 46; the bits between are nobody's.
-    assert_eq!(Architecture::Aarch64.register_name(46), Some("vg"));
-    assert_eq!(Architecture::Aarch64.register_name(45), None);
-    assert_eq!(
-        Architecture::X86.register_name(32),
-        Architecture::X86.register_name(33),
-        "halves of one register"
-    );
 }
 
 #[test]

@@ -6,7 +6,12 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use object::{Endian as _, Endianness};
+use object::Endianness;
+use object::elf::{
+    CompressionHeader32, CompressionHeader64, CompressionType, ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD,
+};
+use object::pod::from_bytes;
+use object::read::elf::CompressionHeader;
 #[cfg(feature = "zstd")]
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 #[cfg(feature = "zstd")]
@@ -16,9 +21,6 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::unpacked::{Contents, ObjectBudget, UnpackLimit, Unpacked};
 use crate::{ElfError, Section};
-
-const ELFCOMPRESS_ZLIB: u32 = 1;
-const ELFCOMPRESS_ZSTD: u32 = 2;
 
 /// The maximum ratio of the unpacked size of a section to its size in the file. Debug sections of large programs have a ratio of 8, small
 /// ones of 14 (zlib and zstd, of gcc and rustc).
@@ -33,7 +35,7 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// The packed form of a section.
 struct Packed<'a> {
-    kind: u32,
+    kind: CompressionType,
     /// The size that is stated.
     size: u64,
     stream: &'a [u8],
@@ -79,18 +81,21 @@ pub(crate) fn unpack<'a>(
 }
 
 impl<'a> Packed<'a> {
-    /// `Elf32_Chdr` (type, size, alignment) or `Elf64_Chdr` (type, reserved, size, alignment), then the stream.
+    /// `Elf32_Chdr` or `Elf64_Chdr`, then the stream.
     fn of_compressed(bytes: &'a [u8], is_64: bool, endian: Endianness) -> Result<Self, &'static str> {
-        const CUT: &str = "its compression header is cut off";
-        let kind = endian.read_u32(*bytes.first_chunk().ok_or(CUT)?);
-        let (size, stream) = if is_64 {
-            let size = bytes.get(8..).and_then(|rest| rest.first_chunk()).ok_or(CUT)?;
-            (endian.read_u64(*size), bytes.get(24..).ok_or(CUT)?)
+        if is_64 {
+            Self::behind::<CompressionHeader64<Endianness>>(bytes, endian)
         } else {
-            let size = bytes.get(4..).and_then(|rest| rest.first_chunk()).ok_or(CUT)?;
-            (endian.read_u32(*size).into(), bytes.get(12..).ok_or(CUT)?)
-        };
-        Ok(Self { kind, size, stream })
+            Self::behind::<CompressionHeader32<Endianness>>(bytes, endian)
+        }
+    }
+
+    fn behind<H: CompressionHeader<Endian = Endianness>>(
+        bytes: &'a [u8],
+        endian: Endianness,
+    ) -> Result<Self, &'static str> {
+        let (header, stream) = from_bytes::<H>(bytes).map_err(|()| "its compression header is cut off")?;
+        Ok(Self { kind: header.ch_type(endian), size: header.ch_size(endian).into(), stream })
     }
 
     /// `ZLIB`, the size as a big-endian number whatever the file's byte order, then the stream.

@@ -25,7 +25,6 @@ pub(crate) struct Headers {
     pub(crate) is_64: bool,
     pub(crate) endian: Endianness,
     pub(crate) machine: Machine,
-    pub(crate) file_type: u16,
     pub(crate) entry: Svma,
     pub(crate) build_id: Option<BuildId>,
     pub(crate) segments: Vec<Segment>,
@@ -81,7 +80,6 @@ fn read<'a, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(data: R) -> Re
         is_64: header.is_type_64(),
         endian,
         machine: Machine(header.e_machine(endian).0),
-        file_type: header.e_type(endian).0,
         entry: Svma(header.e_entry(endian).into()),
         build_id: note::build_id(header, endian, data),
         segments: program_headers

@@ -25,7 +25,9 @@ mod section_reader;
 mod segment;
 mod symbol;
 mod symbol_table;
+mod table;
 mod unpacked;
+pub mod x86_64;
 
 pub use error::ElfError;
 pub use link::{AltLink, DebugLink, debug_link_crc};

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::x86_64::address_bytes;
+
 /// The instruction set of an object: `e_machine`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Machine(pub u16);
@@ -73,18 +75,8 @@ fn ends_in_x86_call(before: &[u8]) -> bool {
         else {
             return false;
         };
-        if modrm >> 3 & 7 != 2 {
-            return false;
-        }
-        let needs_sib = modrm >> 6 != 3 && modrm & 7 == 4;
-        let displacement = match modrm >> 6 {
-            0 if modrm & 7 == 5 => 4,
-            0 if needs_sib && rest.first().is_some_and(|sib| sib & 7 == 5) => 4,
-            1 => 1,
-            2 => 4,
-            _ => 0,
-        };
-        rest.len() == usize::from(needs_sib) + displacement
+        let sib = rest.first().copied().unwrap_or_default();
+        modrm >> 3 & 7 == 2 && rest.len() == address_bytes(modrm, sib)
     })
 }
 

@@ -60,16 +60,6 @@ impl<D> Object<D> {
         self.headers.machine
     }
 
-    /// `ET_REL`: not linked yet (a `.o` file, a kernel module, a `.dwo` file). Its sections have no addresses.
-    pub fn is_relocatable(&self) -> bool {
-        self.headers.file_type == 1
-    }
-
-    /// `ET_DYN`: may be loaded anywhere (a shared library, a position-independent program).
-    pub fn is_position_independent(&self) -> bool {
-        self.headers.file_type == 3
-    }
-
     /// `e_entry`, where the program starts.
     pub fn entry(&self) -> Svma {
         self.headers.entry
@@ -141,18 +131,7 @@ impl<D> Object<D> {
 
     /// Returns true if the section exists, compressed or not, and has bytes.
     pub fn has_contents(&self, name: &str) -> bool {
-        self.headers.sections.iter().any(|section| {
-            let same = *section.name == *name.as_bytes()
-                || name.strip_prefix(".debug_").is_some_and(|rest| {
-                    section.name.strip_prefix(b".zdebug_".as_slice()) == Some(rest.as_bytes())
-                });
-            same && !section.is_without_bytes() && section.size > 0
-        })
-    }
-
-    /// `PT_DYNAMIC`: where the dynamic section lies in the file, and its size in bytes.
-    pub fn dynamic(&self) -> Option<(FileOffset, u64)> {
-        self.headers.dynamic
+        self.contents_section(name).is_some_and(|section| section.size > 0)
     }
 
     /// `PT_GNU_EH_FRAME`: the address, the place in the file and the size in bytes of the table that finds `.eh_frame` entries,

@@ -1,5 +1,11 @@
+use alloc::boxed::Box;
+
 use model::Svma;
 use object::Endianness;
+use object::elf::{FileHeader32, FileHeader64, SHT_REL, SHT_RELA, SectionType};
+use object::read::elf::{Crel, FileHeader};
+
+use crate::table::entries;
 
 /// A relocation (ELF specification, "Relocation").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,46 +21,42 @@ pub struct Relocation {
     pub addend: Option<i64>,
 }
 
-const SHT_RELA: u32 = 4;
-const SHT_REL: u32 = 9;
+type Relocations<'a> = Box<dyn Iterator<Item = Relocation> + 'a>;
 
 pub(crate) fn relocations(
     bytes: &[u8],
     section_kind: u32,
     is_64: bool,
     endian: Endianness,
-) -> impl Iterator<Item = Relocation> {
-    let entry_size = match (section_kind, is_64) {
-        (SHT_REL, false) => 8,
-        (SHT_RELA, false) => 12,
-        (SHT_REL, true) => 16,
-        (SHT_RELA, true) => 24,
-        _ => usize::MAX,
-    };
-    bytes.chunks_exact(entry_size).filter_map(move |entry| relocation(entry, is_64, endian))
+) -> Relocations<'_> {
+    let kind = SectionType(section_kind);
+    if is_64 {
+        of_class::<FileHeader64<Endianness>>(bytes, kind, endian)
+    } else {
+        of_class::<FileHeader32<Endianness>>(bytes, kind, endian)
+    }
 }
 
-fn relocation(entry: &[u8], is_64: bool, endian: Endianness) -> Option<Relocation> {
-    use object::Endian as _;
-    if is_64 {
-        let address = endian.read_u64(*entry.first_chunk()?);
-        let info = endian.read_u64(*entry.get(8..)?.first_chunk()?);
-        let addend = entry.get(16..).and_then(|rest| rest.first_chunk());
-        Some(Relocation {
-            address: Svma(address),
-            symbol: (info >> 32) as u32,
-            kind: info as u32,
-            addend: addend.map(|addend| endian.read_i64(*addend)),
-        })
-    } else {
-        let address = endian.read_u32(*entry.first_chunk()?);
-        let info = endian.read_u32(*entry.get(4..)?.first_chunk()?);
-        let addend = entry.get(8..).and_then(|rest| rest.first_chunk());
-        Some(Relocation {
-            address: Svma(address.into()),
-            symbol: info >> 8,
-            kind: info & 0xff,
-            addend: addend.map(|addend| endian.read_i32(*addend).into()),
-        })
+fn of_class<Elf: FileHeader<Endian = Endianness>>(
+    bytes: &[u8],
+    kind: SectionType,
+    endian: Endianness,
+) -> Relocations<'_> {
+    let convert = move |entry: Crel| Relocation {
+        address: Svma(entry.r_offset),
+        symbol: entry.r_sym,
+        kind: entry.r_type.0,
+        addend: (kind == SHT_RELA).then_some(entry.r_addend),
+    };
+    match kind {
+        SHT_REL => {
+            let entries = entries::<Elf::Rel>(bytes).iter();
+            Box::new(entries.map(move |entry| convert(Crel::from_rel(entry, endian))))
+        }
+        SHT_RELA => {
+            let entries = entries::<Elf::Rela>(bytes).iter();
+            Box::new(entries.map(move |entry| convert(Crel::from_rela(entry, endian, false))))
+        }
+        _ => Box::new(core::iter::empty()),
     }
 }

@@ -14,7 +14,6 @@ pub struct SectionReader<D>(Bytes<D>);
 enum Bytes<D> {
     InFile(Arc<Object<D>>, Range<u64>),
     Unpacked(Unpacked),
-    InMemory(Arc<[u8]>),
 }
 
 impl<D: ReadAt> SectionReader<D> {
@@ -37,11 +36,6 @@ impl<D: ReadAt> SectionReader<D> {
         Some(Self(Bytes::InFile(Arc::clone(object), range)))
     }
 
-    /// Reads bytes in memory that belong to no file.
-    pub fn from_bytes(bytes: Arc<[u8]>) -> Self {
-        Self(Bytes::InMemory(bytes))
-    }
-
     /// Opens the whole file.
     pub fn from_file(object: &Arc<Object<D>>) -> Self {
         Self(Bytes::InFile(Arc::clone(object), 0..object.source().size()))
@@ -53,7 +47,6 @@ impl<D: ReadAt> ReadAt for SectionReader<D> {
         match &self.0 {
             Bytes::InFile(_, range) => range.end.saturating_sub(range.start),
             Bytes::Unpacked(bytes) => bytes.len() as u64,
-            Bytes::InMemory(bytes) => bytes.len() as u64,
         }
     }
 
@@ -66,7 +59,6 @@ impl<D: ReadAt> ReadAt for SectionReader<D> {
                 object.source().read_at(range.start.saturating_add(offset), into)
             }
             Bytes::Unpacked(bytes) => (&**bytes).read_at(offset, into),
-            Bytes::InMemory(bytes) => (&**bytes).read_at(offset, into),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use model::Svma;
 use object::Endianness;
-use object::elf::{Sym32, Sym64};
+use object::elf::{self, Sym32, Sym64};
 
 use crate::headers::Headers;
+use crate::table::{self, Table};
 use crate::{Section, dynamic};
 
 /// The symbol table that a symbol is from.
@@ -74,16 +75,6 @@ impl<'a> Symbol<'a> {
     }
 }
 
-const SHT_SYMTAB: u32 = 2;
-const SHT_DYNSYM: u32 = 11;
-
-/// The entries of a table, and the strings that their names are in.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Table<'a> {
-    pub(crate) entries: &'a [u8],
-    pub(crate) strings: &'a [u8],
-}
-
 pub(crate) fn symbols<'a>(
     data: &'a [u8],
     headers: &Headers,
@@ -98,15 +89,11 @@ pub(crate) fn entries(
     is_64: bool,
     endian: Endianness,
 ) -> impl Iterator<Item = Symbol<'_>> {
-    entries.chunks_exact(entry_size(is_64)).filter_map(move |entry| {
-        if is_64 {
-            let (symbol, _) = object::pod::from_bytes::<Sym64<Endianness>>(entry).ok()?;
-            Some(convert(symbol, endian, strings))
-        } else {
-            let (symbol, _) = object::pod::from_bytes::<Sym32<Endianness>>(entry).ok()?;
-            Some(convert(symbol, endian, strings))
-        }
-    })
+    let (wide, narrow) = if is_64 { (entries, &[][..]) } else { (&[][..], entries) };
+    let wide = table::entries::<Sym64<Endianness>>(wide).iter();
+    let narrow = table::entries::<Sym32<Endianness>>(narrow).iter();
+    let wide = wide.map(move |symbol| convert(symbol, endian, strings));
+    wide.chain(narrow.map(move |symbol| convert(symbol, endian, strings)))
 }
 
 /// The string table that the names of a symbol table's symbols are in.
@@ -116,27 +103,22 @@ pub(crate) fn strings<'a>(data: &'a [u8], headers: &Headers, source: SymbolSourc
 
 /// Returns true if a section has symbols besides the null symbol at index 0.
 pub(crate) fn has_section(headers: &Headers, source: SymbolSource) -> bool {
-    section(headers, source).is_some_and(|section| section.size >= 2 * entry_size(headers.is_64) as u64)
+    let entry_size =
+        if headers.is_64 { size_of::<Sym64<Endianness>>() } else { size_of::<Sym32<Endianness>>() };
+    section(headers, source).is_some_and(|section| section.size >= 2 * entry_size as u64)
 }
 
 pub(crate) fn section(headers: &Headers, source: SymbolSource) -> Option<&Section> {
     let kind = match source {
-        SymbolSource::Full => SHT_SYMTAB,
-        SymbolSource::Dynamic => SHT_DYNSYM,
+        SymbolSource::Full => elf::SHT_SYMTAB,
+        SymbolSource::Dynamic => elf::SHT_DYNSYM,
     };
-    headers.sections.iter().find(|section| section.kind == kind)
-}
-
-fn entry_size(is_64: bool) -> usize {
-    if is_64 { size_of::<Sym64<Endianness>>() } else { size_of::<Sym32<Endianness>>() }
+    headers.sections.iter().find(|section| section.kind == kind.0)
 }
 
 fn table<'a>(data: &'a [u8], headers: &Headers, source: SymbolSource) -> Option<Table<'a>> {
     let Some(section) = section(headers, source) else {
-        let entry_size = entry_size(headers.is_64);
-        let found =
-            (source == SymbolSource::Dynamic).then(|| dynamic::symbol_table(data, headers, entry_size))?;
-        return found.map(|(entries, strings)| Table { entries, strings });
+        return (source == SymbolSource::Dynamic).then(|| dynamic::symbol_table(data, headers))?;
     };
     let strings = headers.sections.get(usize::try_from(section.link).ok()?)?;
     Some(Table { entries: bytes_of(data, section)?, strings: bytes_of(data, strings)? })

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use object::{Endian as _, Endianness};
 
-use crate::symbol::{Table, entries, section};
+use crate::symbol::{entries, section};
+use crate::table::Table;
 use crate::{Object, ReadAt, Section, Symbol, SymbolSource};
 
 /// The maximum number of bytes of a table, and of its strings, that [`SymbolTable::read`] reads. Those of clang with its debug symbols

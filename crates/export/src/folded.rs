@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use profile::View;
 
-use crate::label_stacks::{LabelStacks, Rows};
+use crate::label_stacks::LabelStacks;
 
 /// Writes the stacks of a view, merged and sorted by their text.
 ///

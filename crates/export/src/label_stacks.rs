@@ -1,4 +1,4 @@
-//! LabelStacks of labels with weights, from which folded text and flame graphs are written.
+//! Stacks of labels with weights, from which folded text and flame graphs are written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,18 +10,6 @@ use crate::names::safe_label;
 
 /// The text of the label that replaces frames that were omitted as too narrow. No safe label equals it.
 pub(crate) const OMITTED: &str = "\u{1}";
-
-/// LabelStacks of labels in the order in which they are drawn: frames that equal their neighbours are drawn as one.
-pub(crate) trait Rows {
-    /// Calls `row` for each stack with its weight. LabelStacks have at least one frame, the outermost first; no weight is 0.
-    fn for_each_row(&self, row: &mut dyn FnMut(&[LabelId], u64));
-
-    /// Returns the text of a label.
-    fn text(&self, label: LabelId) -> &str;
-
-    /// Returns the sum of all weights.
-    fn total(&self) -> u128;
-}
 
 /// The id of a label in its [`LabelTable`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,7 +50,8 @@ impl LabelTable {
     }
 }
 
-/// LabelStacks of labels, the outermost frame first, each with a weight, in the order in which they were added.
+/// Stacks of labels, the outermost frame first, each with a weight, in the order in which they are drawn: frames that equal their neighbours
+/// are drawn as one. Each has a frame, and no weight is 0.
 #[derive(Default, Debug)]
 pub(crate) struct LabelStacks {
     labels: LabelTable,
@@ -77,21 +66,17 @@ struct Row {
     weight: u64,
 }
 
-impl Rows for LabelStacks {
-    fn for_each_row(&self, row: &mut dyn FnMut(&[LabelId], u64)) {
-        self.iter().for_each(|(frames, weight)| row(frames, weight));
-    }
-
-    fn text(&self, id: LabelId) -> &str {
+impl LabelStacks {
+    /// Returns the text of a label.
+    pub(crate) fn text(&self, id: LabelId) -> &str {
         self.labels.text(id)
     }
 
-    fn total(&self) -> u128 {
+    /// Returns the sum of all weights.
+    pub(crate) fn total(&self) -> u128 {
         self.rows.iter().map(|row| u128::from(row.weight)).sum()
     }
-}
 
-impl LabelStacks {
     /// Returns the stacks of a tree of frames, whose ids are those of `frames`. Frames that the tree omits become one frame.
     pub(crate) fn from_tree(tree: &FrameTree, frames: &FrameTable) -> Self {
         let mut stacks = Self::default();
@@ -133,8 +118,7 @@ impl LabelStacks {
         self.rows.iter().map(|row| (self.frames_of(row), row.weight))
     }
 
-    /// Merges equal stacks and sorts all by the text of their labels, so that equal profiles give equal output. Not for
-    /// flame charts, which are in the order of time.
+    /// Merges equal stacks and sorts all by the text of their labels, so that equal profiles give equal output.
     pub(crate) fn merge(&mut self) {
         let labels = &self.labels.labels;
         let mut by_text: Vec<usize> = (0..labels.len()).collect();

@@ -22,10 +22,11 @@ pub mod report;
 pub mod script;
 mod source_text;
 pub mod summary;
+mod table;
 pub mod view;
 mod waiting;
 
-pub use names::{frame_name, printable, safe_label};
-pub use palette::{Rgb, THREAD_TIME_LEGEND, thread_time_colour};
+pub use names::{ShownNames, fit_name, frame_name, printable, safe_label};
+pub use palette::{Rgb, THREAD_TIME_LEGEND, frame_colour};
 pub use source_text::{SourceReader, SourceText};
 pub use waiting::is_off_cpu;

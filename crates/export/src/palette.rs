@@ -26,8 +26,8 @@ const fn rgb(color: Color) -> Rgb {
     (color.r, color.g, color.b)
 }
 
-/// Returns the colour of a frame of thread time by its label. `is_off_cpu` is the result of [`crate::is_off_cpu`].
-pub fn thread_time_colour(label: &str, is_off_cpu: bool) -> Rgb {
+/// Returns the colour of a frame by its label. `is_off_cpu` is the result of [`crate::is_off_cpu`], false where time is not drawn.
+pub fn frame_colour(label: &str, is_off_cpu: bool) -> Rgb {
     rgb(match is_off_cpu {
         true => colour_of(&format!("{MARK}{label}")),
         false => colour_of(label),
@@ -123,7 +123,7 @@ pub(crate) fn colour_of(label: &str) -> Color {
 /// Returns true for labels without a function: `[module]`, `[module+0x12]_[k]`, `[unknown]`.
 fn is_nameless(label: &str) -> bool {
     let name = ["_[k]", "_[i]", "_[j]"].iter().find_map(|suffix| label.strip_suffix(suffix)).unwrap_or(label);
-    name.starts_with('[') && name.ends_with(']')
+    name.starts_with('[') && name.ends_with(']') && name != "[start]"
 }
 
 /// Hashes by FNV-1a, with a final mix so that short labels that differ in their last letter differ in all bits.

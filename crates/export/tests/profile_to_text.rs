@@ -9,7 +9,7 @@ use model::{
 };
 use prof_export::flamegraph::{self, Options};
 use prof_export::folded;
-use profile::{Columns, Detail, PlaceId, Profile, Show, View, Weight};
+use profile::{Detail, PlaceId, Profile, Show, View, Weight};
 
 /// Names every place `f` and its offset.
 fn resolution(offset: u64) -> Resolution {
@@ -41,7 +41,6 @@ fn options() -> Options {
         min_width: 0.0,
         inverted: false,
         reverse: false,
-        chart: false,
         unit: "samples".to_owned(),
         per_unit: 1,
     }
@@ -62,27 +61,6 @@ fn folded_lines_are_counted_and_safe() {
         String::from_utf8(text).unwrap(),
         "x:y\u{a0}1;f1;f2 3\nx:y\u{a0}1;f1;f3 2\nx:y\u{a0}1;f1;f4 1\n"
     );
-}
-
-#[test]
-fn a_chart_keeps_each_threads_time() {
-    let (profile, spaces) =
-        sampled(Detail { threads: true, samples: Some(Columns::default()), ..Detail::default() }, &SAMPLES);
-    let names: Vec<_> = (0..5).map(resolution).collect();
-    let resolve = |_: PlaceId, entry: &StackEntry| names.get(entry.offset as usize);
-    let view = View::new(&profile, &spaces, resolve, Show::default(), Weight::Samples);
-    let mut svg = Vec::new();
-    flamegraph::write(&view, &Options { chart: true, ..options() }, &mut svg).unwrap();
-    let svg = String::from_utf8(svg).unwrap();
-    let starts_of = |title: &str| -> Vec<String> {
-        let blocks = svg.split("<g>").filter(|block| block.contains(&format!("<title>{title} (")));
-        blocks
-            .filter_map(|block| Some(block.split("fg:x=\"").nth(1)?.split('"').next()?.to_owned()))
-            .collect()
-    };
-    assert_eq!(starts_of("f2"), ["0", "2"], "two blocks, with f4 between them");
-    assert_eq!(starts_of("f4"), ["1"]);
-    assert_eq!(starts_of("f3"), ["4"], "the other thread's, side by side");
 }
 
 #[test]

@@ -60,6 +60,8 @@ fn options(query: Query, format: Format) -> Options {
         per_thread: false,
         min_share: None,
         limit: None,
+        screen_rows: None,
+        full_names: false,
         format,
         title: "app".to_owned(),
     }
@@ -84,7 +86,7 @@ fn a_table_fits_the_width_and_says_what_it_leaves_out() {
     );
     let rows = "    self   total  module  function
   50.00%  75.00%  app     parse
-  25.00%  25.00%  app     alloc::vec:…n_capacity
+  25.00%  25.00%  app     …::push_within_capaci…
   24.00%  24.00%  app     =evil\u{fffd}[2J\u{fffd}|<b>\",
    0.90%   0.90%  app     idle
    0.00%  99.90%  app     main

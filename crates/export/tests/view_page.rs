@@ -61,6 +61,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         wakers: None,
         is_own_code: &|_| true,
         package_of: &|_, _| None,
+        folds_starts: true,
         source: None,
         has_lines: false,
         recording: names.concat(),

@@ -16,6 +16,14 @@ pub(crate) const MAX_SYMLINKS: usize = 40;
 /// mounted at that name in an open folder.
 pub type MayEnter<'a> = dyn Fn(&File, Option<&OsStr>) -> bool + 'a;
 
+/// Opens with `O_PATH`.
+///
+/// # Errors
+/// Those of `open(2)`.
+pub(crate) fn open_path(path: impl AsRef<Path>) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)
+}
+
 /// Opens `path` with `O_PATH` and resolves every component below `root`: `..` stops at `root`, and absolute links start there.
 /// If the last component is a link, opens the link itself. Calls `may_enter` for `root` and for each mount on the way before
 /// looking anything up in it.

@@ -20,6 +20,7 @@ mod mounts;
 pub mod objects;
 pub mod perf_map;
 pub mod process_handle;
+pub mod process_memory;
 pub mod procfs;
 pub mod slow_files;
 pub mod sources;

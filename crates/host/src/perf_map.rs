@@ -19,7 +19,7 @@ use crate::in_root;
 use crate::mounts::{FileSystem, Mounts};
 use crate::objects::file_author;
 use crate::procfs;
-use crate::slow_files::{self, OpenFile};
+use crate::slow_files::{self, FileFacts, OpenFile};
 use crate::sys::identity::NOBODY;
 use crate::sys::system;
 use model::ProcessLifetime;
@@ -107,8 +107,8 @@ fn find_named(
             Ok(file) => open(&file, &life),
         };
         match found {
-            Ok((file, facts, size)) => {
-                Some(MapFile { file, facts, path, size, start_unknown: life.start.is_none() })
+            Ok((file, facts)) => {
+                Some(MapFile { file, facts, path, size: facts.size, start_unknown: life.start.is_none() })
             }
             Err(why) => {
                 refused.get_or_insert(RefusedMap { path, why });
@@ -148,12 +148,11 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Checks a file that was opened with `O_PATH`, then opens it for reading. Opening a pipe or device has side effects, so the check
 /// comes first.
-fn open(found: &File, life: &ProcessLifetime) -> Result<(OpenFile, FileFacts, u64), MapRefusal> {
-    let metadata = found.metadata().map_err(|_| MapRefusal::Unreadable)?;
-    let facts = FileFacts::new(&slow_files::FileFacts::from(&metadata));
+fn open(found: &File, life: &ProcessLifetime) -> Result<(OpenFile, FileFacts), MapRefusal> {
+    let facts = FileFacts::from(&found.metadata().map_err(|_| MapRefusal::Unreadable)?);
     check_owner_and_time(&facts, life, is_ours)?;
     let file = in_root::reopen(found).map_err(|_| MapRefusal::Unreadable)?;
-    Ok((OpenFile::Here(file), facts, metadata.len()))
+    Ok((OpenFile::Here(file), facts))
 }
 
 /// Has another process open a file, and checks it.
@@ -162,12 +161,11 @@ fn open_there(
     root: &Path,
     name: &Path,
     life: &ProcessLifetime,
-) -> Result<(OpenFile, FileFacts, u64), MapRefusal> {
+) -> Result<(OpenFile, FileFacts), MapRefusal> {
     let file = slow_files::ask_for(system, root, name, false).map_err(|_| MapRefusal::Unreadable)?;
-    let found = file.facts().map_err(|_| MapRefusal::Unreadable)?;
-    let facts = FileFacts::new(&found);
+    let facts = file.facts().map_err(|_| MapRefusal::Unreadable)?;
     check_owner_and_time(&facts, life, is_ours)?;
-    Ok((file, facts, found.size))
+    Ok((file, facts))
 }
 
 fn is_ours(user: u32) -> bool {
@@ -177,25 +175,6 @@ fn is_ours(user: u32) -> bool {
 fn is_sudo_user(user: u32) -> bool {
     system::effective_user() == 0
         && std::env::var("SUDO_UID").is_ok_and(|text| text.parse::<u32>() == Ok(user))
-}
-
-/// The properties of a file that decide whether it is used as a map.
-#[derive(Clone, Copy, Debug)]
-struct FileFacts {
-    is_file: bool,
-    links: u64,
-    owner: u32,
-    mode: u32,
-    /// Nanoseconds since 1970.
-    changed: u64,
-}
-
-impl FileFacts {
-    fn new(facts: &slow_files::FileFacts) -> Self {
-        let &slow_files::FileFacts { links, owner, mode, changed, .. } = facts;
-        let is_file = mode & libc::S_IFMT == libc::S_IFREG;
-        Self { is_file, links, owner, mode, changed: u64::try_from(changed).unwrap_or(0) }
-    }
 }
 
 const ROOT: u32 = 0;
@@ -208,7 +187,7 @@ fn check_owner_and_time(
     life: &ProcessLifetime,
     is_ours: impl Fn(u32) -> bool,
 ) -> Result<(), MapRefusal> {
-    if !facts.is_file {
+    if facts.mode & libc::S_IFMT != libc::S_IFREG {
         return Err(MapRefusal::NotAFile);
     }
     // A second hard link: another user may have linked a file of the owner here.
@@ -225,19 +204,25 @@ fn check_owner_and_time(
         None if is_ours(facts.owner) => {}
         _ => return Err(MapRefusal::Foreign),
     }
-    if life.start.is_some_and(|start| facts.changed.saturating_add(CLOCK_TOLERANCE_NS) < start) {
+    let changed = changed(facts);
+    if life.start.is_some_and(|start| changed.saturating_add(CLOCK_TOLERANCE_NS) < start) {
         return Err(MapRefusal::Older);
     }
-    if life.end.is_some_and(|end| facts.changed > end.saturating_add(CLOCK_TOLERANCE_NS)) {
+    if life.end.is_some_and(|end| changed > end.saturating_add(CLOCK_TOLERANCE_NS)) {
         return Err(MapRefusal::Newer);
     }
     Ok(())
 }
 
+/// Returns when a file changed last, in nanoseconds since 1970.
+fn changed(facts: &FileFacts) -> u64 {
+    u64::try_from(facts.changed).unwrap_or(0)
+}
+
 impl MapFile {
     /// Returns when the file changed last, in nanoseconds since 1970.
     pub fn changed(&self) -> u64 {
-        self.facts.changed
+        changed(&self.facts)
     }
 
     /// Checks the map again with a more complete `life`, and returns the reason if it is refused now.
@@ -349,7 +334,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn facts() -> FileFacts {
-        FileFacts { is_file: true, links: 1, owner: 1000, mode: 0o600, changed: 100 * SECOND }
+        let (links, owner, mode) = (1, 1000, libc::S_IFREG | 0o600);
+        FileFacts { links, owner, mode, changed: 100 * SECOND.cast_signed(), ..FileFacts::default() }
     }
 
     fn life() -> ProcessLifetime {
@@ -370,8 +356,8 @@ mod tests {
         assert_eq!(judged(facts(), life()), Ok(()));
         assert_eq!(judged(FileFacts { owner: 1001, ..facts() }, life()), Err(MapRefusal::Foreign));
         assert_eq!(judged(FileFacts { owner: 7, ..facts() }, life()), Err(MapRefusal::Foreign), "not ours");
-        assert_eq!(judged(FileFacts { owner: 0, mode: 0o644, ..facts() }, life()), Ok(()));
-        let hidden = FileFacts { owner: 0, mode: 0o640, ..facts() };
+        assert_eq!(judged(FileFacts { owner: 0, mode: libc::S_IFREG | 0o644, ..facts() }, life()), Ok(()));
+        let hidden = FileFacts { owner: 0, mode: libc::S_IFREG | 0o640, ..facts() };
         assert_eq!(judged(hidden, life()), Err(MapRefusal::Foreign), "it may not read that itself");
         assert_eq!(judged(hidden, ProcessLifetime { user: Some(0), ..life() }), Ok(()));
         let unknown = ProcessLifetime { user: None, ..life() };
@@ -382,12 +368,12 @@ mod tests {
 
     #[test]
     fn a_map_changed_last_while_its_process_lived() {
-        let at = |changed| judged(FileFacts { changed, ..facts() }, life());
+        let at = |changed: u64| judged(FileFacts { changed: changed.cast_signed(), ..facts() }, life());
         assert_eq!(at(98 * SECOND), Ok(()));
         assert_eq!(at(98 * SECOND - 1), Err(MapRefusal::Older));
         assert_eq!(at(102 * SECOND), Ok(()));
         assert_eq!(at(102 * SECOND + 1), Err(MapRefusal::Newer));
-        for changed in [0, u64::MAX] {
+        for changed in [0, i64::MAX] {
             assert_eq!(
                 judged(
                     FileFacts { changed, ..facts() },

@@ -9,6 +9,7 @@ use model::BuildId;
 
 use crate::machine::Distribution;
 use crate::objects::{self, ObjectStore, SearchPaths};
+use crate::process_memory;
 use crate::procfs::{self, Status};
 use crate::sys::limits::{self, Limit};
 use crate::sys::perf_event::own_pid;
@@ -166,7 +167,7 @@ fn container() -> Option<String> {
 
 /// Finds the debug information of the C library of this process; `None` if it is linked statically.
 fn libc_debug() -> io::Result<Option<LibraryDebug>> {
-    let (maps, _) = procfs::executable_maps(own_pid(), false, Duration::from_secs(1))?;
+    let (maps, _) = process_memory::executable_maps(own_pid(), false, Duration::from_secs(1))?;
     let is_libc = |path: &Path| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         name.starts_with("libc.so") || name.starts_with("libc-2") || name.starts_with("ld-musl")

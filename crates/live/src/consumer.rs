@@ -17,7 +17,6 @@ use super::engine::{
     CountedLost, Engine, EngineEvent, EngineSettings, Interval, MAX_SPACES, NewestSample, OwnCpu,
 };
 use super::events::LiveEvents;
-use super::sample_counter::SampleCounter;
 use super::thread_time::ThreadTime;
 use crate::snapshot::Span;
 
@@ -38,19 +37,16 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
             return Ok(());
         };
         self.advance_to(time);
-        let Self { samples, dumps, events, window, time: threads, seen_in, recording, resources, .. } = self;
+        let Self { samples, dumps, events, counter, files, .. } = self;
         if record.raw.kind == kind::MMAP2
-            && let (Some(recording), Some(layout)) = (recording, events.layout(Some(event)))
+            && let Some(layout) = events.layout(Some(event))
             && let Ok(mapping) = layout.decode(&record.raw)
         {
-            recording.files.add_to(&mut samples.tracker, &mapping);
+            files.add_to(&mut samples.tracker, &mapping);
         }
-        let resources = resources.as_ref();
-        let mut counter =
-            SampleCounter { window, time: threads.as_mut(), seen_in, resources, mapped_dump: None };
-        let Ok(()) =
-            samples.read(&*events, OrderedRecord { event: Some(event), ..record }, None, &mut counter);
-        if let Some((pid, path)) = counter.mapped_dump {
+        let record = OrderedRecord { event: Some(event), ..record };
+        let Ok(()) = samples.read(&*events, record, None, counter);
+        if let Some((pid, path)) = counter.mapped_dump.take() {
             let has_clock = events.attr(event).is_some_and(has_clock_of_dumps);
             if dumps.start(pid, &path, has_clock, &mut samples.tracker) {
                 dumps.play(time, &mut samples.tracker);
@@ -61,11 +57,7 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
 
     fn sample(&mut self, time: Timestamp, event: EventIndex, sample: Sample<'_>) -> io::Result<()> {
         self.advance_to(time);
-        let Self { samples, events, window, time, seen_in, resources, .. } = self;
-        let resources = resources.as_ref();
-        let mut counter =
-            SampleCounter { window, time: time.as_mut(), seen_in, resources, mapped_dump: None };
-        let Ok(()) = samples.read_decoded(&*events, event, sample, &mut counter);
+        let Ok(()) = self.samples.read_decoded(&self.events, event, sample, &mut self.counter);
         Ok(())
     }
 
@@ -75,14 +67,14 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
             return;
         }
         self.has_unused_spaces = false;
-        let blocked = self.time.iter().flat_map(|time| time.times().stacks().places());
-        let entries = self.window.stacks.places().iter().chain(blocked);
+        let blocked = self.counter.time.iter().flat_map(|time| time.times().stacks().places());
+        let entries = self.counter.window.stacks.places().iter().chain(blocked);
         let used: HashSet<SpaceId, FxBuildHasher> = entries.map(|entry| entry.space).collect();
         let is_used = |space| used.contains(&space) || self.dumps.plays(space) || is_known(space);
         self.samples.tracker.forget_spaces(is_used);
         let spaces = self.samples.tracker.spaces();
-        self.seen_in.retain(|space| spaces.find(space).is_some());
-        if let Some(time) = &mut self.time {
+        self.counter.mapper.seen_in.retain(|space| spaces.find(space).is_some());
+        if let Some(time) = &mut self.counter.time {
             time.retain_seen_in(|space| spaces.find(space).is_some());
         }
         self.dumps.retain(|space| spaces.find(space).is_some());
@@ -93,8 +85,10 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
 impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.cpus = recording.cpus.len() as u32;
-        self.recording = Some(recording.clone().into());
-        self.resources = self.settings.reads_resources.then(|| recording.resources.clone());
+        self.files = recording.files.clone();
+        if self.settings.reads_resources {
+            self.counter.resources = recording.resources.clone();
+        }
         for (path, build_id) in recording.kernel.build_ids() {
             self.samples.tracker.add_build_id(path.as_bytes(), build_id);
         }
@@ -106,11 +100,10 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
         self.events = LiveEvents::from_recording(recording);
         if let Some(weight) = self.settings.time {
             let EngineSettings { interval, intervals_apart, .. } = self.settings;
-            let time = ThreadTime::new(weight, recording, &self.window, interval, intervals_apart);
+            let time = ThreadTime::new(weight, recording, &self.counter.window, interval, intervals_apart);
             let time = time.ok_or_else(|| io::Error::other("the recording does not watch switches"))?;
             self.events.count_time(weight.in_words(), time.times().event());
-            self.symbols.sleepers_rest = !time.times().has_outside();
-            self.time = Some(time);
+            self.counter.time = Some(time);
         }
         Ok(())
     }
@@ -129,10 +122,11 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
 
     fn finished_round(&mut self) -> io::Result<()> {
         self.has_polled_dumps = false;
-        if let Some(time) = &mut self.time {
-            time.finish_round(&mut self.samples.tracker, &mut self.window);
+        if let Some(time) = &mut self.counter.time {
+            time.finish_round(&mut self.samples.tracker, &mut self.counter.window);
         }
-        if let Some(newest) = self.window.newest().filter(|&newest| newest > self.newest_sample.time) {
+        if let Some(newest) = self.counter.window.newest().filter(|&newest| newest > self.newest_sample.time)
+        {
             self.newest_sample = NewestSample { time: newest, seen_at: Instant::now() };
         }
         self.run_due_work();
@@ -142,16 +136,16 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
     fn checkpoint(&mut self) -> io::Result<()> {
         // While nothing runs, no sample brings a newer time, and the samples' clock may be one that cannot be read here.
         let since = self.newest_sample.seen_at.elapsed();
-        if since > MAX_SAMPLE_GAP && self.time.is_none() {
+        if since > MAX_SAMPLE_GAP && self.counter.time.is_none() {
             let since = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-            self.window.expire(self.newest_sample.time.saturating_add(since));
+            self.counter.window.expire(self.newest_sample.time.saturating_add(since));
         }
         Ok(())
     }
 
     fn wants_round_soon(&mut self) -> bool {
         // While an interval waits for its functions, the next one cannot be sent either.
-        self.unsent.is_none() && self.time.as_ref().is_some_and(ThreadTime::wants_round_soon)
+        self.unsent.is_none() && self.counter.time.as_ref().is_some_and(ThreadTime::wants_round_soon)
     }
 
     fn set_lost(&mut self, lost: &[LostCount]) {
@@ -164,15 +158,15 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
     }
 
     fn update_switches(&mut self, news: &[SwitchUpdate]) {
-        if let Some(time) = &mut self.time {
+        if let Some(time) = &mut self.counter.time {
             time.learn(news);
         }
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        let length = self.time.as_mut().and_then(|time| {
+        let length = self.counter.time.as_mut().and_then(|time| {
             let end = ending.watched.map(|watched| watched.end);
-            time.finish(end, &mut self.samples.tracker, &mut self.window);
+            time.finish(end, &mut self.samples.tracker, &mut self.counter.window);
             time.end_interval(true)
         });
         if self.commands.try_recv() == Err(TryRecvError::Disconnected) {
@@ -184,7 +178,7 @@ impl<F: FnMut(EngineEvent)> RecordingSink for Engine<F> {
         }
         self.has_ended = true;
         let is_interval = self.settings.intervals_apart;
-        let mut counted = self.window.counted(if is_interval { Span::Start } else { self.span });
+        let mut counted = self.counter.window.counted(if is_interval { Span::Start } else { self.span });
         if is_interval {
             counted.covered = length.unwrap_or_else(|| self.last_snapshot_at.elapsed());
         }
@@ -206,8 +200,8 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         if !mem::replace(&mut self.has_polled_dumps, true) {
             self.dumps.check_growth();
         }
-        if let Some(threads) = &mut self.time {
-            threads.advance(time.0, &mut self.samples.tracker, &mut self.window);
+        if let Some(threads) = &mut self.counter.time {
+            threads.advance(time.0, &mut self.samples.tracker, &mut self.counter.window);
         }
         if self.dumps.is_due(time) {
             self.dumps.play(time, &mut self.samples.tracker);

@@ -9,25 +9,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use analysis::TimeWeight;
-use analysis::aggregate::SeenIn;
 use analysis::jit_dumps::{DumpPlayer, JitDumps};
 use crossbeam_channel::Receiver;
 use host::sys::clock;
-use model::{Loss, Name, SpaceId, StackEntry};
+use model::{Loss, Space, SpaceId, StackEntry};
+use profile::{Count, Profile, StackId, ThreadId};
 use recorder::unwind::RefusedTables;
-use recorder::{LostCount, ProcessResources, Recording};
+use recorder::{LostCount, MappedFiles};
 use rustc_hash::FxBuildHasher;
 use symbolizer::NameStyle;
 use tracker::SampleReader;
 
 use super::events::LiveEvents;
 use super::name_queue::Haste;
-use super::shared_call_tree::SharedCallTree;
-use super::symbol_table::SymbolTable;
+use super::names::SymbolTable;
+use super::sample_counter::SampleCounter;
 use super::symbol_worker::SymbolWorker;
-use super::thread_time::ThreadTime;
-use super::window::{Counted, ThreadNumber, Window};
-use crate::snapshot::{CountedStack, Snapshot, Span, Status, Task, first_remarks};
+use super::window::{Counted, Window};
+use crate::snapshot::{KEPT_APART, Snapshot, Span, Status, first_remarks};
 
 /// A command that the screen sends to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +59,7 @@ pub struct EngineSettings {
     /// The longest time that an interval waits for functions which are still being looked up.
     pub max_symbol_wait: Duration,
     /// True if looking up inlined calls may take a part of a CPU only, for those who make intervals for days. Where that is spent, addresses
-    /// have the functions of their symbols, and [`LookupAddress::is_resolved`](crate::snapshot::LookupAddress::is_resolved) is false.
+    /// have the functions of their symbols, and [`Names::is_pending`](crate::names::Names::is_pending) is true.
     pub bounds_inlines: bool,
     /// True to read what processes with samples are parts of ([`recorder::ProcessResources`]).
     pub reads_resources: bool,
@@ -69,8 +68,6 @@ pub struct EngineSettings {
     pub stacks_unwound: bool,
     /// The style of functions' names.
     pub names: NameStyle,
-    /// True if all functions of a module without symbols are shown as one row.
-    pub modules_only: bool,
     /// The time of threads that is counted instead of samples. The recording must watch switches
     /// ([`recorder::observe_waits`]).
     pub time: Option<TimeWeight>,
@@ -95,26 +92,21 @@ pub struct Engine<F: FnMut(EngineEvent)> {
     /// Disconnected when the screen has been left.
     pub(crate) commands: Receiver<EngineCommand>,
     pub(crate) send: F,
-    pub(crate) recording: Option<Arc<Recording>>,
-    /// The services, programs and cgroups of processes with samples, where they are read.
-    pub(crate) resources: Option<ProcessResources>,
+    pub(crate) files: MappedFiles,
     pub(crate) events: LiveEvents,
     pub(crate) cpus: u32,
     pub(crate) samples: SampleReader,
     pub(crate) dumps: DumpPlayer,
     /// True if this round has looked whether jitdumps have grown.
     pub(crate) has_polled_dumps: bool,
-    pub(crate) window: Window,
-    /// The time of threads, where it is counted instead of samples.
-    pub(crate) time: Option<ThreadTime>,
-    pub(crate) seen_in: SeenIn,
+    /// Has the window, and the time of threads where it is counted instead of samples.
+    pub(crate) counter: SampleCounter,
     pub(crate) symbols: SymbolTable,
     pub(crate) symbol_worker: SymbolWorker,
     /// Unwind tables that could not be read.
     pub(crate) refused_tables: RefusedTables,
-    pub(crate) tree: SharedCallTree,
-    /// The names of threads and containers as text, each once.
-    pub(crate) texts: HashMap<Name, Arc<str>, FxBuildHasher>,
+    /// Number of the window's addresses whose functions have been asked for.
+    pub(crate) wanted_places: usize,
     /// Number of spaces beyond which the tracker forgets unused ones.
     pub(crate) max_spaces: usize,
     /// True if the window has been compacted, so that spaces may have become unused.
@@ -190,27 +182,22 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
     pub fn new(settings: EngineSettings, commands: Receiver<EngineCommand>, send: F) -> io::Result<Self> {
         let now = Instant::now();
         let dumps = Arc::new(JitDumps::new(true, None));
-        let symbols = SymbolTable::new().with_modules_only(settings.modules_only);
         let symbol_worker = SymbolWorker::start(&dumps, settings.names)?;
         Ok(Self {
-            window: Window::new(settings.window),
-            time: None,
+            counter: SampleCounter::new(Window::new(settings.window)),
             settings,
             commands,
             send,
-            recording: None,
-            resources: None,
+            files: MappedFiles::default(),
             events: LiveEvents::default(),
             cpus: 0,
             samples: SampleReader::default(),
             dumps: DumpPlayer::new(Arc::clone(&dumps)),
             has_polled_dumps: false,
-            seen_in: SeenIn::default(),
-            symbols,
+            symbols: SymbolTable::new(),
             symbol_worker,
             refused_tables: RefusedTables::default(),
-            tree: SharedCallTree::new(),
-            texts: HashMap::default(),
+            wanted_places: 0,
             max_spaces: MAX_SPACES,
             has_unused_spaces: false,
             span: Span::Window,
@@ -232,7 +219,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 EngineCommand::Reset => {
-                    self.window.reset();
+                    self.counter.window.reset();
                     self.forget_unused();
                     self.drain_loss();
                 }
@@ -240,13 +227,11 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             }
             self.send_running_snapshot();
         }
-        for answer in self.symbol_worker.answers() {
-            self.symbols.record(answer);
-        }
+        self.record_answers();
         let has_many_spaces = self.samples.tracker.spaces().len() > self.max_spaces;
         // An interval that waits for its functions refers to stacks by their numbers, which compaction changes.
-        if (self.window.is_full() || has_many_spaces) && self.unsent.is_none() {
-            self.window.compact();
+        if (self.counter.window.is_full() || has_many_spaces) && self.unsent.is_none() {
+            self.counter.window.compact();
             self.forget_unused();
         }
         let now = Instant::now();
@@ -263,30 +248,28 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             self.send_running_snapshot();
         } else if elapsed + SYMBOL_LEAD >= interval && !self.has_requested_ahead {
             self.has_requested_ahead = true;
-            // The tree of frames is not built here: functions that are named until the snapshot is drawn would require another one.
-            let spaces = self.samples.tracker.spaces();
-            self.tree.add_stacks(&self.window.stacks, spaces, &mut self.symbols);
-            self.request_symbols(&self.window.counted(self.span));
+            self.want_new_addresses();
+            self.request_symbols(&self.counter.window.counted(self.span));
         }
     }
 
     fn end_interval_if_due(&mut self, now: Instant) {
         let elapsed = now.duration_since(self.last_snapshot_at);
-        let length = match &mut self.time {
+        let length = match &mut self.counter.time {
             _ if self.unsent.is_some() => None,
             // By the clock of the records, to the nanosecond. The records arrive later than the time they are from.
             Some(time) => time.end_interval(false),
             None => (elapsed >= self.settings.interval).then_some(elapsed),
         };
         if let Some(length) = length {
-            let mut counted = self.window.counted(Span::Start);
+            let mut counted = self.counter.window.counted(Span::Start);
             counted.covered = length;
             self.last_snapshot_at = now;
             let loss = self.drain_loss();
             // Making a snapshot asks the symbol worker for the functions that are missing.
             let _ = self.snapshot(&counted, loss);
             self.unsent = Some(Interval { counted, loss, ended_at: now });
-            self.window.clear_counts();
+            self.counter.window.clear_counts();
         }
         if let Some(interval) = self.unsent.take() {
             if self.symbols.pending() == 0
@@ -302,7 +285,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
     /// Sends a snapshot of the span that the user chose.
     fn send_running_snapshot(&mut self) {
         self.last_snapshot_at = Instant::now();
-        let counted = self.window.counted(self.span);
+        let counted = self.counter.window.counted(self.span);
         self.send_snapshot(&counted, self.loss());
         self.has_requested_ahead = false;
     }
@@ -325,48 +308,44 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         );
         while self.symbols.pending() > 0 && begin.elapsed() < self.settings.max_symbol_wait {
             std::thread::sleep(SYMBOL_POLL_INTERVAL);
-            let mut has_answers = false;
-            for answer in self.symbol_worker.answers() {
-                self.symbols.record(answer);
-                has_answers = true;
-            }
-            if has_answers {
+            if self.record_answers() {
                 snapshot = self.snapshot(counted, loss);
             }
         }
         (self.send)(EngineEvent::Snapshot(Arc::new(snapshot)));
     }
 
+    /// Records what the symbol worker has found since the last call. Returns true if it was anything.
+    fn record_answers(&mut self) -> bool {
+        let mut has_answers = false;
+        for answer in self.symbol_worker.answers() {
+            self.symbols.record(answer, self.samples.tracker.spaces());
+            has_answers = true;
+        }
+        has_answers
+    }
+
     /// Makes a snapshot of counts. Asks the symbol worker for the functions that are missing in it, unless that was done just before.
     fn snapshot(&mut self, counted: &Counted, loss: Loss) -> Snapshot {
-        self.update_tree();
-        let (tasks, stacks) = self.counted_stacks(counted);
-        let (mut samples, mut complete) = (0, 0);
-        for stack in &stacks {
-            // A stack that consists of a thread's state alone has time, but no sample.
-            samples += if self.tree.is_state(stack.stack) { 0 } else { stack.samples };
-            complete += if self.tree.is_complete(stack.stack) { stack.samples } else { 0 };
-        }
+        self.want_new_addresses();
         // One request per interval: it has to weigh all spaces. Addresses newer than the last one wait for the next.
         if !self.has_requested_ahead || self.needs_all_symbols() {
             self.request_symbols(counted);
         }
-        let approximate = self.time.as_ref().and_then(|time| time.times().remark());
+        let profiles = self.profiles(counted, loss);
+        let (samples, complete) = self.samples_of(&profiles);
+        let approximate = self.counter.time.as_ref().and_then(|time| time.times().remark());
         let (remarks, remarks_omitted) =
             first_remarks(self.symbol_worker.remarks(), &self.refused_tables, approximate);
         Snapshot {
-            functions: self.symbols.functions(),
-            addresses: self.symbols.addresses(),
-            stack_nodes: self.tree.stack_nodes(),
-            frame_nodes: self.tree.frame_nodes(),
-            leaf_nodes: self.tree.leaf_nodes(),
-            numbering: self.symbols.numbering(),
-            recording: self.recording.clone(),
-            tasks,
-            stacks,
+            profiles,
+            spaces: self.samples.tracker.spaces().clone(),
+            names: self.symbols.names().clone(),
+            sleepers_rest: self.counter.time.as_ref().is_some_and(|time| !time.times().has_outside()),
+            resources: self.counter.resources.clone(),
             status: Status {
                 target: self.settings.target.clone(),
-                events: self.events.statuses().cloned().collect(),
+                events: self.events.statuses.clone(),
                 cpus: self.cpus,
                 span: self.span,
                 covered: counted.covered,
@@ -374,9 +353,8 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
                 samples,
                 complete: self.settings.stacks_unwound.then_some(complete),
                 loss,
-                aged_out: self.window.aged_out(),
+                aged_out: self.counter.window.aged_out(),
                 unnamed: self.symbols.pending() as u64,
-                names_behind: self.tree.is_behind(&self.symbols),
                 own_cpu: self.own_cpu.percent_since(),
                 own_memory: own_memory(),
                 remarks,
@@ -386,45 +364,42 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         }
     }
 
-    /// Brings the tree of stacks up to date with the window and the symbol table.
-    fn update_tree(&mut self) {
-        let at_once = self.needs_all_symbols();
-        let spaces = self.samples.tracker.spaces();
-        self.tree.update(&self.window.stacks, spaces, &mut self.symbols, at_once);
-        if let Some(time) = &self.time {
-            // The name of a blocked thread's state depends on the functions of its stack, which the tree has just numbered.
-            time.name_states(&mut self.symbols);
-            self.tree.update(&self.window.stacks, spaces, &mut self.symbols, at_once);
+    /// The counts as a profile of each event.
+    fn profiles(&mut self, counted: &Counted, loss: Loss) -> Vec<Profile> {
+        let mut counts: Vec<Vec<(ThreadId, StackId, Count)>> =
+            self.events.statuses.iter().map(|_| Vec::new()).collect();
+        for &((event, thread, stack), count) in &counted.counts {
+            let Some(counts) = counts.get_mut(event as usize) else { continue };
+            let stack = self.counter.time.as_mut().map_or(stack, |time| {
+                let (stacks, names) = (&mut self.counter.window.stacks, self.symbols.names());
+                time.with_named_state(stack, stacks, names, &mut self.samples.tracker)
+            });
+            counts.push((thread, stack, count));
         }
+        let profile = |counts: Vec<_>| {
+            let mut profile = Profile::new(KEPT_APART);
+            profile.stacks = self.counter.window.stacks.clone();
+            profile.set_threads(self.counter.window.threads.clone());
+            profile.loss = loss;
+            counts.into_iter().for_each(|(thread, stack, count)| profile.add_counts(thread, stack, count));
+            profile
+        };
+        counts.into_iter().map(profile).collect()
     }
 
-    /// The counts as a snapshot has them, and the threads that they refer to.
-    fn counted_stacks(&mut self, counted: &Counted) -> (Vec<Task>, Vec<CountedStack>) {
-        let mut tasks = Vec::new();
-        // By thread number: the position of the thread in `tasks`.
-        let mut positions: Vec<Option<u32>> = Vec::new();
-        let mut stacks = Vec::with_capacity(counted.counts.len());
-        for &((event, thread, stack), ref count) in &counted.counts {
-            let Some(weight) = self.events.weight(event) else { continue };
-            let ThreadNumber(number) = thread;
-            if positions.len() <= number as usize {
-                positions.resize(number as usize + 1, None);
-            }
-            let task = *positions[number as usize].get_or_insert_with(|| {
-                tasks.extend(self.window.thread(thread).map(|thread| thread.to_task(&mut self.texts)));
-                (tasks.len().saturating_sub(1)) as u32
-            });
-            stacks.push(CountedStack {
-                event,
-                task,
-                stack: stack.index() as u32,
-                samples: count.samples,
-                weight: count.weight(weight),
-            });
+    /// Returns the number of samples, and of those with a complete stack.
+    fn samples_of(&self, profiles: &[Profile]) -> (u64, u64) {
+        let (stacks, spaces) = (&self.counter.window.stacks, self.samples.tracker.spaces());
+        let (mut samples, mut complete) = (0, 0);
+        for (_, stack, count) in profiles.iter().flat_map(Profile::counts) {
+            let outermost = stacks.entries(stack).last();
+            let entry = outermost.and_then(|place| stacks.places().get(place.index()));
+            let space = entry.map(|entry| spaces.get(entry.space));
+            // A stack that consists of a thread's state alone has time, but no sample.
+            samples += if matches!(space, Some(Space::State(_))) { 0 } else { count.samples };
+            complete += if space.is_some_and(can_begin_stack) { count.samples } else { 0 };
         }
-        // Views go through the stacks in this order: neighbours in it are neighbours in the trees, and in memory.
-        stacks.sort_unstable_by_key(|counted| counted.stack);
-        (tasks, stacks)
+        (samples, complete)
     }
 
     /// Returns true if snapshots are sent with all of their functions, so that nobody will see a later, better one.
@@ -432,28 +407,38 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         self.settings.intervals_apart || self.has_ended
     }
 
+    /// Adds the addresses that have come since the last call to those that the symbol worker has to be asked for.
+    fn want_new_addresses(&mut self) {
+        let (spaces, places) = (self.samples.tracker.spaces(), self.counter.window.stacks.places());
+        for &entry in places.get(self.wanted_places..).unwrap_or_default() {
+            self.symbols.want(entry, spaces);
+        }
+        self.wanted_places = places.len();
+    }
+
     /// Asks the symbol worker for the functions of new addresses.
     fn request_symbols(&mut self, counted: &Counted) {
+        let (spaces, places) = (self.samples.tracker.spaces(), self.counter.window.stacks.places());
         let wanted = self.symbols.drain_wanted();
         if wanted.is_empty() {
             return;
         }
         let mut weights: HashMap<SpaceId, u64, FxBuildHasher> = HashMap::default();
-        let table = self.window.stacks.places();
         for ((.., stack), count) in &counted.counts {
-            let innermost = self.window.stacks.entries(*stack).next();
-            if let Some(entry) = innermost.and_then(|position| table.get(position.index())) {
+            let innermost = self.counter.window.stacks.split(*stack);
+            if let Some(entry) = innermost.and_then(|(place, _)| places.get(place.index())) {
                 *weights.entry(entry.space).or_default() += count.samples;
             }
         }
-        let seen_in = self.time.as_ref().map_or(&self.seen_in, |time| time.times().seen_in());
+        let seen_in =
+            self.counter.time.as_ref().map_or(&self.counter.mapper.seen_in, |time| time.times().seen_in());
         let pids = |space| seen_in.pids(space);
         let haste = match self.needs_all_symbols() {
             true if self.settings.bounds_inlines => Haste::Functions,
             true => Haste::Everything,
             false => Haste::Calm,
         };
-        self.symbol_worker.request(&wanted, self.samples.tracker.spaces(), pids, &weights, haste);
+        self.symbol_worker.request(&wanted, spaces, pids, &weights, haste);
     }
 
     /// Returns the loss since the last reset or interval. LOST records alone would give too little: the kernel writes one only when
@@ -480,17 +465,21 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
 
     /// Forgets all that the stacks of the window no longer refer to. The window itself must have been compacted just before.
     fn forget_unused(&mut self) {
-        let live: HashSet<StackEntry, FxBuildHasher> = self.window.stacks.places().iter().copied().collect();
+        let live: HashSet<StackEntry, FxBuildHasher> =
+            self.counter.window.stacks.places().iter().copied().collect();
         self.symbols.compact(&live);
-        // The numbers of stacks have changed, too.
-        self.tree = SharedCallTree::new();
-        self.texts.clear();
-        if let Some(time) = &mut self.time {
+        self.wanted_places = 0;
+        if let Some(time) = &mut self.counter.time {
             time.forget(&live);
         }
         self.symbol_worker.retain(live);
         self.has_unused_spaces = true;
     }
+}
+
+/// Returns true if the outermost entry of a complete stack can lie in this space: no mark of a truncation, and mapped code.
+fn can_begin_stack(space: &Space) -> bool {
+    !matches!(space, Space::Truncated(_) | Space::Unmapped { .. } | Space::State(_) | Space::Foreign(_))
 }
 
 /// Our resident memory in bytes: the second number of `/proc/self/statm` (proc(5)).

@@ -4,9 +4,10 @@
 //! those outside of any container). `func:`, `mod:` and words without a prefix choose rows, and highlight frames of the flame graph.
 //! A text matches if it has all letters of the word in their order; a lower-case letter also matches its upper case.
 
-use profile::HOST;
+use export::report;
+use profile::{HOST, Thread, ViewFrame};
 
-use crate::snapshot::{Function, Task};
+use crate::snapshot::{container_of, ids_of};
 
 /// A parsed filter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,11 +47,13 @@ impl Filter {
     }
 
     /// Returns true if samples of this thread count.
-    pub fn admits(&self, task: &Task) -> bool {
-        self.comms.iter().all(|comm| matches(comm, &task.comm))
-            && (self.pids.is_empty() || self.pids.contains(&task.pid))
-            && (self.tids.is_empty() || self.tids.contains(&task.tid))
-            && self.containers.iter().all(|text| matches(text, task.container.as_deref().unwrap_or(HOST)))
+    pub fn admits(&self, thread: &Thread) -> bool {
+        let (pid, tid) = ids_of(thread);
+        let container = || container_of(thread).map_or_else(|| HOST.to_owned(), ToString::to_string);
+        (self.pids.is_empty() || self.pids.contains(&pid))
+            && (self.tids.is_empty() || self.tids.contains(&tid))
+            && all_match(&self.comms, || thread.comm.to_string())
+            && all_match(&self.containers, container)
     }
 
     /// Returns true if the filter restricts the rows of functions.
@@ -59,20 +62,34 @@ impl Filter {
     }
 
     /// Returns true if the row of this function is shown.
-    pub fn shows(&self, function: &Function) -> bool {
-        self.functions.iter().all(|text| matches(text, &function.name))
-            && self.modules.iter().all(|text| matches(text, &function.module))
-            && self.words.iter().all(|text| matches(text, &function.name) || matches(text, &function.module))
+    pub fn shows(&self, frame: &ViewFrame) -> bool {
+        if !self.chooses_functions() {
+            return true;
+        }
+        let (name, module) = (report::function(frame), report::module(frame));
+        self.functions.iter().all(|text| matches(text, &name))
+            && self.modules.iter().all(|text| matches(text, &module))
+            && self.words.iter().all(|text| matches(text, &name) || matches(text, &module))
     }
 
     /// Returns true if the row of this thread is shown.
-    pub fn shows_task(&self, task: &Task) -> bool {
+    pub fn shows_task(&self, thread: &Thread) -> bool {
+        let (pid, tid) = ids_of(thread);
+        let container = container_of(thread).map(ToString::to_string);
         self.words.iter().all(|text| {
-            matches(text, &task.comm)
-                || task.container.as_ref().is_some_and(|container| matches(text, container))
-                || task.pid.to_string().contains(text)
-                || task.tid.to_string().contains(text)
+            matches(text, &thread.comm.to_string())
+                || container.as_ref().is_some_and(|container| matches(text, container))
+                || pid.to_string().contains(text)
+                || tid.to_string().contains(text)
         })
+    }
+}
+
+/// Returns true if all patterns match a text, which is asked for if there are any.
+fn all_match(patterns: &[String], text: impl FnOnce() -> String) -> bool {
+    patterns.is_empty() || {
+        let text = text();
+        patterns.iter().all(|pattern| matches(pattern, &text))
     }
 }
 
@@ -92,9 +109,21 @@ fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::KEPT_APART;
+    use model::{Name, Pid, Tid};
+    use profile::{FrameKind, Label, Threads, Where};
 
-    fn function(name: &str, module: &str) -> Function {
-        Function { name: name.into(), module: module.into() }
+    fn function(name: &str, module: &str) -> ViewFrame {
+        let label = Label::Function(name.into(), Some(Name::from(module)));
+        ViewFrame { label, kind: FrameKind::User, line: None }
+    }
+
+    fn thread(container: Option<&str>) -> Thread {
+        let mut threads = Threads::new(KEPT_APART);
+        let place = Where { container: container.map(Name::from), ..Where::default() };
+        let comm = Name::from("worker");
+        threads.number_on(&comm, Pid(12), Tid(13), &place, || comm.clone());
+        threads.list()[0].clone()
     }
 
     #[test]
@@ -112,12 +141,12 @@ mod tests {
         assert!(filter.shows(&function("std::alloc", "libc.so.6")));
         assert!(!filter.shows(&function("std::alloc", "app")));
         assert!(!filter.shows(&function("alloc", "libc.so.6")));
-        let task = Task { pid: 12, tid: 13, comm: "worker".into(), container: None };
+        let task = thread(None);
         assert!(filter.admits(&task), "rows are chosen, not samples");
         assert!(Filter::parse("comm:wrk pid:12 tid:13").admits(&task));
         assert!(!Filter::parse("pid:13").admits(&task));
         assert!(Filter::parse("pid: comm:").admits(&task), "nothing is chosen while typing");
-        let inside = Task { container: Some("docker:0123456789ab".into()), ..task.clone() };
+        let inside = thread(Some("docker:0123456789ab"));
         assert!(
             Filter::parse("container:host").admits(&task) && !Filter::parse("container:host").admits(&inside)
         );

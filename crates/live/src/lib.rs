@@ -17,25 +17,20 @@
 //! | `sample_counter` | counts a sample in the window, by event, thread and stack |
 //! | `thread_time` | the same for `--off-cpu`: counts the time of threads between switches |
 //! | `window` | the counts of the last seconds and since the start, within bounded memory |
-//! | `symbol_table` | the functions of each sampled address, as far as they are known |
+//! | [`names`] | the functions of each sampled address, as far as they are known |
 //! | `symbol_worker`, `name_queue` | the thread that symbolizes addresses, and the order in which it does so |
-//! | `shared_call_tree`, `shared_list` | the window's stacks as trees that snapshots share |
-//! | [`snapshot`] | the plain data that the engine sends; nobody changes it afterwards |
-//! | [`views`], [`filter`] | pure functions of a snapshot: functions, tasks, callers and callees, flame graph |
-//! | [`function_code`] | the instructions of a function, with the samples of a snapshot |
+//! | [`snapshot`] | the plain data that the engine sends: a profile for each event, with names; nobody changes it afterwards |
+//! | [`views`], [`filter`] | pure functions of a snapshot, by the queries of `profile`: functions, tasks, callers and callees, flame graph |
 
 mod consumer;
 pub mod engine;
 mod events;
 pub mod filter;
-pub mod function_code;
 mod name_queue;
+pub mod names;
 mod record;
 mod sample_counter;
-mod shared_call_tree;
-mod shared_list;
 pub mod snapshot;
-mod symbol_table;
 mod symbol_worker;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -45,4 +40,3 @@ mod window;
 
 pub use engine::{Engine, EngineCommand, EngineEvent, EngineSettings, MAX_SYMBOL_WAIT};
 pub use record::record;
-pub use shared_list::SharedList;

@@ -2,11 +2,11 @@
 
 use std::convert::Infallible;
 
-use analysis::aggregate::SeenIn;
+use analysis::aggregate::Mapper;
 use analysis::jit_dumps::is_dump;
 use decoder::Record;
 use model::{Pid, Tid, Timestamp};
-use profile::RawChain;
+use profile::{Count, RawChain};
 use recorder::ProcessResources;
 use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
 
@@ -14,25 +14,30 @@ use super::thread_time::ThreadTime;
 use super::window::Window;
 
 /// A sink that counts samples in a window.
-pub(crate) struct SampleCounter<'e> {
-    pub(crate) window: &'e mut Window,
+pub(crate) struct SampleCounter {
+    pub(crate) window: Window,
     /// Counts the time of threads instead of samples, where it is set.
-    pub(crate) time: Option<&'e mut ThreadTime>,
-    pub(crate) seen_in: &'e mut SeenIn,
-    /// Reads what processes with samples are parts of, where it is set.
-    pub(crate) resources: Option<&'e ProcessResources>,
+    pub(crate) time: Option<ThreadTime>,
+    pub(crate) mapper: Mapper,
+    /// The services, programs and cgroups of processes with samples, where they are read.
+    pub(crate) resources: ProcessResources,
     /// The process and the path, where the last record has mapped a jitdump.
     pub(crate) mapped_dump: Option<(Pid, Vec<u8>)>,
 }
 
-impl SampleSink for SampleCounter<'_> {
+impl SampleCounter {
+    pub(crate) fn new(window: Window) -> Self {
+        let (mapper, resources) = Default::default();
+        Self { window, time: None, mapper, resources, mapped_dump: None }
+    }
+}
+
+impl SampleSink for SampleCounter {
     type Error = Infallible;
 
     fn record(&mut self, record: &Record<'_>) {
         self.window.containers.apply(record);
-        if let Some(resources) = self.resources {
-            resources.forget_by(record);
-        }
+        self.resources.forget_by(record);
         if let Record::Mmap(mmap) = record
             && is_dump(mmap.path)
         {
@@ -62,13 +67,8 @@ impl SampleSink for SampleCounter<'_> {
         let TrackedSample { tracker, event, sample, period, deferred } = tracked;
         let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
         let comm = tracker.comm(pid, tid).clone();
-        let raw = RawStack {
-            pid,
-            mode: sample.mode,
-            ip: sample.ip,
-            chain: sample.callchain.map(|chain| chain.iter()),
-        };
-        let seen_in = &mut *self.seen_in;
+        let raw = RawStack { pid, mode: sample.mode, ip: sample.ip, chain: sample.callchain };
+        let mapper = &mut self.mapper;
         let stack = match deferred {
             None => {
                 let chain = RawChain {
@@ -77,25 +77,14 @@ impl SampleSink for SampleCounter<'_> {
                     mode: sample.mode as u8,
                     bytes: sample.callchain.map_or(&[], |chain| chain.as_bytes()),
                 };
-                self.window.stack(chain, |entries| {
-                    tracker.map_callchain(raw, entries);
-                    seen_in.see(pid, entries);
-                })
+                self.window.stack(chain, || mapper.map(tracker, raw, None))
             }
-            Some(user_part) => {
-                let mut entries = Vec::new();
-                tracker.map_callchain(raw, &mut entries);
-                tracker.map_deferred(pid, user_part.iter(), &mut entries);
-                seen_in.see(pid, &entries);
-                self.window.stacks.intern(&entries)
-            }
+            Some(_) => self.window.stacks.intern(mapper.map(tracker, raw, deferred)),
         };
         let time = sample.time.unwrap_or(Timestamp(0));
-        if let Some(resources) = self.resources {
-            resources.request(pid, time);
-        }
-        let thread = self.window.thread_of(pid, tid, comm);
-        self.window.add(event.0, thread, stack, period, time.0);
+        self.resources.request(pid, time);
+        let thread = self.window.thread(pid, tid, &comm);
+        self.window.add_count((event.0, thread, stack), Count { samples: 1, period }, time.0);
         Ok(())
     }
 }

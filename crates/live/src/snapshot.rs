@@ -1,181 +1,97 @@
 //! The snapshot: plain data that the engine makes, and that views, text and JSON read.
 //!
-//! Stacks are numbers into two trees. Names lie apart from both, so that a name which becomes known changes no stack.
+//! Stacks are of addresses. Names lie apart from them, so that a name which becomes known changes no stack.
 
-use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use export::printable;
-use model::{Loss, Space, StackEntry};
-use profile::FrameKind;
-use recorder::Recording;
+use model::{Blocked, Loss, Name, Space, SpaceTable, ThreadState};
+use profile::{Detail, HOST, Label, Profile, StackId, Thread, Weight};
+use recorder::ProcessResources;
 use recorder::unwind::RefusedTables;
 
-use super::shared_list::SharedList;
+use super::names::Names;
 
-/// The counted samples of a span of time, with names. Cheap to make and to clone: snapshots share the memory of stacks and names.
+/// The detail of a snapshot's profiles: they keep threads apart, with the containers that they ran in.
+pub(crate) const KEPT_APART: Detail = Detail {
+    threads: true,
+    pools: false,
+    processes: false,
+    cpus: false,
+    containers: true,
+    cgroups: false,
+    samples: None,
+};
+
+/// The counted samples of a span of time, with names.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Functions by number ([`Frame::function`]). Their texts have no control characters.
-    pub functions: SharedList<Function>,
-    /// Addresses by number ([`StackNode::address`]).
-    pub addresses: SharedList<LookupAddress>,
-    /// All stacks as one tree of addresses, by stack number ([`CountedStack::stack`]). Callers come before their callees; the first
-    /// node is the empty stack.
-    pub stack_nodes: SharedList<StackNode>,
-    /// All stacks as one tree of frames. Callers come before their callees; the first node is the empty stack.
-    pub frame_nodes: SharedList<FrameNode>,
-    /// By stack number: the frame node of the stack's innermost frame, a position in [`Snapshot::frame_nodes`].
-    pub leaf_nodes: SharedList<u32>,
-    /// Differs between two snapshots if functions and addresses have other numbers, because some were forgotten in between.
-    pub numbering: u64,
-    /// Threads by number ([`CountedStack::task`]).
-    pub tasks: Vec<Task>,
-    /// Stacks with their counts, each once per thread and event.
-    pub stacks: Vec<CountedStack>,
-    /// The events as they were opened.
-    pub recording: Option<Arc<Recording>>,
+    /// The samples of each of [`Status::events`]. All of them number stacks and threads alike.
+    pub profiles: Vec<Profile>,
+    /// The spaces of their addresses.
+    pub spaces: SpaceTable,
+    /// The names of their addresses.
+    pub names: Names,
+    /// True if threads that have slept since before the recording count as at rest, because nothing says where they sleep.
+    pub sleepers_rest: bool,
+    /// The services, programs and cgroups of processes with samples, where they are read.
+    pub resources: ProcessResources,
     /// The status of the recording as a whole.
     pub status: Status,
 }
 
-/// A function, or what stands for it where no function is known.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Function {
-    /// Its name; `[module]`, `[unknown]` or `[truncated: reason]` where there is none.
-    pub name: Arc<str>,
-    /// The file name of the module; empty where the module is not known.
-    pub module: Arc<str>,
-}
-
-/// An address on a stack, with the frames that it was symbolized to.
-#[derive(Clone, Debug)]
-pub struct LookupAddress {
-    /// The space and the offset in it.
-    pub entry: StackEntry,
-    /// The space.
-    pub space: Arc<Space>,
-    /// The positions of its frames in the engine's symbol table, outermost first.
-    pub frames: Range<u32>,
-    /// True if it was symbolized, whether functions were found or not.
-    pub is_resolved: bool,
-}
-
-/// A stack: an address on top of another stack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StackNode {
-    /// The stack of the caller; a position in [`Snapshot::stack_nodes`].
-    pub caller: u32,
-    /// The innermost address; a position in [`Snapshot::addresses`].
-    pub address: u32,
-}
-
-/// A stack of frames: a frame on top of another such stack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FrameNode {
-    /// The stack of the caller; a position in [`Snapshot::frame_nodes`].
-    pub caller: u32,
-    /// The innermost frame.
-    pub frame: Frame,
-}
-
-impl FrameNode {
-    /// The empty stack.
-    pub const ROOT: Self = Self {
-        caller: 0,
-        frame: Frame { function: 0, kind: FrameKind::User, in_kernel: false, state: None },
-    };
-}
-
 impl Snapshot {
-    /// Iterates over the frames of a frame node, given by its position, and of its callers; innermost first.
-    pub fn frames_of(&self, frame_node: u32) -> impl Iterator<Item = Frame> + use<'_> {
-        let mut rest = frame_node;
-        std::iter::from_fn(move || {
-            // The position of a caller is smaller, so that this ends.
-            let node = self.frame_nodes.get(rest as usize).filter(|_| rest != 0)?;
-            rest = node.caller;
-            Some(node.frame)
-        })
+    /// Returns the state of a thread that a frame stands for; `None` if the frame is code.
+    pub fn state_kind(&self, label: &Label) -> Option<StateKind> {
+        let Label::State(state) = label else { return None };
+        Some(self.kind_of(state))
     }
 
-    /// Returns the state of a thread whose stack ends in a frame node, given by its position; `None` where the innermost frame is
-    /// code.
-    pub fn state_kind(&self, frame_node: u32) -> Option<StateKind> {
-        self.frame_nodes.get(frame_node as usize).filter(|_| frame_node != 0)?.frame.state
+    /// Returns the state of a thread with this stack; `None` if the innermost entry is code.
+    pub(crate) fn state_of(&self, profile: &Profile, stack: StackId) -> Option<StateKind> {
+        let (place, _) = profile.stacks.split(stack)?;
+        let entry = profile.stacks.places().get(place.index())?;
+        let Space::State(state) = self.spaces.get(entry.space) else { return None };
+        Some(self.kind_of(state))
     }
 
-    /// Iterates over the positions in [`Snapshot::addresses`] of the addresses of a stack, given by its number; innermost first.
-    pub fn addresses_of(&self, stack: u32) -> impl Iterator<Item = u32> + use<'_> {
-        let mut rest = stack;
-        std::iter::from_fn(move || {
-            // The number of a caller is smaller, so that this ends.
-            let node = self.stack_nodes.get(rest as usize).filter(|_| rest != 0)?;
-            rest = node.caller;
-            Some(node.address)
-        })
-    }
-
-    /// Returns how many of the first addresses the stacks refer to. Later snapshots append others.
-    fn shown_addresses(&self) -> usize {
-        let numbers = self.stack_nodes.iter().skip(1).map(|node| node.address);
-        numbers.max().map_or(0, |highest| highest as usize + 1)
+    fn kind_of(&self, state: &ThreadState) -> StateKind {
+        match state {
+            ThreadState::Blocked(Blocked::Events(_)) => StateKind::AtRest,
+            ThreadState::Blocked(Blocked::SinceBefore) if self.sleepers_rest => StateKind::AtRest,
+            ThreadState::Blocked(_) | ThreadState::WokenBy(_) => StateKind::Blocked,
+            ThreadState::Running => StateKind::Running,
+            ThreadState::Runnable(_) => StateKind::Runnable,
+            ThreadState::Unknown => StateKind::Unknown,
+        }
     }
 
     /// Takes over the names of a newer snapshot and keeps the samples. Returns true if names may have changed. Changes nothing, and
-    /// returns false, where addresses have other numbers in the newer one.
+    /// returns false, if the newer one has forgotten some.
     pub fn update_names(&mut self, newer: &Self) -> bool {
-        let is_same_numbering =
-            self.numbering == newer.numbering && self.addresses.len() <= newer.addresses.len();
-        let is_unchanged =
-            self.addresses.is_same(&newer.addresses) && self.frame_nodes.is_same(&newer.frame_nodes);
-        if !is_same_numbering || is_unchanged {
-            return false;
+        let is_newer = newer.names.continues(&self.names);
+        if is_newer {
+            self.names = newer.names.clone();
+            let places = self.profiles.first().map_or(&[][..], |profile| profile.stacks.places());
+            self.status.unnamed = places.iter().filter(|entry| self.names.is_pending(entry)).count() as u64;
         }
-        let shown = self.shown_addresses();
-        self.functions = newer.functions.clone();
-        self.addresses = newer.addresses.clone();
-        self.frame_nodes = newer.frame_nodes.clone();
-        self.leaf_nodes = newer.leaf_nodes.clone();
-        let shown = newer.addresses.iter().take(shown);
-        self.status.unnamed = shown.filter(|address| !address.is_resolved).count() as u64;
-        self.status.names_behind = newer.status.names_behind;
-        true
+        is_newer
     }
 }
 
-/// A thread under one name.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Task {
-    /// The process.
-    pub pid: i32,
-    /// The thread.
-    pub tid: i32,
-    /// The thread's name, without control characters.
-    pub comm: Arc<str>,
-    /// The container, shortened and without control characters (`docker:0123456789ab`); `None` on the host.
-    pub container: Option<Arc<str>>,
+/// Returns the process and the thread that samples were taken in.
+pub fn ids_of(thread: &Thread) -> (i32, i32) {
+    thread.ids.map_or((-1, -1), |(pid, tid)| (pid.0, tid.0))
 }
 
-impl Task {
-    /// Returns true if this is the idle task of a CPU: the kernel gives all of them the ids 0.
-    pub fn is_idle(&self) -> bool {
-        self.pid == 0 && self.tid == 0
-    }
+/// Returns true if this is the idle task of a CPU: the kernel gives all of them the ids 0.
+pub fn is_idle(thread: &Thread) -> bool {
+    ids_of(thread) == (0, 0)
 }
 
-/// A frame of a stack.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Frame {
-    /// The position in [`Snapshot::functions`].
-    pub function: u32,
-    /// The kind of code.
-    pub kind: FrameKind,
-    /// True if it is kernel code. An inlined frame can be of either side.
-    pub in_kernel: bool,
-    /// Set where this frame is no code but names the state of its thread.
-    pub state: Option<StateKind>,
+/// Returns the container, shortened (`docker:0123456789ab`); `None` on the host.
+pub fn container_of(thread: &Thread) -> Option<&Name> {
+    thread.container.as_ref().filter(|name| name.as_bytes() != HOST.as_bytes())
 }
 
 /// The kind of a thread's state, in a view of time.
@@ -191,33 +107,6 @@ pub enum StateKind {
     AtRest,
     /// Not known, because records of switches were lost.
     Unknown,
-}
-
-impl Frame {
-    /// Returns a number that is unique to the frame.
-    pub(crate) fn key(self) -> u64 {
-        // The name of a state says all of it. The combination of user code and kernel side is free for states.
-        let kind = match self.state {
-            Some(_) => (FrameKind::User as u64) << 1 | 1,
-            None => (self.kind as u64) << 1 | u64::from(self.in_kernel),
-        };
-        u64::from(self.function) << 3 | kind
-    }
-}
-
-/// A stack of a thread with its samples.
-#[derive(Clone, Copy, Debug)]
-pub struct CountedStack {
-    /// The event; a position in [`Status::events`].
-    pub event: u32,
-    /// The thread; a position in [`Snapshot::tasks`].
-    pub task: u32,
-    /// The stack; a position in [`Snapshot::stack_nodes`].
-    pub stack: u32,
-    /// Number of samples.
-    pub samples: u64,
-    /// The weight of the samples: their number, or the sum of their periods, depending on the event.
-    pub weight: u64,
 }
 
 /// The span of samples that a snapshot is made of.
@@ -255,8 +144,6 @@ pub struct Status {
     pub aged_out: u64,
     /// Number of addresses that have not been symbolized yet.
     pub unnamed: u64,
-    /// True if functions have become known that the stacks do not show yet.
-    pub names_behind: bool,
     /// Our own use of CPU time since the last snapshot, in per cent of one CPU.
     pub own_cpu: f64,
     /// Our own resident memory, in bytes.
@@ -270,6 +157,9 @@ pub struct Status {
     pub ended: bool,
 }
 
+/// The unit of weights where samples are counted.
+pub(crate) const SAMPLES: &str = "samples";
+
 /// An event that takes samples.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventStatus {
@@ -281,6 +171,13 @@ pub struct EventStatus {
     pub unit: String,
     /// True if weights are the time of threads, in nanoseconds, and not samples.
     pub is_time: bool,
+}
+
+impl EventStatus {
+    /// Returns how its samples are weighed.
+    pub fn weight(&self) -> Weight {
+        if self.unit == SAMPLES { Weight::Samples } else { Weight::Period }
+    }
 }
 
 impl Status {

@@ -10,7 +10,7 @@ use analysis::symbols::{Remarks, SymbolSettings, Symbolizing, Symbols};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use host::objects::SearchPaths;
 use host::sys::{clock, memory};
-use model::{Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry};
+use model::{Pid, Resolution, SpaceId, SpaceTable, StackEntry};
 use rustc_hash::FxBuildHasher;
 use symbolizer::NameStyle;
 
@@ -18,8 +18,8 @@ use super::name_queue::{Haste, NameQueue, NameRequest, Stage};
 
 /// A request for the functions of addresses.
 struct Batch {
-    /// The spaces of running kernels. The names of a kernel's modules cannot be read without knowing the kernel.
-    kernels: Vec<Space>,
+    /// The tracker's spaces.
+    spaces: SpaceTable,
     requests: Vec<NameRequest>,
     haste: Haste,
 }
@@ -98,8 +98,6 @@ impl SymbolWorker {
         weights: &HashMap<SpaceId, u64, FxBuildHasher>,
         haste: Haste,
     ) {
-        let kernels = spaces.iter().filter(|(_, space)| matches!(space, Space::Kernel { .. }));
-        let kernels = kernels.map(|(_, space)| space.clone()).collect();
         let mut requests: HashMap<SpaceId, NameRequest> = HashMap::new();
         for &entry in entries {
             let request = requests.entry(entry.space).or_insert_with(|| NameRequest {
@@ -112,7 +110,8 @@ impl SymbolWorker {
             request.entries.push(entry);
         }
         // Sending fails only if the thread has panicked; then no further names appear.
-        let batch = Batch { kernels, requests: requests.into_values().collect(), haste };
+        let (spaces, requests) = (spaces.clone(), requests.into_values().collect());
+        let batch = Batch { spaces, requests, haste };
         let _ = self.messages.send(WorkerMessage::Request(batch));
     }
 
@@ -142,7 +141,7 @@ fn run(
 ) {
     let mut queue = NameQueue::default();
     let mut remarks = Remarks::default();
-    let mut kernels = Vec::new();
+    let mut spaces = SpaceTable::default();
     let mut trimmed_at = Instant::now();
     loop {
         let message = match queue.due() {
@@ -156,7 +155,7 @@ fn run(
                 continue;
             }
             Ok(WorkerMessage::Request(batch)) => {
-                kernels = batch.kernels;
+                spaces = batch.spaces;
                 queue.add(batch.requests, batch.haste, Instant::now());
                 continue;
             }
@@ -174,7 +173,7 @@ fn run(
         let Some(count) = u32::try_from(requests.len()).ok().filter(|&count| count > 0) else { continue };
         // Other threads of ours work while this one does, but little.
         let cpu_before = clock::cpu_time_of_this_process();
-        let (named, new_remarks) = symbolize(symbolizing, &kernels, &requests, stage);
+        let (named, new_remarks) = symbolize(symbolizing, &spaces, &requests, stage);
         let is_last = named.iter().all(|named| named.stage == Stage::Full);
         if remarks.merge(new_remarks) {
             // Before the answers: a snapshot with names that are missing has the reason beside them.
@@ -202,37 +201,25 @@ fn run(
 /// Finds the functions of the requested addresses, and remarks on the files that they come from.
 fn symbolize(
     symbolizing: &Symbolizing,
-    kernels: &[Space],
+    spaces: &SpaceTable,
     requests: &[NameRequest],
     stage: Stage,
 ) -> (Vec<NamedAddress>, Remarks) {
     symbolizing.reset_timeouts();
-    let mut spaces = SpaceTable::default();
-    for kernel in kernels {
-        spaces.intern(kernel.clone());
-    }
-    // The ids of requests are the tracker's. They are not unique by space: a space that was forgotten and came again has two.
-    let requests: Vec<(SpaceId, &NameRequest)> =
-        requests.iter().map(|request| (spaces.intern(request.space.clone()), request)).collect();
     let pids: HashMap<SpaceId, &[Pid]> =
-        requests.iter().map(|(space, request)| (*space, &*request.pids)).collect();
-    let entries = || {
-        requests.iter().flat_map(|&(space, request)| {
-            request.entries.iter().map(move |&requested| (requested, StackEntry { space, ..requested }))
-        })
-    };
-    let mut symbols = Symbols::default();
-    let to_resolve = entries().map(|(_, entry)| entry);
+        requests.iter().map(|request| (request.id, &*request.pids)).collect();
     let pids = |space| pids.get(&space).map_or_else(Vec::new, |pids| pids.to_vec());
+    let entries = || requests.iter().flat_map(|request| request.entries.iter().copied());
+    let mut symbols = Symbols::default();
     match stage {
-        Stage::Symbols => symbolizing.resolve_without_inlines(to_resolve, &spaces, pids, &mut symbols),
-        Stage::Full => symbolizing.resolve(to_resolve, &spaces, pids, &mut symbols),
+        Stage::Symbols => symbolizing.resolve_without_inlines(entries(), spaces, pids, &mut symbols),
+        Stage::Full => symbolizing.resolve(entries(), spaces, pids, &mut symbols),
     }
     // Of most programs, symbols are all that there is.
     let stage = if symbols.has_more_than_symbols { stage } else { Stage::Full };
-    let named = entries().filter_map(|(requested, entry)| {
+    let named = entries().filter_map(|entry| {
         let resolution = symbols.resolutions.get(&entry)?.clone();
-        Some(NamedAddress { entry: requested, resolution, stage })
+        Some(NamedAddress { entry, resolution, stage })
     });
     let named = named.collect();
     (named, symbols.into_remarks())

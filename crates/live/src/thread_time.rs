@@ -13,14 +13,14 @@ use decoder::AttrFlags;
 use host::sys::clock::{self, ClockId};
 use host::tracefs;
 use model::{AddressKind, Blocked, Name, Space, SpaceId, StackEntry, ThreadState, Timestamp};
-use profile::{Count, StackId, ThreadId};
+use profile::{Count, StackId, StackTable, ThreadId};
 use recorder::{RecordedEvent, Recording, SwitchUpdate};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 use tracker::{SampleSink, TrackedSample, Tracker};
 
-use super::symbol_table::SymbolTable;
-use super::window::{ThreadNumber, Window};
+use super::names::Names;
+use super::window::Window;
 
 /// The index of the only event that the window counts: time.
 const TIME_EVENT: u32 = 0;
@@ -53,7 +53,9 @@ pub(crate) struct ThreadTime {
     rounds: VecDeque<u64>,
     /// Those of the window by what they are made of.
     stacks: HashMap<(StackId, Option<State>), StackId, FxBuildHasher>,
-    threads: HashMap<ThreadId, ThreadNumber, FxBuildHasher>,
+    threads: HashMap<ThreadId, ThreadId, FxBuildHasher>,
+    /// Stacks of the window whose innermost entry has got its final name, by those that they were counted with.
+    named: HashMap<StackId, StackId, FxBuildHasher>,
     states: States,
 }
 
@@ -117,6 +119,7 @@ impl ThreadTime {
             rounds: VecDeque::new(),
             stacks: HashMap::default(),
             threads: HashMap::default(),
+            named: HashMap::default(),
             states: States::default(),
         })
     }
@@ -238,13 +241,12 @@ impl ThreadTime {
         begin.elapsed()
     }
 
-    fn thread(&mut self, thread: ThreadId, window: &mut Window) -> Option<ThreadNumber> {
+    fn thread(&mut self, thread: ThreadId, window: &mut Window) -> Option<ThreadId> {
         if let Some(&known) = self.threads.get(&thread) {
             return Some(known);
         }
         let (pid, tid, comm) = self.times.thread(thread)?;
-        let named = window.thread_of(pid, tid, comm.clone());
-        let number = window.number(named);
+        let number = window.thread(pid, tid, comm);
         self.threads.insert(thread, number);
         Some(number)
     }
@@ -282,23 +284,28 @@ impl ThreadTime {
     fn forget_numbers(&mut self) {
         self.stacks.clear();
         self.threads.clear();
+        self.named.clear();
     }
 
-    /// Names the states of threads whose kernel functions have names by now.
-    pub(crate) fn name_states(&self, symbols: &mut SymbolTable) {
-        symbols.name_states(|symbols, place| {
-            match (self.states.known.get(&place.entry.offset), &*place.space) {
-                (Some(Known { key: (kernel, (activity, _)), request }), _) => {
-                    let mut functions = Vec::new();
-                    for entry in kernel {
-                        functions.extend(symbols.functions_at(entry)?);
-                    }
-                    Some(with_request(thread_state(*activity, || functions), request.clone()))
-                }
-                (None, Space::State(state)) => Some(state.clone()),
-                (None, _) => None,
-            }
-        });
+    /// Returns a stack of the window with the final name of its thread's state in place of the innermost entry, or the stack itself
+    /// while the functions of the kernel on it have no names.
+    pub(crate) fn with_named_state(
+        &mut self,
+        stack: StackId,
+        stacks: &mut StackTable,
+        names: &Names,
+        tracker: &mut Tracker,
+    ) -> StackId {
+        if let Some(&named) = self.named.get(&stack) {
+            return named;
+        }
+        let Some((place, caller)) = stacks.split(stack) else { return stack };
+        let Some(&entry) = stacks.places().get(place.index()) else { return stack };
+        let Some(state) = self.states.named(&entry, names, tracker) else { return stack };
+        let space = tracker.intern_space(Space::State(state));
+        let named = stacks.push(caller, StackEntry { offset: 0, space, ..entry });
+        self.named.insert(stack, named);
+        named
     }
 }
 
@@ -313,6 +320,17 @@ impl States {
         let space = tracker.intern_space(Space::State(state));
         let offset = if is_known { 0 } else { self.number(key, request) };
         StackEntry { offset, space, kind: AddressKind::InstructionPointer, in_kernel: false }
+    }
+
+    /// Returns the final state of a thread that an entry stands for; `None` if that is not known yet, or the entry is code or final.
+    fn named(&self, entry: &StackEntry, names: &Names, tracker: &Tracker) -> Option<ThreadState> {
+        let Space::State(_) = tracker.spaces().get(entry.space) else { return None };
+        let Known { key: (kernel, (activity, _)), request } = self.known.get(&entry.offset)?;
+        let mut functions = Vec::new();
+        for entry in kernel {
+            functions.extend(names.functions_at(entry)?);
+        }
+        Some(with_request(thread_state(*activity, || functions), request.clone()))
     }
 
     fn number(&mut self, key: Key, request: Option<Blocked>) -> u64 {

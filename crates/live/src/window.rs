@@ -1,16 +1,14 @@
 //! The window: samples of the last seconds and since the start, counted within bounded memory.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Name, Pid, StackEntry, Tid};
-use profile::{ChainCache, Count, RawChain, StackId, StackTable};
+use profile::{ChainCache, Count, RawChain, StackId, StackTable, ThreadId, Threads, Where};
 use recorder::Containers;
 use rustc_hash::FxBuildHasher;
 
-use crate::snapshot::{Span, Task};
+use crate::snapshot::{KEPT_APART, Span};
 
 /// Number of parts of the window. The window moves on by one part at a time: 0.5 s with the default window of 10 s.
 const PARTS: u32 = 20;
@@ -24,37 +22,8 @@ const MAX_COUNTS: usize = 40_000;
 /// Maximum number of threads. The window's own threads are kept beyond this limit.
 const MAX_THREADS: usize = 20_000;
 
-/// The number of a thread in a [`Window`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct ThreadNumber(pub(crate) u32);
-
-/// A thread under one name.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Thread {
-    /// The process.
-    pub(crate) pid: Pid,
-    /// The thread.
-    pub(crate) tid: Tid,
-    /// The name.
-    pub(crate) comm: Name,
-    /// The container; `None` on the host.
-    pub(crate) container: Option<Name>,
-}
-
-impl Thread {
-    /// The thread as snapshots have it. Equal texts share memory, through `texts`.
-    pub(crate) fn to_task(&self, texts: &mut HashMap<Name, Arc<str>, FxBuildHasher>) -> Task {
-        let mut text = |name: &Name| {
-            let text = texts.entry(name.clone());
-            Arc::clone(text.or_insert_with(|| Arc::from(name.to_string())))
-        };
-        let container = self.container.as_ref().map(&mut text);
-        Task { pid: self.pid.0, tid: self.tid.0, comm: text(&self.comm), container }
-    }
-}
-
 /// The key under which samples are counted: an event, a thread, a stack.
-pub(crate) type Key = (u32, ThreadNumber, StackId);
+pub(crate) type Key = (u32, ThreadId, StackId);
 
 /// The counts of a span of time.
 pub(crate) type Counts = HashMap<Key, Count, FxBuildHasher>;
@@ -69,11 +38,10 @@ pub(crate) struct Window {
     pub(crate) containers: Containers,
     /// The stacks of raw call chains that were mapped before.
     chains: ChainCache,
-    threads: Vec<Thread>,
-    thread_numbers: HashMap<Thread, ThreadNumber, FxBuildHasher>,
+    /// The threads, with the containers that their processes ran in.
+    pub(crate) threads: Threads,
+    /// The window is their sum.
     parts: VecDeque<WindowPart>,
-    /// The sum of the parts.
-    window: Counts,
     since_start: Counts,
     limits: Limits,
     /// The times of the first and the last sample since the start or the last reset, in nanoseconds.
@@ -118,10 +86,8 @@ impl Window {
             stacks: StackTable::default(),
             containers: Containers::default(),
             chains: ChainCache::bounded(MAX_CHAINS),
-            threads: Vec::new(),
-            thread_numbers: HashMap::default(),
+            threads: Threads::new(KEPT_APART),
             parts: VecDeque::new(),
-            window: Counts::default(),
             since_start: Counts::default(),
             limits: Limits::default(),
             times: None,
@@ -130,34 +96,20 @@ impl Window {
     }
 
     /// Returns the stack of a raw call chain. Calls `map` for its entries only if the chain was not seen before.
-    pub(crate) fn stack(&mut self, chain: RawChain<'_>, map: impl FnOnce(&mut Vec<StackEntry>)) -> StackId {
+    pub(crate) fn stack<'e>(
+        &mut self,
+        chain: RawChain<'_>,
+        map: impl FnOnce() -> &'e mut [StackEntry],
+    ) -> StackId {
         let stacks = &mut self.stacks;
-        self.chains.get_or_map(chain, || {
-            let mut entries = Vec::new();
-            map(&mut entries);
-            stacks.intern(&entries)
-        })
+        self.chains.get_or_map(chain, || stacks.intern(map()))
     }
 
-    /// Returns a thread together with the container that its process runs in now.
-    pub(crate) fn thread_of(&mut self, pid: Pid, tid: Tid, comm: Name) -> Thread {
-        Thread { pid, tid, comm, container: self.containers.container_of(pid).cloned() }
-    }
-
-    /// Counts a sample that was taken at `time`, in nanoseconds.
-    pub(crate) fn add(&mut self, event: u32, thread: Thread, stack: StackId, period: u64, time: u64) {
-        let number = self.number(thread);
-        self.add_count((event, number, stack), Count { samples: 1, period }, time);
-    }
-
-    /// Returns the number of a thread under one of its names; gives it one where it has none yet.
-    pub(crate) fn number(&mut self, thread: Thread) -> ThreadNumber {
-        self.thread_numbers.get(&thread).copied().unwrap_or_else(|| {
-            let number = ThreadNumber(self.threads.len() as u32);
-            self.threads.push(thread.clone());
-            self.thread_numbers.insert(thread, number);
-            number
-        })
+    /// Returns the number of a thread under one of its names, in the container that its process runs in now.
+    pub(crate) fn thread(&mut self, pid: Pid, tid: Tid, comm: &Name) -> ThreadId {
+        let container = self.containers.container_of(pid).cloned();
+        let place = Where { container, ..Where::default() };
+        self.threads.number_on(comm, pid, tid, &place, || comm.clone())
     }
 
     /// Adds a count with at least one sample, taken at `time` (nanoseconds), and lets old parts leave the window.
@@ -169,12 +121,8 @@ impl Window {
         if self.parts.back().is_none_or(|newest| time >= newest.start.saturating_add(part)) {
             self.parts.push_back(WindowPart { start: time - time % part, counts: Counts::default() });
         }
-        let newest = self.parts.back_mut().map(|newest| newest.counts.entry(key).or_default());
-        let sums = [self.window.entry(key).or_default(), self.since_start.entry(key).or_default()];
-        for count in newest.into_iter().chain(sums) {
-            count.samples = count.samples.saturating_add(added.samples);
-            count.period = count.period.saturating_add(added.period);
-        }
+        let newest = self.parts.back_mut().map(|newest| &mut newest.counts);
+        newest.into_iter().chain([&mut self.since_start]).for_each(|counts| add(counts, key, added));
         self.expire(last);
     }
 
@@ -189,14 +137,7 @@ impl Window {
         let oldest = now.saturating_sub(self.length);
         let part = self.part();
         while self.parts.front().is_some_and(|oldest_part| oldest_part.start.saturating_add(part) <= oldest) {
-            for (key, expired) in self.parts.pop_front().into_iter().flat_map(|part| part.counts) {
-                let Entry::Occupied(mut sum) = self.window.entry(key) else { continue };
-                sum.get_mut().samples = sum.get().samples.saturating_sub(expired.samples);
-                sum.get_mut().period = sum.get().period.saturating_sub(expired.period);
-                if sum.get().samples == 0 {
-                    sum.remove();
-                }
-            }
+            self.parts.pop_front();
         }
         if let Some((_, last)) = &mut self.times {
             *last = now.max(*last);
@@ -211,7 +152,6 @@ impl Window {
     /// Drops all counts. Stacks and threads keep their numbers.
     pub(crate) fn clear_counts(&mut self) {
         self.parts.clear();
-        self.window.clear();
         self.since_start.clear();
         self.times = None;
     }
@@ -227,19 +167,23 @@ impl Window {
     pub(crate) fn counted(&self, span: Span) -> Counted {
         let whole = self.times.map_or(0, |(first, last)| last - first);
         match span {
-            Span::Start => Counted { counts: list(&self.since_start), covered: Duration::from_nanos(whole) },
+            Span::Start => {
+                Counted { counts: list(self.since_start.iter()), covered: Duration::from_nanos(whole) }
+            }
             Span::Window => {
                 let begin = self.parts.front().map_or(0, |part| part.start);
                 let (first, last) = self.times.unwrap_or_default();
                 let covered = Duration::from_nanos(last.saturating_sub(begin.max(first)));
-                Counted { counts: list(&self.window), covered }
+                let mut sum = Counts::default();
+                self.counts_of_parts().for_each(|(&key, &count)| add(&mut sum, key, count));
+                Counted { counts: list(sum.iter()), covered }
             }
         }
     }
 
-    /// Returns the thread that has this number.
-    pub(crate) fn thread(&self, number: ThreadNumber) -> Option<&Thread> {
-        self.threads.get(number.0 as usize)
+    /// Iterates over the counts of all parts of the window.
+    fn counts_of_parts(&self) -> impl Iterator<Item = (&Key, &Count)> {
+        self.parts.iter().flat_map(|part| &part.counts)
     }
 
     /// Returns the number of samples that were dropped from the counts since the start to bound memory.
@@ -251,40 +195,36 @@ impl Window {
     pub(crate) fn is_full(&self) -> bool {
         self.stacks.len() > self.limits.stacks
             || self.since_start.len() > self.limits.counts
-            || self.threads.len() > self.limits.threads
+            || self.threads.list().len() > self.limits.threads
     }
 
     /// Drops stacks and threads without a count. Before that, drops the lightest counts since the start that are not in the window,
     /// until half of each limit is free again. All numbers change.
     pub(crate) fn compact(&mut self) {
-        let live: HashSet<Key, FxBuildHasher> = self.window.keys().copied().collect();
+        let live: HashSet<Key, FxBuildHasher> = self.counts_of_parts().map(|(&key, _)| key).collect();
         let mut old: Vec<(Key, Count)> = self.since_start.drain().collect();
         // Those of the window come first, then the heaviest: what does not fit is dropped from the end.
         old.sort_by_key(|(key, count)| (!live.contains(key), std::cmp::Reverse(count.samples), *key));
 
         let stacks = std::mem::take(&mut self.stacks);
-        let threads = std::mem::take(&mut self.threads);
-        self.thread_numbers.clear();
+        let threads = std::mem::replace(&mut self.threads, Threads::new(KEPT_APART));
         self.chains.clear();
-        self.window.clear();
         let mut entries = Vec::new();
         let mut renumber = |window: &mut Self, key: Key| -> Option<Key> {
             entries.clear();
             entries.extend(
                 stacks.entries(key.2).filter_map(|place| stacks.places().get(place.index()).copied()),
             );
-            let thread = threads.get(key.1.0 as usize)?.clone();
-            let next = ThreadNumber(window.threads.len() as u32);
-            let number = *window.thread_numbers.entry(thread.clone()).or_insert(next);
-            if number == next {
-                window.threads.push(thread);
-            }
+            let thread = threads.list().get(key.1.index())?;
+            let (pid, tid) = thread.ids?;
+            let place = Where { container: thread.container.clone(), ..Where::default() };
+            let number = window.threads.number_on(&thread.comm, pid, tid, &place, || thread.comm.clone());
             Some((key.0, number, window.stacks.intern(&entries)))
         };
         for (position, (key, count)) in old.into_iter().enumerate() {
             let has_room = position < MAX_COUNTS / 2
                 && self.stacks.len() < MAX_STACKS / 2
-                && self.threads.len() < MAX_THREADS / 2;
+                && self.threads.list().len() < MAX_THREADS / 2;
             if has_room || live.contains(&key) {
                 if let Some(key) = renumber(self, key) {
                     self.since_start.insert(key, count);
@@ -296,11 +236,6 @@ impl Window {
         for mut part in std::mem::take(&mut self.parts) {
             part.counts =
                 part.counts.drain().filter_map(|(key, count)| Some((renumber(self, key)?, count))).collect();
-            for (&key, count) in &part.counts {
-                let sum = self.window.entry(key).or_default();
-                sum.samples = sum.samples.saturating_add(count.samples);
-                sum.period = sum.period.saturating_add(count.period);
-            }
             self.parts.push_back(part);
         }
         self.since_start.shrink_to_fit();
@@ -308,13 +243,19 @@ impl Window {
         self.limits = Limits {
             stacks: MAX_STACKS.max(2 * self.stacks.len()),
             counts: MAX_COUNTS.max(2 * self.since_start.len()),
-            threads: MAX_THREADS.max(2 * self.threads.len()),
+            threads: MAX_THREADS.max(2 * self.threads.list().len()),
         };
     }
 }
 
-fn list(counts: &Counts) -> Vec<(Key, Count)> {
-    counts.iter().map(|(&key, &count)| (key, count)).collect()
+fn list<'a>(counts: impl Iterator<Item = (&'a Key, &'a Count)>) -> Vec<(Key, Count)> {
+    counts.map(|(&key, &count)| (key, count)).collect()
+}
+
+fn add(counts: &mut Counts, key: Key, added: Count) {
+    let count = counts.entry(key).or_default();
+    count.samples = count.samples.saturating_add(added.samples);
+    count.period = count.period.saturating_add(added.period);
 }
 
 #[cfg(test)]
@@ -324,14 +265,15 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn add(window: &mut Window, tid: i32, offset: u64, time: u64) {
+    fn sample(window: &mut Window, tid: i32, offset: u64, time: u64) {
         let entry =
             StackEntry { offset, space: SpaceId(0), kind: AddressKind::InstructionPointer, in_kernel: false };
         let bytes = offset.to_le_bytes();
         let chain = RawChain { generation: 0, ip: offset, mode: 0, bytes: &bytes };
-        let stack = window.stack(chain, |entries| entries.push(entry));
-        let thread = Thread { pid: Pid(1), tid: Tid(tid), comm: Name::from("t"), container: None };
-        window.add(0, thread, stack, 1, time);
+        let mut entries = [entry];
+        let stack = window.stack(chain, || &mut entries);
+        let thread = window.thread(Pid(1), Tid(tid), &Name::from("t"));
+        window.add_count((0, thread, stack), Count { samples: 1, period: 1 }, time);
     }
 
     fn samples(window: &Window, span: Span) -> u64 {
@@ -342,7 +284,7 @@ mod tests {
     fn the_window_moves_on_and_the_start_stays() {
         let mut window = Window::new(Duration::from_secs(10));
         for second in 100..130 {
-            add(&mut window, 1, 1, second * SECOND);
+            sample(&mut window, 1, 1, second * SECOND);
         }
         assert_eq!(samples(&window, Span::Start), 30);
         let in_window = samples(&window, Span::Window);
@@ -359,8 +301,8 @@ mod tests {
         let mut window = Window::new(Duration::from_secs(1));
         let mut added = 0_u64;
         for number in 0..(MAX_COUNTS as u64 + 20_000) {
-            add(&mut window, 1, number, number * SECOND / 1000);
-            add(&mut window, 1, 0, number * SECOND / 1000);
+            sample(&mut window, 1, number, number * SECOND / 1000);
+            sample(&mut window, 1, 0, number * SECOND / 1000);
             added += 2;
             if window.is_full() {
                 window.compact();
@@ -377,23 +319,34 @@ mod tests {
     fn the_window_is_the_sum_of_its_parts_and_forgets_what_left_it() {
         let mut window = Window::new(Duration::from_secs(1));
         for number in 0..20_000_u64 {
-            add(&mut window, 1, number % 7000, number * SECOND / 1000);
+            sample(&mut window, 1, number % 7000, number * SECOND / 1000);
             if number % 4_973 == 0 {
                 window.compact();
             }
             if number % 997 == 0 {
-                let mut sum = Counts::default();
-                for (&key, count) in window.parts.iter().flat_map(|part| &part.counts) {
-                    sum.entry(key).or_default().samples += count.samples;
+                // The parts that end after the beginning of the window.
+                let (now, part) = (number * SECOND / 1000, window.part());
+                let is_in = |number: &u64| {
+                    let time = number * SECOND / 1000;
+                    time - time % part + part > now.saturating_sub(SECOND)
+                };
+                let mut expected = HashMap::new();
+                for number in (0..=number).filter(is_in) {
+                    *expected.entry(number % 7000).or_insert(0) += 1;
                 }
-                assert_eq!(window.window.len(), sum.len());
-                let same = |(key, count): (&Key, &Count)| sum[key].samples == count.samples;
-                assert!(window.window.iter().all(same));
+                let counted = window.counted(Span::Window).counts.into_iter();
+                let offset = |stack| {
+                    let place = window.stacks.entries(stack).next().unwrap();
+                    window.stacks.places()[place.index()].offset
+                };
+                let counted: HashMap<u64, u64> =
+                    counted.map(|((_, _, stack), count)| (offset(stack), count.samples)).collect();
+                assert_eq!(counted, expected);
             }
         }
-        assert!(window.window.len() <= 1051, "{}", window.window.len());
+        assert!(window.counted(Span::Window).counts.len() <= 1051);
         window.expire(100 * SECOND);
-        assert!(window.window.is_empty() && window.counted(Span::Window).counts.is_empty());
+        assert!(window.parts.is_empty() && window.counted(Span::Window).counts.is_empty());
     }
 
     #[test]
@@ -401,7 +354,7 @@ mod tests {
         let mut window = Window::new(Duration::from_secs(1000));
         let mut searched = 0;
         for number in 0..(3 * MAX_COUNTS as u64) {
-            add(&mut window, 1, number, number * SECOND / 100_000);
+            sample(&mut window, 1, number, number * SECOND / 100_000);
             if window.is_full() {
                 window.compact();
                 searched += 1;
@@ -414,12 +367,12 @@ mod tests {
     fn threads_of_a_fork_storm_are_forgotten() {
         let mut window = Window::new(Duration::from_secs(1));
         for tid in 0..(MAX_THREADS as i32 + 5_000) {
-            add(&mut window, tid, 1, tid as u64 * SECOND / 1000);
+            sample(&mut window, tid, 1, tid as u64 * SECOND / 1000);
             if window.is_full() {
                 window.compact();
             }
         }
-        assert!(window.threads.len() <= MAX_THREADS);
+        assert!(window.threads.list().len() <= MAX_THREADS);
         let in_window = samples(&window, Span::Window);
         assert!((1000..=1051).contains(&in_window), "{in_window}");
     }

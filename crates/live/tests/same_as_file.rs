@@ -73,7 +73,6 @@ impl Script {
             events: events.collect(),
             cpus: vec![CpuId(0), CpuId(1)],
             ring_size: 1 << 20,
-            copy_sizes: recorder::unwind::PerArrival::default(),
             kernel: std::sync::Arc::default(),
             files: recorder::MappedFiles::default(),
             resources: recorder::ProcessResources::default(),
@@ -181,7 +180,6 @@ impl Script {
             intervals_apart: true,
             stacks_unwound: false,
             names: symbolizer::NameStyle::Demangled,
-            modules_only: false,
             time: None,
         };
         let tell = move |item| {
@@ -196,8 +194,9 @@ impl Script {
         for event in 0..self.layouts.len() - 1 {
             let scope = Scope { event: event as u32, idle: true, ..Scope::default() };
             for row in functions(&snapshot, &scope) {
-                let name = snapshot.functions[row.function as usize].name.to_string();
-                let sums = all.entry((event, name)).or_default();
+                let frame =
+                    profile::ViewFrame { kind: profile::FrameKind::User, ..row.frame.without_module() };
+                let sums = all.entry((event, export::frame_name(&frame))).or_default();
                 *sums = (sums.0 + row.self_weight, sums.1 + row.total);
             }
         }

@@ -16,7 +16,7 @@ use decoder::{
 use export::summary::Activity;
 use model::{CpuId, Pid, Tid, Timestamp};
 use perfdata::sections::{Schedstat, WatchedTime};
-use prof_live::snapshot::Snapshot;
+use prof_live::snapshot::{Snapshot, ids_of};
 use prof_live::views::{Scope, TaskChoice, TimeSpent, functions};
 use prof_live::{Engine, EngineEvent, EngineSettings};
 use recorder::unwind::{Mechanisms, UnwindingStage};
@@ -77,7 +77,6 @@ impl Live {
             events: attrs.iter().enumerate().map(event).collect(),
             cpus: vec![CpuId(0)],
             ring_size: 1 << 20,
-            copy_sizes: recorder::unwind::PerArrival::default(),
             kernel: std::sync::Arc::default(),
             files: recorder::MappedFiles::default(),
             resources: recorder::ProcessResources::default(),
@@ -99,7 +98,6 @@ impl Live {
             intervals_apart: true,
             stacks_unwound: false,
             names: symbolizer::NameStyle::Demangled,
-            modules_only: false,
             time: Some(weight),
         };
         let engine = Engine::new(settings, ordered, tell).unwrap();
@@ -196,19 +194,20 @@ fn counted(time: u64, running: u64, runnable: u64) -> SwitchUpdate {
 /// What each thread did, in milliseconds, and the length of the interval.
 fn spent(snapshot: &Snapshot) -> (BTreeMap<i32, [u64; 4]>, u64) {
     let times = TimeSpent::of(snapshot, &Scope::default());
-    let of = |known: &prof_live::snapshot::Task| {
-        let thread = TaskChoice { pid: known.pid, tid: Some(known.tid) };
+    let profile = &snapshot.profiles[0];
+    let of = |(thread, ..): (profile::ThreadId, profile::StackId, profile::Count)| {
+        let (pid, tid) = ids_of(&profile.threads()[thread.index()]);
+        let thread = TaskChoice { pid, tid: Some(tid) };
         let Activity { running, runnable, blocked, waiting, unknown } = times.of_task(thread);
-        (known.tid, [running, runnable, blocked + waiting, unknown].map(|time| time / MS))
+        (tid, [running, runnable, blocked + waiting, unknown].map(|time| time / MS))
     };
-    (snapshot.tasks.iter().map(of).collect(), snapshot.status.covered.as_millis() as u64)
+    (profile.counts().map(of).collect(), snapshot.status.covered.as_millis() as u64)
 }
 
 fn names(snapshot: &Snapshot) -> BTreeMap<String, u64> {
     let scope = Scope { at_rest: true, ..Scope::default() };
     let rows = functions(snapshot, &scope).into_iter().filter(|row| row.self_weight > 0);
-    rows.map(|row| (snapshot.functions[row.function as usize].name.to_string(), row.self_weight / MS))
-        .collect()
+    rows.map(|row| (export::report::function(&row.frame), row.self_weight / MS)).collect()
 }
 
 #[test]

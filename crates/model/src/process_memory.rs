@@ -21,6 +21,13 @@ pub trait ProcessMemory {
         Arc::new(bytes)
     }
 
+    /// Returns the block at `start` first, and as many of the `others` as cost little in addition: where another process reads for this
+    /// one, the question costs more than the blocks.
+    fn blocks(&self, pid: Pid, start: Avma, others: &[Avma]) -> Vec<(Avma, Arc<Vec<u8>>)> {
+        let _ = others;
+        vec![(start, self.block(pid, start))]
+    }
+
     /// Returns the number that a thread has in the PID namespace of its process, such as that of a container; `None` where it has ended.
     /// By default there are no namespaces.
     fn own_number(&self, tid: Tid) -> Option<Tid> {

@@ -11,12 +11,8 @@ use crate::error::Error;
 pub struct TracingData<'a> {
     /// Of raw data.
     pub endian: Endian,
-    /// Bytes of the recorded kernel's `long`.
-    pub long_size: u8,
     /// In the order of the section.
     pub tracepoints: Vec<Tracepoint<'a>>,
-    /// `tracing/printk_formats`: strings of the recorded kernel by address.
-    pub strings: &'a [u8],
 }
 
 /// A tracepoint that is described.
@@ -35,7 +31,7 @@ impl<'a> TracingData<'a> {
     /// # Errors
     /// [`Error::Cut`] or [`Error::Field`] with the place.
     pub fn parse(bytes: &'a [u8]) -> (Self, Option<Error>) {
-        let mut data = Self { endian: Endian::Little, long_size: 8, tracepoints: Vec::new(), strings: &[] };
+        let mut data = Self { endian: Endian::Little, tracepoints: Vec::new() };
         let error = data.read(bytes).err();
         (data, error)
     }
@@ -51,7 +47,7 @@ impl<'a> TracingData<'a> {
         bytes.terminated("version")?;
         self.endian = if bytes.u8("byte order")? == 0 { Endian::Little } else { Endian::Big };
         bytes.set_endian(self.endian);
-        self.long_size = bytes.u8("long size")?;
+        bytes.u8("long size")?;
         bytes.u32("page size")?;
         for name in ["header_page", "header_event"] {
             bytes.terminated(name)?;
@@ -63,11 +59,7 @@ impl<'a> TracingData<'a> {
             let system = bytes.terminated("system name")?;
             self.formats(system, bytes)?;
         }
-        let symbols = bytes.u32("kallsyms size")?;
-        bytes.bytes("kallsyms", symbols.into())?;
-        let len = bytes.u32("printk formats size")?;
-        self.strings = bytes.bytes("printk formats", len.into())?;
-        // Behind them lie saved names, which say nothing about fields.
+        // Behind them lie symbols, strings and names of the recorded kernel.
         Ok(())
     }
 
@@ -81,7 +73,7 @@ impl<'a> TracingData<'a> {
 }
 
 impl<'a> Tracepoint<'a> {
-    /// Its name without its system's, `sched_switch`.
+    /// Returns the tracepoint's name without its system's, `sched_switch`.
     pub fn name(&self) -> Option<&'a [u8]> {
         self.line(b"name:")
     }
@@ -98,9 +90,108 @@ impl<'a> Tracepoint<'a> {
     }
 }
 
+/// A field of a tracepoint's raw data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Field<'a> {
+    /// The field's name.
+    pub name: &'a str,
+    /// Where its value lies.
+    pub location: Location,
+    /// The offset of the field in the raw data, in bytes.
+    pub offset: usize,
+    /// The size of the field, in bytes.
+    pub size: usize,
+    /// True for a signed number.
+    pub signed: bool,
+    /// Its type and name in C: `char comm[16]`, `char[] name` at another location, `void * ptr`.
+    declaration: &'a str,
+}
+
+/// Where the value of a field lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Location {
+    /// In the field itself.
+    Inline,
+    /// `__data_loc`: the low half of the field is the offset in the raw data, the high half the length.
+    Absolute,
+    /// `__rel_loc`: as `__data_loc`, with an offset from the end of the field.
+    Relative,
+}
+
+/// Returns the fields that the text of a `format` declares, without those that cannot be parsed.
+pub fn fields(format: &str) -> impl Iterator<Item = Field<'_>> {
+    let lines = format.lines().map(str::trim_start).take_while(|line| !line.starts_with("print fmt:"));
+    lines.filter_map(|line| Field::parse(line.strip_prefix("field:")?))
+}
+
+impl<'a> Field<'a> {
+    /// Parses `char comm[16]; offset:8; size:16; signed:0;`, separated by tabs.
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut parts = line.split(';').map(str::trim);
+        let declared = parts.next()?;
+        let mut number = |name: &str| parts.next()?.strip_prefix(name)?.trim().parse::<usize>().ok();
+        let (offset, size) = (number("offset:")?, number("size:")?);
+        let signed = number("signed:").is_some_and(|signed| signed != 0);
+        let (declaration, location) =
+            match (declared.strip_prefix("__data_loc "), declared.strip_prefix("__rel_loc ")) {
+                (Some(rest), _) => (rest, Location::Absolute),
+                (_, Some(rest)) => (rest, Location::Relative),
+                _ => (declared, Location::Inline),
+            };
+        let before_count = match declaration.split_once('[') {
+            Some((before, _)) if declaration.ends_with(']') => before,
+            _ => declaration,
+        };
+        let name = before_count.trim_end().rsplit([' ', '*']).next()?;
+        Some(Self { name, location, offset, size, signed, declaration })
+    }
+
+    /// Returns the number of elements of an array, which is 0 for a size known only from the data; `None` for other fields.
+    pub fn element_count(&self) -> Option<usize> {
+        match self.declaration.split_once('[') {
+            Some((_, rest)) if self.location == Location::Inline => {
+                Some(rest.split(']').next()?.trim().parse().unwrap_or(0))
+            }
+            None if self.location == Location::Inline => None,
+            _ => Some(0),
+        }
+    }
+
+    /// Returns true for `char` and arrays of it.
+    pub fn is_text(&self) -> bool {
+        self.declaration.split([' ', '[']).any(|word| word == "char")
+    }
+
+    /// Returns true for a pointer, which the recording has only the address of.
+    pub fn is_pointer(&self) -> bool {
+        self.declaration.contains('*')
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn declarations() {
+        let parse = |line: &'static str| Field::parse(line).unwrap();
+        let comm = parse("char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;");
+        assert_eq!((comm.name, comm.element_count(), comm.is_text()), ("prev_comm", Some(16), true));
+        let args = parse("unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;");
+        assert_eq!((args.name, args.element_count(), args.is_text()), ("args", Some(6), false));
+        let dynamic = parse("__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;");
+        assert_eq!(
+            (dynamic.name, dynamic.location, dynamic.element_count(), dynamic.is_text()),
+            ("name", Location::Absolute, Some(0), true)
+        );
+        let words = parse("__rel_loc unsigned long[] values;\toffset:8;\tsize:4;\tsigned:0;");
+        assert_eq!((words.name, words.location), ("values", Location::Relative));
+        let pointer = parse("const char *buf;\toffset:24;\tsize:8;\tsigned:0;");
+        assert_eq!((pointer.name, pointer.is_pointer(), pointer.element_count()), ("buf", true, None));
+        let pid = parse("pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;");
+        assert_eq!((pid.name, pid.offset, pid.size, pid.signed), ("next_pid", 56, 4, true));
+        assert_eq!(Field::parse("int x; offset:a; size:4;"), None);
+    }
 
     fn section(endian: Endian) -> Vec<u8> {
         let mut bytes = b"\x17\x08\x44tracing0.6\0".to_vec();
@@ -130,21 +221,36 @@ mod tests {
             let section = section(endian);
             let (data, error) = TracingData::parse(&section);
             assert!(error.is_none(), "{error:?}");
-            assert_eq!((data.endian, data.long_size), (endian, 4));
+            assert_eq!(data.endian, endian);
             let [tracepoint] = data.tracepoints[..] else { panic!("{data:?}") };
             assert_eq!(tracepoint.system, b"sched");
             assert_eq!((tracepoint.name(), tracepoint.id()), (Some(&b"x"[..]), Some(7)));
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_harm(
+            mut bytes in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..200),
+            keep in 0_usize..150,
+        ) {
+            let good = section(Endian::Little);
+            bytes.splice(..0, good[..keep.min(good.len())].iter().copied());
+            let _ = TracingData::parse(&bytes);
+        }
+    }
+
     #[test]
     fn cut_anywhere_it_names_the_place() {
         let section = section(Endian::Little);
-        for len in 0..section.len() {
+        let end_of_formats = section.len() - 8;
+        for len in 0..end_of_formats {
             let (data, error) = TracingData::parse(&section[..len]);
             assert!(matches!(error, Some(Error::Cut { .. })), "{len}: {error:?}");
-            assert_eq!(data.tracepoints.is_empty(), len < section.len() - 8, "{len}");
+            assert!(data.tracepoints.is_empty(), "{len}");
         }
+        let (data, error) = TracingData::parse(&section[..end_of_formats]);
+        assert_eq!((data.tracepoints.len(), error.is_none()), (1, true));
         let mut wrong = section;
         wrong[0] = 0;
         let (_, error) = TracingData::parse(&wrong);

@@ -77,14 +77,22 @@ const STD_WRAPPERS: [&str; 9] = [
 
 /// Returns true if a function does nothing but poll a future, or call a function that does.
 fn only_polls(function: &str) -> bool {
+    let polls = without_arguments(function).rsplit_once("::").is_some_and(|(of, method)| match method {
+        "poll" => of.ends_with("::Future>"),
+        "poll_unpin" | "try_poll" => of.contains("futures_"),
+        _ => false,
+    });
+    polls || leads_on(function)
+}
+
+/// Returns true if a function of a runtime or of the standard library does nothing but call what a thread or a task was started with.
+pub(crate) fn leads_on(function: &str) -> bool {
     let path = function.trim_start_matches('<');
     if RUNTIMES.iter().chain(&STD_WRAPPERS).any(|module| path.starts_with(module)) {
         return true;
     }
     let Some((of, method)) = without_arguments(function).rsplit_once("::") else { return false };
     match method {
-        "poll" => of.ends_with("::Future>"),
-        "poll_unpin" | "try_poll" => of.contains("futures_"),
         // A call through a pointer to a function or a closure.
         "call_once" | "call_mut" | "call" | "call_once{{vtable.shim}}" => {
             let of = of.rsplit_once(" as ").map_or(of, |(_, of)| of);

@@ -6,6 +6,7 @@ use model::{CpuId, Name, Pid, SourceLocation, Space, ThreadState, Tid, Truncatio
 
 use crate::index::Index;
 use crate::runtime_names::{self, Tiers};
+use crate::start_frames::StartPart;
 
 /// A frame of a view. Equal frames are drawn as one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -16,6 +17,19 @@ pub struct ViewFrame {
     pub kind: FrameKind,
     /// The line of the source, where the view shows lines and it is known.
     pub line: Option<SourceLocation>,
+}
+
+impl ViewFrame {
+    /// Returns the frame with no module beside the name of its function.
+    #[must_use]
+    pub fn without_module(&self) -> Self {
+        match &self.label {
+            Label::Function(name, Some(_)) => {
+                Self { label: Label::Function(Arc::clone(name), None), ..self.clone() }
+            }
+            _ => self.clone(),
+        }
+    }
 }
 
 /// The name of a frame, before a format makes text of it.
@@ -48,6 +62,21 @@ pub enum Label {
     NotSampled,
 }
 
+impl Label {
+    /// Returns true if it is a thread, a process or the like, not yet a function.
+    pub fn is_thread(&self) -> bool {
+        matches!(
+            self,
+            Self::Comm(_)
+                | Self::Thread(..)
+                | Self::Process(..)
+                | Self::Cpu(_)
+                | Self::Container(_)
+                | Self::Cgroup(_)
+        )
+    }
+}
+
 /// The kind of code that a frame ran.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FrameKind {
@@ -77,13 +106,16 @@ impl FrameId {
     }
 }
 
-/// Marks of a frame that filters set. Frames with the same text may have different marks, where they are of two modules.
+/// Marks of a frame that filters set, and its part in the start of a thread. Frames with the same text may have different marks, where they are
+/// of two modules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Marks {
     /// A reason for its samples to stay.
     pub(crate) keeps: bool,
     /// A new outermost frame.
     pub(crate) roots: bool,
+    /// What it has to do with the start of a program or thread, where these are to be folded.
+    pub(crate) starts: StartPart,
 }
 
 /// Frames, each kept once.

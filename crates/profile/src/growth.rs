@@ -4,7 +4,7 @@
 use crate::async_rust::Fold;
 use crate::branches::{BranchId, Branches};
 use crate::tree::{FrameTree, TreeId};
-use crate::{FrameId, StackId, View};
+use crate::{FrameId, StackId, View, folded_starts};
 
 impl View<'_> {
     /// The weight of the samples that filters on stacks leave.
@@ -33,12 +33,17 @@ impl View<'_> {
     }
 
     /// All samples as a tree, whose first frames are the threads, or processes with threads on them. Equal stacks are one. Frames that weigh less than
-    /// `least` are left out with all above them; but not the threads, below which there is none that could say so.
+    /// `least` are left out with all above them; but not the threads, below which there is none that could say so. Where the view folds starts,
+    /// they are folded, of what filters leave.
     pub fn tree(&self, least: f64) -> FrameTree {
-        if self.rules.is_empty() {
-            return Growth::of(self, least).tree();
+        let tree = match self.rules.is_empty() {
+            true => Growth::of(self, least).tree(),
+            false => self.rules.tree(&Growth::of(self, 0.0).tree(), self.frames()),
+        };
+        match self.start {
+            Some(start) => folded_starts::fold(&tree, self.frames(), start),
+            None => tree,
         }
-        self.rules.tree(&Growth::of(self, 0.0).tree(), self.frames())
     }
 }
 

@@ -77,8 +77,8 @@ const FEW: usize = 8;
 ///
 /// Most nodes of a tree of stacks have one child or two: those hang together in a list, made while the node was in
 /// the cache anyway. Only what comes after the first few is hashed.
-#[derive(Clone, Debug)]
-pub struct Children {
+#[derive(Debug)]
+pub(crate) struct Children {
     links: Vec<Link>,
     further: Index,
 }
@@ -99,7 +99,7 @@ impl Default for Children {
 impl Children {
     /// The child of `parent` with this key, which is one for which `is` holds; if there is none, a new node with the next
     /// number. `parent` must be a number that was given out, or 0.
-    pub fn find_or_add(&mut self, parent: u32, key: u64, is: impl Fn(u32) -> bool) -> u32 {
+    pub(crate) fn find_or_add(&mut self, parent: u32, key: u64, is: impl Fn(u32) -> bool) -> u32 {
         // Each node takes 20 bytes or more: memory ends before the numbers do.
         let next = self.links.len() as u32;
         let mut last = 0;

@@ -1,7 +1,11 @@
 //! Patterns that choose functions and modules by their names.
 
+use std::borrow::Cow;
+
 use regex_lite::Regex;
 use thiserror::Error;
+
+use crate::short_names::short_name;
 
 /// A pattern as it is typed.
 ///
@@ -81,14 +85,17 @@ impl Pattern {
         &self.typed
     }
 
-    /// Returns true if a frame with this function, in this module, is meant.
+    /// Returns true if a frame with this function, by its whole or its short name, in this module, is meant.
     pub fn matches(&self, function: &str, module: Option<&str>) -> bool {
-        if self.of_module { module.is_some_and(|module| self.is_in(module)) } else { self.is_in(function) }
+        if self.of_module {
+            return module.is_some_and(|module| self.is_in(module));
+        }
+        self.is_in(function) || matches!(short_name(function), Cow::Owned(short) if self.is_in(&short))
     }
 
-    /// Returns true if this is the very name of the function that was typed.
+    /// Returns true if this is the very name of the function that was typed, whole or short.
     pub fn is_exactly(&self, function: &str) -> bool {
-        !self.of_module && self.typed == function
+        !self.of_module && (self.typed == function || self.typed == short_name(function))
     }
 
     fn is_in(&self, name: &str) -> bool {
@@ -120,6 +127,8 @@ mod tests {
         assert!(matches("mod:libc", "f") && !matches("libc", "f") && !matches("mod:libm", "f"));
         assert!(matches("mod::f", "a::mod::f"), "a path is no prefix");
         assert!(matches("/", "operator/"), "one slash is text");
+        let method = "<app::Rows<u8> as core::iter::Iterator>::next";
+        assert!(matches("/^app::Rows<u8>::next$/", method) && matches("Iterator>::next", method));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Presence {
 }
 
 /// The samples of one event: stacks by thread, counted.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Profile {
     /// The stacks, kept once each.
     pub stacks: StackTable,

@@ -62,7 +62,7 @@ impl<'s> Filters<'s> {
             true => root.is_exactly(function),
             false => root.matches(function, module),
         });
-        Marks { keeps, roots }
+        Marks { keeps, roots, ..Marks::default() }
     }
 }
 
@@ -199,15 +199,7 @@ impl FrameTable {
         is_function && self.same_function(before, frame)
     }
 
-    fn is_thread(&self, frame: FrameId) -> bool {
-        matches!(
-            self.frames()[frame.index()].label,
-            Label::Comm(_)
-                | Label::Thread(..)
-                | Label::Process(..)
-                | Label::Cpu(_)
-                | Label::Container(_)
-                | Label::Cgroup(_)
-        )
+    pub(crate) fn is_thread(&self, frame: FrameId) -> bool {
+        self.frames()[frame.index()].label.is_thread()
     }
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use model::{Name, Resolution, Space, StackEntry};
+use model::{Frame, Name, Resolution, Space, StackEntry};
 
 use crate::async_rust::{self, Fold};
 use crate::frame::{FrameKind, Label, Marks, ViewFrame, module_of};
+use crate::one_liners;
 use crate::runtime_names::{self, RuntimeName, Tiers};
 use crate::shape::Filters;
+use crate::start_frames::StartPart;
 
 /// The choice of frames that a view has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +32,10 @@ pub struct Show {
     pub raw_names: bool,
     /// Async Rust without the closures and `poll`s that it is compiled to.
     pub fold_async: bool,
+    /// Inlined functions that are one line of a standard library: their samples are their callers' without.
+    pub one_liners: bool,
+    /// In trees, the frames that start a program or a thread as one.
+    pub fold_starts: bool,
 }
 
 impl Default for Show {
@@ -44,6 +50,8 @@ impl Default for Show {
             lines: false,
             raw_names: false,
             fold_async: false,
+            one_liners: true,
+            fold_starts: false,
         }
     }
 }
@@ -74,16 +82,20 @@ pub(crate) fn frames_of(
         Space::Jit { .. } | Space::JitDump { .. } | Space::JavaScript { .. } => FrameKind::Jit,
         _ => FrameKind::User,
     };
-    let filtered_module = if filters.ask_for_names() { module_of(space) } else { None };
+    let filtered_module = if filters.ask_for_names() || show.fold_starts { module_of(space) } else { None };
     let module_name = filtered_module.as_ref().map(ToString::to_string);
     let module_name = module_name.as_deref();
     let mut push_unless_hidden =
         |name: &str, module: Option<&str>, frame: ViewFrame, tiers: Tiers, fold: Fold| {
-            if !filters.ask_for_names() {
-                push(NewFrame { frame, marks: Marks::default(), tiers, fold });
-            } else if !filters.hides(name, module) {
-                push(NewFrame { frame, marks: filters.marks(name, module), tiers, fold });
+            if filters.ask_for_names() && filters.hides(name, module) {
+                return;
             }
+            let mut marks =
+                if filters.ask_for_names() { filters.marks(name, module) } else { Marks::default() };
+            if show.fold_starts && !entry.in_kernel {
+                marks.starts = StartPart::of(name, module);
+            }
+            push(NewFrame { frame, marks, tiers, fold });
         };
     let none = Tiers::empty();
     if let Some(module) = &filtered_module
@@ -105,7 +117,10 @@ pub(crate) fn frames_of(
         return;
     };
     let module = if show.modules { module_of(space) } else { None };
-    for function in symbolized.frames.iter().rev().filter(|function| show.inlined || !function.inlined) {
+    let is_shown = |function: &&Frame| {
+        !function.inlined || (show.inlined && (show.one_liners || !one_liners::is_one(&function.function)))
+    };
+    for function in symbolized.frames.iter().rev().filter(is_shown) {
         let kind = if function.inlined { FrameKind::Inlined } else { place };
         let (name, fold) = if show.fold_async {
             let (name, fold) = async_rust::fold(&function.function);

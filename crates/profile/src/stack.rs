@@ -170,12 +170,7 @@ impl StackTable {
 
     /// Returns all stacks but the empty one, each with its innermost entry and its caller. A stack comes after its caller.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (StackId, PlaceId, StackId)> {
-        self.iter_from(1)
-    }
-
-    /// Returns the stacks of [`StackTable::iter`] from position `first` on: those added since [`StackTable::len`] was `first`.
-    pub fn iter_from(&self, first: usize) -> impl DoubleEndedIterator<Item = (StackId, PlaceId, StackId)> {
-        (first.max(1)..self.innermost.len()).map(|index| {
+        (1..self.innermost.len()).map(|index| {
             let stack = StackId::from_index(index);
             (stack, self.innermost[index], self.caller(stack))
         })

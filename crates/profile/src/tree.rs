@@ -83,6 +83,11 @@ impl FrameTree {
         self.nodes[node.index()].own
     }
 
+    /// The weight of the samples whose stack goes on from `node` with frames that were left out.
+    pub(crate) fn left_out(&self, node: TreeId) -> u64 {
+        self.nodes[node.index()].left_out
+    }
+
     /// All nodes but the one below all, each after the one that it lies on.
     pub(crate) fn nodes(&self) -> impl DoubleEndedIterator<Item = TreeId> + use<> {
         (1..self.nodes.len() as u32).map(TreeId)

@@ -9,7 +9,7 @@ use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
 use crate::frame_chain::{ChainId, Chains};
 use crate::shape::{Filters, Shape, StackRules};
 use crate::shown_frames::{Show, frames_of};
-use crate::{PlaceId, Profile, StackId, ThreadId, Weight, pools};
+use crate::{PlaceId, Profile, StackId, ThreadId, Weight, folded_starts, pools};
 
 /// A number of frames without a name, with the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +49,8 @@ pub struct View<'a> {
     roots: Vec<(Option<FrameId>, FrameId)>,
     /// The frame that stands for CPU time without samples.
     pub(crate) not_sampled: FrameId,
+    /// The frame that stands for the start of a program or thread, where that is folded in trees.
+    pub(crate) start: Option<FrameId>,
     pub(crate) rules: StackRules,
 }
 
@@ -114,8 +116,9 @@ impl<'a> View<'a> {
         });
         let roots = roots.collect();
         let not_sampled = frames.intern(root(Label::NotSampled));
+        let start = show.fold_starts.then(|| frames.intern(folded_starts::frame()));
         let rules = StackRules::from(shape);
-        Self { profile, weight, frames, shown, chains, roots, not_sampled, rules }
+        Self { profile, weight, frames, shown, chains, roots, not_sampled, start, rules }
     }
 
     /// The frames that occur.

@@ -201,6 +201,33 @@ proptest! {
 }
 
 #[test]
+fn starts_are_one_frame_only_where_they_lead_to_others() {
+    let mut world = World::new(Detail::default());
+    let (start, main) = (world.user(1, &["_start"]), world.user(2, &["main"]));
+    let runtime = world.user(3, &["std::panicking::catch_unwind", "std::rt::lang_start"]);
+    let (own, work) = (world.user(4, &["app::main"]), world.user(5, &["work"]));
+    world.add(1, &[work, own, runtime, main, start], 1);
+    world.add(1, &[runtime, own, runtime, main, start], 1);
+    world.add(1, &[runtime, main, start], 1);
+    world.add(2, &[work, main, start], 1);
+    world.add(2, &[start], 1);
+    let folded = Show { fold_starts: true, ..Show::default() };
+    let rt = "std::rt::lang_start;std::panicking::catch_unwind/i";
+    assert_eq!(
+        world.rows(folded, Weight::Samples),
+        [
+            format!("app;[start];app::main;{rt} 1"),
+            "app;[start];app::main;work 1".to_owned(),
+            "app;[start];work 1".to_owned(),
+            "app;_start 1".to_owned(),
+            format!("app;_start;main;{rt} 1"),
+        ],
+        "what calls a runtime is no program's main"
+    );
+    assert!(world.rows(Show::default(), Weight::Samples).iter().all(|row| !row.contains("[start]")));
+}
+
+#[test]
 fn what_is_deep_and_hidden_is_passed_without_ado() {
     let mut world = World::new(Detail::default());
     let hidden: Vec<_> = (0..50_000).map(|at| world.kernel(0xffff_ffff_8000_0000 + at, &["deep"])).collect();

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 /// A budget of early rounds. Each costs as much as ten samples.
 #[derive(Debug)]
 pub(crate) struct EarlyRounds {
-    /// True if functions were not found since the last round.
-    is_wanted: bool,
+    /// How many of the next rounds should come early.
+    wanted: u32,
     left: u32,
     /// The time at which the last one was added to the budget.
     added: Instant,
@@ -20,24 +20,31 @@ const EARLY_ROUND_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Default for EarlyRounds {
     fn default() -> Self {
-        Self { is_wanted: false, left: FIRST_EARLY_ROUNDS, added: Instant::now() }
+        Self { wanted: 0, left: FIRST_EARLY_ROUNDS, added: Instant::now() }
     }
 }
 
 impl EarlyRounds {
-    /// Asks for one: frames are read sooner after their samples then, and are found more often.
+    /// Asks for the next one, because functions were not found: frames are read sooner after their samples then, and are found more often.
     pub(crate) fn want(&mut self) {
-        self.is_wanted = true;
+        self.wanted = self.wanted.max(1);
+    }
+
+    /// Asks for those until the first samples of a program are read whose exec has arrived: what it executes may be Python, at which nothing looks
+    /// before. These are the round of the exec, the next, and that in which the samples' turn comes.
+    pub(crate) fn want_first_samples(&mut self) {
+        self.wanted = 3;
     }
 
     /// Returns true if the next round should come early.
     pub(crate) fn is_due(&self) -> bool {
-        self.is_wanted && self.left > 0
+        self.wanted > 0 && self.left > 0
     }
 
     /// Counts a round, before its samples come.
     pub(crate) fn begin_round(&mut self) {
-        if std::mem::take(&mut self.is_wanted) {
+        if self.wanted > 0 {
+            self.wanted -= 1;
             self.left = self.left.saturating_sub(1);
         }
         let due = self.added.elapsed().as_nanos() / EARLY_ROUND_INTERVAL.as_nanos();

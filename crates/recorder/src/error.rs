@@ -179,11 +179,14 @@ fn more_descriptors(errno: &io::Error) -> &'static str {
 
 /// Says that a command does not exist. A name with a slash is not searched for in PATH (`execvp(3)`).
 fn no_command(name: &str) -> String {
-    if name.contains('/') {
-        format!("there is no file {name:?}")
-    } else {
-        format!("there is no command {name:?} in PATH")
-    }
+    let what = if name.contains('/') { "file" } else { "command" };
+    let place = if name.contains('/') { "" } else { " in PATH" };
+    let meant = match name {
+        "dwarf" | "fp" | "lbr" => format!("; try: prof record --call-graph {name} -- COMMAND"),
+        recording if recording.ends_with(".data") => format!("; of a recording, try: prof view {recording}"),
+        _ => String::new(),
+    };
+    format!("there is no {what} {name:?}{place}{meant}")
 }
 
 fn next_step(text: &str) -> String {
@@ -305,6 +308,8 @@ mod tests {
     fn only_names_without_a_slash_are_looked_for_in_path() {
         let text = |name: &str| Error::CommandNotFound { name: name.to_owned() }.to_string();
         assert_eq!(text("nonesuch"), "there is no command \"nonesuch\" in PATH");
+        assert!(text("a.data").ends_with("; of a recording, try: prof view a.data"));
+        assert!(text("dwarf").contains("--call-graph dwarf"));
         assert!(text("./x").contains("no file") && !text("/nonexistent").contains("PATH"));
     }
 

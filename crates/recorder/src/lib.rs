@@ -47,6 +47,7 @@ mod processes;
 mod python_stacks;
 mod records;
 mod ring;
+mod round_memory;
 mod session;
 mod summary;
 pub mod unwind;
@@ -56,8 +57,7 @@ mod work_queue;
 
 pub use consumer::{
     Chunk, Circumstances, Consumer, DrainStats, Dump, DumpFailure, DumpReport, Ending, EventCoverage,
-    LostCount, News, RecordObserver, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate,
-    TaskTime,
+    LostCount, RecordObserver, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate, TaskTime,
 };
 pub use control::{CommandSources, Control, DUMP_SIGNAL_THREAD, ends_with_command, signals_of_recordings};
 pub use error::{Errno, Error};
@@ -67,7 +67,7 @@ pub use notice::{Importance, Notice};
 pub use open::{event_support, event_support_on_cpu};
 pub use options::{
     CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, DumpCondition, ExitCondition, Extras,
-    JvmMapTiming, Options, PrivilegeLevels, SlowCall, Target, Workload, parse_branches,
+    JvmMapTiming, Options, PrivilegeLevels, Target, Workload, parse_branches,
 };
 pub use output::{FileConsumer, OUTPUT_BUFFER_BYTES};
 pub use plan::{

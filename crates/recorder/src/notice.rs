@@ -4,12 +4,12 @@ use std::fmt;
 
 use decoder::Attr;
 
-use crate::counting::{MissingRing, Uncounted};
-use crate::error::{EINVAL, ENOMEM, MOUNT_PROC};
-use crate::plan::mlock_kb_for;
 use model::{Harm, Name, Pid};
 
-use crate::consumer::{Dump, DumpFailure};
+use crate::consumer::dump_report::{Dump, DumpFailure};
+use crate::counting::uncounted::Uncounted;
+use crate::error::{EINVAL, ENOMEM, MOUNT_PROC};
+use crate::plan::limits::mlock_kb_for;
 
 /// A fact that the user should know: usually that something is done otherwise than requested. `Display` gives the message.
 #[derive(Clone, PartialEq, Debug)]
@@ -75,13 +75,6 @@ pub enum Notice {
         /// The size of a ring in bytes, if that is the limit; `None` if the limit is the 16 bits of a record's size.
         ring: Option<u64>,
     },
-    /// Threads leave their CPUs so often that the rings have no room for the requested stack copies of waits.
-    WaitCopiesShrunk {
-        /// The requested size of each copy, in bytes.
-        asked: u32,
-        /// The size of each copy in bytes, for now.
-        given: u32,
-    },
     /// The kernel does not know a feature, which is left out.
     MissingFeature {
         /// The event's name.
@@ -105,8 +98,6 @@ pub enum Notice {
     },
     /// The CPUs that the target may run on are sampled whole, and records of other processes dropped.
     WholeCpusForShortLives,
-    /// Some threads got no ring for the counts of the tasks that they start. These are counted with the threads.
-    TasksUnreported(MissingRing),
     /// Whole CPUs are sampled, and records of other processes dropped, because probes cannot be inherited.
     WholeCpusForProbes,
     /// There are too many switches between threads: they are recorded for a part of the time.
@@ -146,17 +137,12 @@ pub enum Notice {
         /// Its number.
         cpu: u32,
     },
-    /// A recorded CPU came online again, and is recorded again.
-    CpuOnline {
-        /// Its number.
-        cpu: u32,
-    },
     /// A CPU went offline while it was counted.
     CountedCpuOffline {
         /// Its number.
         cpu: u32,
     },
-    /// A CPU came online after the events of threads were opened on the other CPUs, so nothing is sampled there.
+    /// A CPU came online after the events were opened on the other CPUs, so nothing is sampled there.
     CpuNotSampled {
         /// Its number.
         cpu: u32,
@@ -217,7 +203,9 @@ impl Notice {
     pub fn importance(&self) -> Importance {
         match self {
             Self::Opened { .. } | Self::Refused { .. } => Importance::Attributes,
+            // The summary names the event.
             Self::Rings { .. }
+            | Self::ClockInstead
             | Self::MissingFeature { .. }
             | Self::WholeCpusForShortLives
             | Self::WholeCpusForProbes => Importance::Detail,
@@ -226,28 +214,24 @@ impl Notice {
             | Self::ConditionMet(_)
             | Self::LastFileIncomplete(_)
             | Self::Dump(_)
-            | Self::CpuOffline { .. }
-            | Self::CpuOnline { .. }
             | Self::CountedCpuOffline { .. } => Importance::Event,
-            Self::ClockInstead
-            | Self::RingsShrunk { .. }
-            | Self::WholeCpus { .. }
-            | Self::JvmsAsked { .. } => Importance::Problem(Harm::Nothing),
+            Self::RingsShrunk { .. } | Self::WholeCpus { .. } | Self::JvmsAsked { .. } => {
+                Importance::Problem(Harm::Nothing)
+            }
             Self::ForeignProc | Self::JvmNotAsked { .. } => Importance::Problem(Harm::Names),
             Self::FramePointersInstead { .. }
             | Self::StackLimited { .. }
             | Self::CopiesShrunk { .. }
-            | Self::WaitCopiesShrunk { .. }
             | Self::StacksRefused { .. } => Importance::Problem(Harm::Stacks),
             Self::NotPermitted { .. }
             | Self::UserSpaceOnly { .. }
             | Self::RateLimited { .. }
             | Self::NeverRan { .. }
             | Self::NotInherited { .. }
-            | Self::TasksUnreported(_)
             | Self::SwitchesSampled { .. }
             | Self::ProcessGone { .. }
             | Self::ChildrenNotRecorded { .. }
+            | Self::CpuOffline { .. }
             | Self::CpuNotSampled { .. } => Importance::Problem(Harm::Samples),
             Self::NothingToCount { .. } => Importance::Problem(Harm::Everything),
         }
@@ -323,6 +307,9 @@ impl fmt::Display for Notice {
                     "{event} occurs in the kernel, which this user may not observe: expect no samples"
                 )
             }
+            Self::RateLimited { asked, allowed } if *asked > host::sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ => {
+                write!(f, "no kernel samples at {asked} Hz: sampling at {allowed} Hz; try: -F max")
+            }
             Self::RateLimited { asked, allowed } => write!(
                 f,
                 "{asked} Hz is above kernel.perf_event_max_sample_rate (the kernel lowers it): sampling at {allowed} Hz; \
@@ -358,11 +345,6 @@ impl fmt::Display for Notice {
                 f,
                 "stack copies of {given} bytes instead of {asked}: a sample has at most 64 KiB in all"
             ),
-            Self::WaitCopiesShrunk { asked, given } => write!(
-                f,
-                "threads switch too often for stack copies of {asked} bytes: {given} bytes while they do; try a larger \
-                 ring (-m)"
-            ),
             Self::MissingFeature { event, feature } => {
                 write!(f, "this kernel does not know {feature}: recording {event} without it")
             }
@@ -388,9 +370,6 @@ impl fmt::Display for Notice {
                  try: sudo sysctl kernel.perf_event_max_stack={asked}"
             ),
             Self::NeverRan { event, why } => write!(f, "{event} has no samples: {why}"),
-            Self::TasksUnreported(reason) => {
-                write!(f, "children of some threads are counted with their parents: {reason}")
-            }
             Self::WholeCpusForProbes => f.write_str(
                 "sampling whole CPUs, dropping samples of others: new processes do not inherit probes",
             ),
@@ -429,14 +408,11 @@ impl fmt::Display for Notice {
                 write!(f, "{children} {children_are} started before {are} not recorded; try: --with-children")
             }
             Self::CpuOffline { cpu } => {
-                write!(f, "CPU {cpu} is offline now; it is recorded again when it comes back")
-            }
-            Self::CpuOnline { cpu } => {
-                write!(f, "CPU {cpu} was offline (or the machine suspended) and is recorded again")
+                write!(f, "CPU {cpu} went offline (or the machine suspended), and is not recorded any more; try again")
             }
             Self::CpuNotSampled { cpu } => write!(
                 f,
-                "CPU {cpu} came online while recording, and is not recorded; try again, or try: prof record -a"
+                "CPU {cpu} came online while recording, and is not recorded; try again"
             ),
             Self::CountedCpuOffline { cpu } => {
                 write!(f, "CPU {cpu} went offline: its counts end there")

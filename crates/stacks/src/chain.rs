@@ -32,16 +32,14 @@ impl Default for ChainUnwinder {
 pub struct ChainEnd {
     /// The end of the stack.
     pub end: StackEnd,
-    /// True if frames beyond the copy were needed: those of an earlier stack of the process, or of its memory, which was read after the
+    /// True if frames beyond the copy were needed: those of the process's memory, which was read after the
     /// sample was taken.
     pub beyond_copy: bool,
 }
 
 /// Creates an unwinder with those mechanisms that are its own.
 fn unwinder(frame_limit: u16, mechanisms: Mechanisms) -> Unwinder {
-    Unwinder::new(frame_limit)
-        .with_earlier_stacks(mechanisms.contains(Mechanisms::EARLIER_STACKS))
-        .with_code_without_tables(mechanisms.contains(Mechanisms::WITHOUT_TABLES))
+    Unwinder::new(frame_limit).with_code_without_tables(mechanisms.contains(Mechanisms::WITHOUT_TABLES))
 }
 
 impl ChainUnwinder {
@@ -99,7 +97,7 @@ impl ChainUnwinder {
         state: &UserState<'_>,
         beyond: &mut M,
     ) {
-        let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
+        let innermost = Innermost { registers: &state.registers, stack: state.stack };
         self.unwinder.unwind(objects.space(), objects, &innermost, beyond, &mut self.stack);
     }
 

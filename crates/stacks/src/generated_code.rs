@@ -88,11 +88,6 @@ impl GeneratedCode {
         self.read().find(address, time)
     }
 
-    /// Returns the numbers of [`GeneratedTables::loads_until`].
-    pub(crate) fn loads_until(&self, time: Timestamp) -> (usize, usize) {
-        self.read().loads_until(time)
-    }
-
     /// Returns tables, as [`GeneratedTables::tables`] does.
     pub(crate) fn tables(&self, object: ObjectNumber) -> Option<Arc<UnwindTables<TableBytes>>> {
         self.read().tables(object)

@@ -57,8 +57,6 @@ pub struct GeneratedTables {
     numbers: HashMap<(Arc<[u8]>, u64), ObjectNumber, FxBuildHasher>,
     /// The number of placements of the dump that were added.
     taken: usize,
-    /// The times of all placements that were added, ascending.
-    times: Vec<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,24 +76,12 @@ impl GeneratedTables {
             return;
         }
         let placements = dump.placements();
-        let known = self.times.len();
         for placement in placements.get(self.taken..).unwrap_or_default() {
             let table = self.table_of(dump, placement, objects);
             let time = if has_times { placement.time } else { Timestamp(0) };
             self.add(placement.start, Load { time, size: placement.size, table });
-            self.times.push(time);
-        }
-        // Nearly always they come in order.
-        if !self.times.get(known.saturating_sub(1)..).is_some_and(<[_]>::is_sorted) {
-            self.times.sort();
         }
         self.taken = placements.len();
-    }
-
-    /// Returns the number of loads that were added, and how many of them were made up to `time`. Where both numbers are the same,
-    /// [`Self::find`] returns the same for each address. The first grows only as the dump is read on, the second also with time.
-    pub fn loads_until(&self, time: Timestamp) -> (usize, usize) {
-        (self.taken, self.times.partition_point(|&made| made <= time))
     }
 
     /// Returns the tables with this number.
@@ -262,24 +248,6 @@ mod tests {
         let tables = tables(&replaced(), false);
         assert_eq!(tables.find(Avma(0x1000), Timestamp(1)), None);
         assert!(tables.find(Avma(0x5000), Timestamp(1)).is_some());
-    }
-
-    #[test]
-    fn the_numbers_of_loads_change_with_what_lies_at_an_address() {
-        let whole = replaced();
-        // Up to the load of the third function, read in two parts.
-        let third = whole.windows(8).position(|bytes| bytes == 0x1010_u64.to_le_bytes()).unwrap() - 24;
-        let mut dump = JitDump::for_unwinding(100, 1000);
-        let (mut tables, mut numbers) = (GeneratedTables::default(), TableNumbers::default());
-        let mut read = |part: &[u8]| {
-            dump.read(&mut Cursor::new(part)).unwrap();
-            tables.add_new(&dump, true, &mut numbers);
-            [9, 10, 19, 20, 30, 39, 40, u64::MAX].map(|time| tables.loads_until(Timestamp(time)))
-        };
-        assert_eq!(read(&whole[..third]), [0, 1, 1, 2, 2, 2, 2, 2].map(|made| (2, made)));
-        assert_eq!(read(&whole), [0, 2, 2, 3, 4, 4, 5, 5].map(|made| (5, made)), "one says it is older");
-        let without_times = super::tests::tables(&whole, false);
-        assert_eq!(without_times.loads_until(Timestamp(1)), (5, 5));
     }
 
     #[test]

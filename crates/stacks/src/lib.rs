@@ -1,5 +1,5 @@
-//! Finds the user stack of a sample from registers and a copy of the stack, the kernel's own walk over frame pointers, earlier stacks of
-//! the process, and the memory of the process while it runs.
+//! Finds the user stack of a sample from registers and a copy of the stack, the kernel's own walk over frame pointers, and the
+//! memory of the process while it runs.
 //!
 //! ```text
 //! Sample ──▶ UserState ┐
@@ -12,7 +12,6 @@
 //! The crate performs no I/O. It reads objects through [`elf::ObjectSource`], jitdumps through [`generated::DumpSource`], and memory of
 //! running processes through [`model::ProcessMemory`]. A closure tells it when its time is over.
 
-mod caller_cache;
 mod chain;
 mod generated_code;
 mod generated_tables;

@@ -9,20 +9,14 @@ bitflags! {
     pub struct Mechanisms: u16 {
         /// Takes callers beyond the copy from the kernel's walk over frame pointers.
         const KERNEL_WALK = 1 << 0;
-        /// Takes callers beyond the copy from earlier stacks of the process.
-        const CALLER_CACHE = 1 << 1;
         /// Reads the stack beyond the copy from the memory of the running process.
         const LIVE_MEMORY = 1 << 2;
         /// Unwinds code without unwind tables: by the frame pointer, or by its instructions.
         const WITHOUT_TABLES = 1 << 3;
         /// Reads the mappings of a process again where code runs outside all known ones.
         const FRESH_MAPS = 1 << 4;
-        /// Takes the outer part of a stack over from the thread's earlier one.
-        const EARLIER_STACKS = 1 << 5;
         /// Unwinds samples while they are in the ring, so that stack copies are not moved.
         const IN_RING = 1 << 6;
-        /// Adapts the size of stack copies to the stacks.
-        const COPY_SIZES = 1 << 7;
         /// Adapts the interval between rounds to the fill of the rings.
         const PACE = 1 << 8;
         /// Names Python functions by the memory of the running process.

@@ -138,14 +138,6 @@ impl Objects for MappedObjects<'_> {
             _ => Arc::default(),
         }
     }
-
-    fn generated_version(&mut self) -> u64 {
-        // The same mappings always have the same dumps, and the counts of each dump only grow: equal sums mean equal counts.
-        let add = |(all, made), (more, more_made)| (all + more, made + more_made);
-        let loads = self.maps.generated.iter().map(|code| code.loads_until(self.time));
-        let (all, made) = loads.fold((0, 0), add);
-        (all as u64) << 32 | made as u64
-    }
 }
 
 /// Caches the newest mappings of each process, and the unwind tables of all objects.
@@ -154,11 +146,26 @@ pub struct ProcessMapsCache {
     objects: Arc<dyn TableSource>,
     lists: OpenedLists,
     images: HashMap<SpaceId, Arc<ObjectTables>, FxBuildHasher>,
-    processes: HashMap<Pid, (Generation, Arc<ProcessMaps>), FxBuildHasher>,
+    processes: HashMap<Pid, Known, FxBuildHasher>,
     dump_updater: Option<DumpUpdater>,
     /// Dumps by the spaces of their files; `None` where the dump cannot be opened.
     dumps: HashMap<SpaceId, Option<Arc<GeneratedCode>>, FxBuildHasher>,
 }
+
+/// The newest mappings of a process.
+#[derive(Debug)]
+struct Known {
+    generation: Generation,
+    /// The number of programs that it had executed.
+    program: Option<u32>,
+    maps: Arc<ProcessMaps>,
+    /// Mappings that may be taken over since these were.
+    credit: usize,
+}
+
+/// The maximum number of mappings that are taken over for a sample, on average. Processes have hundreds with code. One of 60,000 that
+/// makes others all the time would cost all other samples their turn: its maps are as old as its last 60 samples.
+const MAPPINGS_OF_SAMPLE: usize = 1024;
 
 /// The maximum number of processes. Beyond it all maps and objects are dropped at once: most of the processes have ended, and many
 /// objects were theirs alone.
@@ -216,19 +223,22 @@ impl ProcessMapsCache {
     /// Returns the mappings of a process as the tracker knows them now, and reads on its jitdumps.
     pub fn get(&mut self, tracker: &mut Tracker, pid: Pid) -> Arc<ProcessMaps> {
         let generation = tracker.recorded_generation(pid);
-        if let Some((known, maps)) = self.processes.get(&pid)
-            && *known == generation
-        {
-            let maps = Arc::clone(maps);
-            self.update_dumps(&maps);
-            return maps;
+        let program = tracker.program(pid);
+        if let Some(known) = self.processes.get_mut(&pid) {
+            known.credit = known.credit.saturating_add(MAPPINGS_OF_SAMPLE);
+            let is_early = known.program == program && known.credit < known.maps.mappings.len();
+            if known.generation == generation || is_early {
+                let maps = Arc::clone(&known.maps);
+                self.update_dumps(&maps);
+                return maps;
+            }
         }
         if self.processes.len() >= MAX_PROCESSES {
             self.drop_all();
         }
         let maps = Arc::new(self.build_maps(tracker, pid));
         self.update_dumps(&maps);
-        self.processes.insert(pid, (generation, Arc::clone(&maps)));
+        self.processes.insert(pid, Known { generation, program, maps: Arc::clone(&maps), credit: 0 });
         maps
     }
 
@@ -236,9 +246,10 @@ impl ProcessMapsCache {
     /// asked for.
     pub fn get_unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<ProcessMaps>)> {
         let generation = tracker.recorded_generation(pid);
-        let found = self.processes.get(&pid).filter(|(known, _)| *known == generation);
+        let found = self.processes.get(&pid).filter(|known| known.generation == generation)?;
         // A dump that has grown may tell of new code, and has to be read.
-        found.filter(|(_, maps)| !maps.generated.iter().any(|code| code.has_grown())).cloned()
+        let has_news = found.maps.generated.iter().any(|code| code.has_grown());
+        (!has_news).then(|| (generation, Arc::clone(&found.maps)))
     }
 
     /// Reads on the dumps of a process that have grown.
@@ -360,7 +371,7 @@ impl ProcessMapsCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use decoder::record::{Mmap, Record, Task};
+    use decoder::record::{Comm, Mmap, Record, Task};
     use decoder::{CpuMode, SampleId};
     use model::Tid;
 
@@ -410,6 +421,48 @@ mod tests {
             maps_cache.get(tracker, Pid(pid));
         }
         maps_cache
+    }
+
+    #[test]
+    fn a_process_with_many_mappings_that_makes_others_all_the_time_is_looked_at_now_and_then() {
+        const ALL: u64 = 20_000;
+        let mut tracker = Tracker::new();
+        let map = |tracker: &mut Tracker, number: u64| {
+            let record = |path| Mmap {
+                pid: Pid(1),
+                tid: Tid(1),
+                start: number << 12,
+                len: 0x1000,
+                page_offset: 0,
+                path,
+                extended: None,
+                data: false,
+                mode: CpuMode::User,
+                scan_cut_short: false,
+                sample_id: SampleId::default(),
+            };
+            tracker.apply(&Record::Mmap(record(b"//anon")));
+        };
+        (1..=ALL).for_each(|number| map(&mut tracker, number));
+        let mut maps_cache = maps_with(&mut tracker, 0, MemoryObjects::default());
+        let mut maps = maps_cache.get(&mut tracker, Pid(1));
+        let mut taken = 0;
+        for number in ALL + 1..ALL + 101 {
+            map(&mut tracker, number);
+            let now = maps_cache.get(&mut tracker, Pid(1));
+            taken += u64::from(!Arc::ptr_eq(&maps, &now));
+            maps = now;
+        }
+        assert_eq!(taken, 100 * MAPPINGS_OF_SAMPLE as u64 / ALL);
+        // Another program has others.
+        tracker.apply(&Record::Comm(Comm {
+            pid: Pid(1),
+            tid: Tid(1),
+            comm: b"other",
+            exec: true,
+            sample_id: SampleId::default(),
+        }));
+        assert!(!Arc::ptr_eq(&maps, &maps_cache.get(&mut tracker, Pid(1))));
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! Finds one user stack from all that is known of it: the copy, the kernel's own walk, earlier stacks, live memory.
+//! Finds one user stack from all that is known of it: the copy, the kernel's own walk, live memory.
 
 use decoder::Sample;
 use model::{Avma, Pid, ProcessMemory, TruncationReason};
 use python::Activation;
 use unwinder::{Architecture, NoMemory, StackEnd, UnwoundStack};
 
-use crate::caller_cache::CallerCache;
-use crate::chain::{ChainEnd, ChainUnwinder, push_frames};
+use crate::chain::{ChainEnd, ChainUnwinder};
 use crate::interpreters::push_activations;
 use crate::javascript_words::{IndexedWords, MappedV8};
 use crate::kernel_walk::{FirstWord, callers_beyond};
@@ -31,14 +30,11 @@ pub struct SampledStack<'a> {
 /// The number of unwind rules, of some 40 bytes each, that [`StackWalker::trim_caches`] keeps. Programs that come and go all day,
 /// compilers above all, would fill the bound that a recording has.
 const MAX_RULES_TRIMMED: usize = 50_000;
-/// The number of remembered callers, of some 100 bytes each, that [`StackWalker::trim_caches`] keeps.
-const MAX_FRAMES_TRIMMED: usize = 50_000;
 
 /// Walks user stacks into call chains.
 #[derive(Debug, Default)]
 pub struct StackWalker {
     unwinder: ChainUnwinder,
-    callers: CallerCache,
     memory: Vec<u8>,
     mechanisms: Mechanisms,
 }
@@ -49,11 +45,10 @@ impl StackWalker {
         Self { unwinder: ChainUnwinder::new(frame_limit, mechanisms), mechanisms, ..Self::default() }
     }
 
-    /// Drops the remembered rules, and the remembered callers, if there are more than a view that stays open for days should keep.
-    /// Those in use come back with the next stacks.
+    /// Drops the remembered rules, if there are more than a view that stays open for days should keep. Those in use come back with the next
+    /// stacks.
     pub fn trim_caches(&mut self) {
         self.unwinder.forget_rules_beyond(MAX_RULES_TRIMMED);
-        self.callers.forget_beyond(MAX_FRAMES_TRIMMED);
     }
 
     /// Does the same as [`ChainUnwinder::insert_leaf_caller`].
@@ -68,7 +63,7 @@ impl StackWalker {
         self.unwinder.insert_leaf_caller(architecture, maps, link, chain, start);
     }
 
-    /// Returns the stack that was walked last. Frames that an earlier stack or the kernel's walk has added are only in the chain.
+    /// Returns the stack that was walked last. Frames that the kernel's walk has added are only in the chain.
     pub fn stack(&self) -> &UnwoundStack {
         self.unwinder.stack()
     }
@@ -104,47 +99,16 @@ impl StackWalker {
         end
     }
 
-    /// Appends the stack, if it is complete in its copy, or with the callers that an earlier stack had. Reads only tables that are open,
-    /// and only until `is_over` returns true. Returns `None` where that is not enough; `chain` may have grown then.
+    /// Appends the stack, if it is complete in its copy. Reads only tables that are open, and only until `is_over` returns true. Returns false
+    /// where that is not enough; `chain` may have grown then.
     pub fn walk_within(
         &mut self,
         sampled: &SampledStack<'_>,
         is_over: &dyn Fn() -> bool,
         chain: &mut Vec<u64>,
-    ) -> Option<ChainEnd> {
-        let mut objects = MappedObjects::open(sampled.maps, is_over).at(sampled.state.time);
-        let end = self.unwinder.unwind_within(&mut objects, sampled.state, chain)?;
-        let beyond_copy = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
-            && !sampled.state.stack.bytes.is_empty()
-            && self.extend_by_earlier_stack(sampled.pid, &mut objects, chain);
-        (end == StackEnd::Complete || beyond_copy)
-            .then_some(ChainEnd { end: StackEnd::Complete, beyond_copy })
-    }
-
-    /// Appends the callers that an earlier stack of the process had above the outermost frame of the last one, which is cut. Returns false
-    /// where there are none.
-    fn extend_by_earlier_stack(
-        &mut self,
-        pid: Pid,
-        objects: &mut MappedObjects<'_>,
-        chain: &mut Vec<u64>,
     ) -> bool {
-        self.callers.expect_cut_stacks(pid);
-        let stack = self.unwinder.stack();
-        let Some(tail) = self.callers.callers_of(pid, stack, objects) else { return false };
-        push_frames(chain, tail.iter().map(|frame| frame.address));
-        let whole: Vec<_> = stack.frames.iter().chain(&tail).copied().collect();
-        self.callers.insert_stack(pid, &whole);
-        true
-    }
-
-    /// Remembers the callers in the last stack, if it was complete and one of the process was deeper than its copy not long before.
-    pub fn remember_callers(&mut self, pid: Pid) {
-        if self.unwinder.stack().end == StackEnd::Complete
-            && self.mechanisms.contains(Mechanisms::CALLER_CACHE)
-        {
-            self.callers.insert_expected_stack(pid, &self.unwinder.stack().frames);
-        }
+        let mut objects = MappedObjects::open(sampled.maps, is_over).at(sampled.state.time);
+        self.unwinder.unwind_within(&mut objects, sampled.state, chain) == Some(StackEnd::Complete)
     }
 
     /// Returns true if the last stack is deeper than its copy, or goes on in another stack.
@@ -156,7 +120,7 @@ impl StackWalker {
             || stack.frame_pointer_beyond_copy.is_some()
     }
 
-    /// Continues the last stack, which is deeper than its copy: by an earlier stack of the process, else by the process's `memory`.
+    /// Continues the last stack, which is deeper than its copy, by the process's `memory`.
     /// `chain` holds the stack from `start` on. Must follow a call of [`StackWalker::walk`] for the same sample.
     pub fn walk_beyond_copy(
         &mut self,
@@ -172,11 +136,6 @@ impl StackWalker {
             return ChainEnd { end: stack.end, beyond_copy: true };
         }
         let cut = ChainEnd { end: stack.end, beyond_copy: false };
-        let mark = chain.pop();
-        if self.extend_by_earlier_stack(pid, &mut MappedObjects::all(maps), chain) {
-            return ChainEnd { end: StackEnd::Complete, beyond_copy: true };
-        }
-        chain.extend(mark);
         if let Some(check) = check {
             let mut memory = LiveMemory::new(memory, pid, check, maps, &mut self.memory);
             chain.truncate(start);
@@ -185,7 +144,6 @@ impl StackWalker {
                 unwound.end,
                 StackEnd::Complete | StackEnd::Truncated(TruncationReason::AddressLimit(_))
             ) {
-                self.remember_callers(pid);
                 return unwound;
             }
             // The process has changed its stack while it was read: only the copy is reliable.

@@ -3,13 +3,10 @@
 //! There, the next symbol is not the next function: code that no symbol describes may lie before it. So the instructions
 //! are read from the start of the function on, up to the first return or jump that no branch leads past.
 
+use elf::x86_64::Instruction;
 use elf::{Machine, Object};
 use gimli::{BaseAddresses, EhFrameHdr, RunTimeEndian};
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use model::Svma;
-
-/// Maximum size of a function, in bytes. Hand-written ones are not longer; what follows has no name then.
-const MAX_FUNCTION_BYTES: usize = 64 << 10;
 
 /// Maximum number of functions in the search table that are read. Chromium has 500,000.
 const MAX_FUNCTIONS: usize = 1 << 22;
@@ -39,7 +36,7 @@ enum Flow {
 impl<'a, D: AsRef<[u8]>> FunctionEnds<'a, D> {
     /// Reads the starts of functions in `.eh_frame_hdr`. Returns `None` for machines whose instructions are not known here.
     pub(crate) fn new(object: &'a Object<D>) -> Option<Self> {
-        let is_known = matches!(object.machine(), Machine::X86_64 | Machine::I386 | Machine::AARCH64);
+        let is_known = matches!(object.machine(), Machine::X86_64 | Machine::AARCH64);
         is_known.then(|| Self {
             object,
             starts: starts_with_unwind_information(object),
@@ -53,12 +50,11 @@ impl<'a, D: AsRef<[u8]>> FunctionEnds<'a, D> {
         let limit = next.map_or(limit, |&next| limit.min(next));
         let code = self.object.bytes_at(Svma(start)).unwrap_or_default();
         let size = usize::try_from(limit.saturating_sub(start)).unwrap_or(usize::MAX);
-        let size = size.min(MAX_FUNCTION_BYTES).min(code.len()).min(self.left);
+        let size = size.min(code.len()).min(self.left);
         let code = code.get(..size).unwrap_or_default();
         let end = match self.object.machine() {
             Machine::AARCH64 => end_of_code(aarch64(code, start), start, limit),
-            Machine::I386 => end_of_code(x86(32, code, start), start, limit),
-            _ => end_of_code(x86(64, code, start), start, limit),
+            _ => end_of_code(x86_64(code, start), start, limit),
         };
         // Labels behind all code, such as `_end`, and functions of a hostile file, end before they start.
         let length = end.saturating_sub(start);
@@ -87,19 +83,24 @@ fn end_of_code(instructions: impl Iterator<Item = (u64, u64, Flow)>, start: u64,
     end.min(limit)
 }
 
-fn x86(bits: u32, code: &[u8], start: u64) -> impl Iterator<Item = (u64, u64, Flow)> {
-    let mut decoder = Decoder::with_ip(bits, code, start, DecoderOptions::NONE);
+/// Decodes branches. Code ends before an instruction that is not known.
+fn x86_64(code: &[u8], start: u64) -> impl Iterator<Item = (u64, u64, Flow)> {
+    let mut rest = code;
     std::iter::from_fn(move || {
-        let instruction = decoder.can_decode().then(|| decoder.decode())?;
-        let flow = match instruction.flow_control() {
-            FlowControl::ConditionalBranch => Flow::Branch(instruction.near_branch_target()),
-            FlowControl::UnconditionalBranch => Flow::Jump(instruction.near_branch_target()),
-            FlowControl::Return | FlowControl::IndirectBranch | FlowControl::Exception => Flow::Stop,
-            // What entry points have behind their last call, and what linkers put between functions.
-            _ if matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Int3) => Flow::Stop,
+        let instruction = Instruction::parse(rest)?;
+        let address = start.wrapping_add((code.len() - rest.len()) as u64);
+        let size = (rest.len() - instruction.rest.len()) as u64;
+        rest = instruction.rest;
+        let target = address.wrapping_add(size).wrapping_add_signed(instruction.immediate());
+        let flow = match (instruction.map, instruction.opcode) {
+            (0, 0x70..=0x7f | 0xe0..=0xe3) | (1, 0x80..=0x8f) => Flow::Branch(target),
+            (0, 0xe9 | 0xeb) => Flow::Jump(target),
+            // ret; jmp of a register; ud2. What entry points have behind their last call, and linkers between functions: hlt, int3.
+            (0, 0xc2 | 0xc3 | 0xcc | 0xf4) | (1, 0x0b) => Flow::Stop,
+            (0, 0xff) if matches!(instruction.operands.first()? >> 3 & 7, 4 | 5) => Flow::Stop,
             _ => Flow::Next,
         };
-        (!instruction.is_invalid()).then_some((instruction.ip(), instruction.len() as u64, flow))
+        Some((address, size, flow))
     })
 }
 
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     fn end(code: &[u8]) -> u64 {
-        end_of_code(x86(64, code, 0x1000), 0x1000, 0x1000 + code.len() as u64) - 0x1000
+        end_of_code(x86_64(code, 0x1000), 0x1000, 0x1000 + code.len() as u64) - 0x1000
     }
 
     #[test]
@@ -169,6 +170,8 @@ mod tests {
         assert_eq!(end(&[0xe8, 0, 0, 0, 0, 0xf4, 0xc3]), 6);
         // jmp *%rax; ret
         assert_eq!(end(&[0xff, 0xe0, 0xc3]), 2);
+        // rep stos %rax, (%rdi); fldt (%rdi); 1: loop 1b; ret $8; nop
+        assert_eq!(end(&[0xf3, 0x48, 0xab, 0xdb, 0x2f, 0xe2, 0xfe, 0xc2, 8, 0, 0x90]), 10);
         assert_eq!(end(&[0x90, 0x06, 0xc3]), 1, "no instruction in 64 bits");
         assert_eq!(end(&[0x90, 0x90]), 2, "to the limit");
         assert_eq!(end(&[]), 0);

@@ -5,7 +5,7 @@
 //!   objects name them ([`elf::Object::debug_link`], [`elf::Object::alt_link`], [`minidebug`]); split units are
 //!   requested by name while their skeletons are read ([`SplitUnit`]);
 //! - for the kernel: the text of `/proc/kallsyms` ([`Kallsyms`]);
-//! - for generated code: the functions of a `/tmp/perf-PID.map` ([`FunctionRanges`]).
+//! - for a file that the recording itself describes: its functions ([`FunctionRanges`]).
 //!
 //! Keep the [`ObjectIndex`] of an object to resolve more of its addresses later without reading its tables again.
 #![warn(missing_docs)]

@@ -34,7 +34,7 @@ pub(crate) struct SymbolTable {
 const BLOCK: usize = 32;
 /// Maximum number of symbols before an address that are examined for one that encloses it. Only a hostile table nests
 /// more.
-const MAX_EXAMINED_SYMBOLS: usize = 4096;
+pub(crate) const MAX_EXAMINED_SYMBOLS: usize = 4096;
 
 impl SymbolTable {
     /// Collects the symbols of the files that describe an object, its PLT stubs, and the functions of a Go program's own

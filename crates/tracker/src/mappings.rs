@@ -91,7 +91,11 @@ impl Mappings {
     /// All mappings, by ascending address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Mapping> {
         let mut from = Some(Avma(0));
+        let mut own = self.shared.is_empty().then(|| self.own.values());
         core::iter::from_fn(move || {
+            if let Some(own) = &mut own {
+                return own.next().copied();
+            }
             let mapping = self.first_from(from?)?;
             from = mapping.last.checked_add(1);
             Some(mapping)

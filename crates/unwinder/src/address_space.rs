@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use model::{Avma, FileOffset};
 
@@ -35,24 +34,19 @@ impl Mapping {
 #[derive(Clone, Default, Debug)]
 pub struct AddressSpace {
     mappings: Vec<Mapping>,
-    identity: u64,
 }
 
 impl AddressSpace {
-    /// Spaces of the same identity hold the same mappings.
-    pub(crate) fn identity(&self) -> u64 {
-        self.identity
-    }
-
     /// Adds a mapping. What it overlaps gives way, as with `mmap(2)` and `MAP_FIXED`; an empty range is ignored.
     pub fn insert(&mut self, mapping: Mapping) {
         let Range { start, end } = mapping.range;
         if start >= end {
             return;
         }
-        /// Counts the changes of all spaces. Each change gives its space a new identity.
-        static CHANGES: AtomicU64 = AtomicU64::new(0);
-        self.identity = CHANGES.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.highest_address() <= start.0 {
+            self.mappings.push(mapping);
+            return;
+        }
         let first = self.mappings.partition_point(|known| known.range.end <= start);
         let last = self.mappings.partition_point(|known| known.range.start < end).max(first);
         let overlapped = self.mappings.get(first..last).unwrap_or_default();

@@ -66,9 +66,8 @@ impl EpilogueInstruction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{NoMemory, StackCopy};
+    use crate::memory::{NoMemory, StackCopy, StackMemory};
     use crate::registers::Registers;
-    use crate::reuse::{StackMemory, Steps};
     use crate::rule::CompactRule;
 
     /// The caller's stack pointer, program counter, rbp and rbx; the stack holds the numbers of its words.
@@ -82,7 +81,7 @@ mod tests {
         registers.set(6, 0xb);
         let copy = StackCopy { start: 0x1000, bytes: &bytes };
         let mut beyond = NoMemory;
-        let mut memory = StackMemory::new(copy, &mut beyond, Steps::default());
+        let mut memory = StackMemory::new(copy, &mut beyond);
         rule.apply(&mut registers, &mut memory).ok()?;
         Some([registers.stack_pointer(), registers.program_counter(), registers.get(6), registers.get(3)])
     }

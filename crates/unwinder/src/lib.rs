@@ -37,7 +37,6 @@ mod memory;
 mod objects;
 mod prologue;
 mod registers;
-mod reuse;
 mod row;
 mod rule;
 mod rule_cache;

@@ -49,6 +49,33 @@ impl StackCopy<'_> {
     }
 }
 
+/// The copy of a stack, and the memory beyond it.
+pub(crate) struct StackMemory<'a, M> {
+    pub(crate) copy: StackCopy<'a>,
+    pub(crate) beyond: &'a mut M,
+    /// The number of words that were read beyond the copy.
+    pub(crate) words_beyond_copy: usize,
+}
+
+impl<'a, M> StackMemory<'a, M> {
+    /// Creates a reader of the copy.
+    pub(crate) fn new(copy: StackCopy<'a>, beyond: &'a mut M) -> Self {
+        Self { copy, beyond, words_beyond_copy: 0 }
+    }
+}
+
+impl<M: ReadMemory> ReadMemory for StackMemory<'_, M> {
+    #[inline]
+    fn read_word(&mut self, address: u64) -> Option<u64> {
+        if let Some(value) = self.copy.word(address) {
+            return Some(value);
+        }
+        let word = self.beyond.read_word(address)?;
+        self.words_beyond_copy += 1;
+        Some(word)
+    }
+}
+
 /// The maximum distance of a word of the same stack from the end of the copy. `ulimit -s` is 8 MiB nearly everywhere.
 const MAX_STACK_BYTES: u64 = 64 << 20;
 

@@ -25,14 +25,7 @@ pub trait Objects {
         None
     }
 
-    /// Returns a number that changes whenever [`Objects::generated`] may return something else than for an earlier stack in the same
-    /// [`crate::AddressSpace`]. An implementation of the one must implement the other, as the unwinder keeps steps under this number.
-    fn generated_version(&mut self) -> u64 {
-        0
-    }
-
-    /// Returns the code whose frames are wanted with their registers ([`crate::UnwoundStack::watched`]), by address. Where there is some,
-    /// no frames are taken over from earlier stacks.
+    /// Returns the code whose frames are wanted with their registers ([`crate::UnwoundStack::watched`]), by address.
     fn watched(&self) -> Arc<[Range<Avma>]> {
         Arc::default()
     }

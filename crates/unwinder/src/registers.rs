@@ -1,6 +1,6 @@
 //! The registers of one frame.
 
-use crate::architecture::{Architecture, MAX_CALLEE_SAVED, VECTOR_GRANULE};
+use crate::architecture::{Architecture, VECTOR_GRANULE};
 
 /// AArch64's 33 registers that rows speak of, and VG.
 const CAPACITY: usize = 34;
@@ -10,37 +10,12 @@ fn position(register: u8) -> usize {
     usize::from(if register == VECTOR_GRANULE { 33 } else { register })
 }
 
-/// A set of registers, by their positions in [`Architecture::callee_saved`].
-pub(crate) type RegisterSet = u16;
-
-/// The set with the frame pointer only, which is the first callee-saved register.
-pub(crate) const FRAME_POINTER: RegisterSet = 1;
-
 /// The registers of one frame, by their DWARF numbers, each known or not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Registers {
     values: [u64; CAPACITY],
     known: u64,
     architecture: Architecture,
-}
-
-/// The registers of a frame that resumes behind a call: those that the callee has preserved.
-#[derive(Debug)]
-pub(crate) struct KeptRegisters {
-    known: u64,
-    /// In the order of [`Architecture::callee_saved`].
-    values: [u64; MAX_CALLEE_SAVED],
-    program_counter: u64,
-}
-
-impl KeptRegisters {
-    /// Returns true if both sets know the same registers, and those in `needed` have the same values.
-    pub(crate) fn agree_with(&self, other: &Self, needed: RegisterSet) -> bool {
-        let mut values = (0..).zip(self.values.iter().zip(&other.values));
-        self.program_counter == other.program_counter
-            && self.known == other.known
-            && values.all(|(place, (one, other))| needed >> place & 1 == 0 || one == other)
-    }
 }
 
 impl Registers {
@@ -95,24 +70,6 @@ impl Registers {
     /// Marks all as not known but those of `mask`.
     pub(crate) fn keep(&mut self, mask: u64) {
         self.known &= mask;
-    }
-
-    /// Returns the registers that a call preserves, without the stack pointer. Returns `None` where further registers are known.
-    pub(crate) fn kept(&self) -> Option<KeptRegisters> {
-        let architecture = self.architecture;
-        let program_counter = self.program_counter()?;
-        let [stack_pointer, counter] = [architecture.stack_pointer(), architecture.program_counter()];
-        let mut told = architecture.callee_saved_mask() | 1 << stack_pointer | 1 << counter;
-        if let Some(link_register) = architecture.link_register()
-            && self.get(link_register) == Some(program_counter)
-        {
-            told |= 1 << link_register;
-        }
-        let mut values = [0; MAX_CALLEE_SAVED];
-        for (value, &register) in values.iter_mut().zip(architecture.callee_saved()) {
-            *value = self.get(register).unwrap_or_default();
-        }
-        (self.known & !told == 0).then_some(KeptRegisters { known: self.known, values, program_counter })
     }
 
     /// The stack pointer.

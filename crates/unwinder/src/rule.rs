@@ -8,7 +8,6 @@ use crate::epilogue::EpilogueInstruction;
 use crate::evaluate::Fault;
 use crate::memory::ReadMemory;
 use crate::registers::Registers;
-use crate::reuse::StepReads;
 use crate::row::{CfaRule, Location, Row};
 
 /// A rule for getting from a frame to its caller.
@@ -188,15 +187,14 @@ impl CompactRule {
         })
     }
 
-    /// Turns the registers of a frame into its caller's, and says what it has read for that.
+    /// Turns the registers of a frame into its caller's.
     #[inline]
     pub(crate) fn apply<M: ReadMemory>(
         &self,
         registers: &mut Registers,
         memory: &mut M,
-    ) -> Result<StepReads, Fault> {
+    ) -> Result<(), Fault> {
         let architecture = registers.architecture();
-        let mut reads = StepReads { base: self.cfa_register, restored: 0 };
         let cfa = registers
             .get(self.cfa_register)
             .ok_or(Fault::Impossible)?
@@ -211,11 +209,10 @@ impl CompactRule {
         };
         let stack_pointer = registers.stack_pointer().unwrap_or_default();
         registers.keep(architecture.callee_saved_mask());
-        for (place, (&register, &words)) in architecture.callee_saved().iter().zip(&self.saved).enumerate() {
+        for (&register, &words) in architecture.callee_saved().iter().zip(&self.saved) {
             // Slots below the stack pointer have been popped by an epilogue: the register is restored already, although
             // compilers do not describe that.
             if words != 0 && cfa.wrapping_add_signed(i64::from(words) * WORD) >= stack_pointer {
-                reads.restored |= 1 << place;
                 match read(memory, words) {
                     Ok(value) => registers.set(register, value),
                     Err(_) => registers.forget(register),
@@ -227,7 +224,7 @@ impl CompactRule {
         }
         registers.set(architecture.stack_pointer(), cfa);
         registers.set(architecture.program_counter(), return_address);
-        Ok(reads)
+        Ok(())
     }
 
     /// The same rule with `words` more words on the stack.

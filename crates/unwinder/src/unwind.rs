@@ -1,21 +1,20 @@
-//! Unwinds stacks: each by a [`walk`], whose outer part may be that of the thread's earlier stack.
+//! Unwinds stacks, each by a [`walk`].
 
 mod rules;
 mod walk;
 
-use model::{Avma, FrameAddress, Tid};
+use model::{Avma, FrameAddress};
 
 use self::rules::{Position, Rules, return_address_in};
 use self::walk::Walk;
 use crate::address_space::AddressSpace;
 use crate::architecture::Architecture;
-use crate::memory::{ReadMemory, StackCopy};
+use crate::memory::{ReadMemory, StackCopy, StackMemory};
 use crate::objects::Objects;
 use crate::registers::Registers;
-use crate::reuse::{CodeVersion, StackMemory, StackTrace, Steps, TraceReuse};
 use crate::row::Location;
 use crate::rule::Rule;
-use crate::stack::{StackEnd, UnwoundStack};
+use crate::stack::UnwoundStack;
 
 /// The innermost frame, from which a stack is unwound.
 #[derive(Clone, Debug)]
@@ -24,25 +23,16 @@ pub struct Innermost<'a> {
     pub registers: &'a Registers,
     /// The copy of its stack.
     pub stack: StackCopy<'a>,
-    /// The thread. Its stacks are alike, so that a walk can take over the outer frames of an earlier one.
-    pub thread: Tid,
 }
 
-/// Unwinds stacks of one architecture. Caches the rule of each address it has met, for all processes, and the last stacks of some
-/// threads. Each thread that unwinds needs its own.
+/// Unwinds stacks of one architecture. Caches the rule of each address it has met, for all processes. Each thread that
+/// unwinds needs its own.
 #[derive(Debug)]
 pub struct Unwinder {
     rules: Rules,
-    /// The last stacks of threads, in slots by thread id modulo their number.
-    traces: [StackTrace; TRACE_SLOTS],
-    steps: Steps,
     frame_limit: u16,
-    earlier_stacks: bool,
     code_without_tables: bool,
 }
-
-/// The number of threads whose last stacks are kept.
-const TRACE_SLOTS: usize = 32;
 
 impl Default for Unwinder {
     fn default() -> Self {
@@ -56,20 +46,7 @@ impl Unwinder {
 
     /// Creates an unwinder that ends stacks at `frame_limit` frames, for [`AddressLimit`](model::TruncationReason::AddressLimit).
     pub fn new(frame_limit: u16) -> Self {
-        Self {
-            rules: Rules::default(),
-            traces: Default::default(),
-            steps: Steps::default(),
-            frame_limit: frame_limit.max(1),
-            earlier_stacks: true,
-            code_without_tables: true,
-        }
-    }
-
-    /// Chooses whether the outer part of a stack is taken over from the thread's earlier one (the default), or each stack is walked whole.
-    #[must_use]
-    pub fn with_earlier_stacks(self, earlier_stacks: bool) -> Self {
-        Self { earlier_stacks, ..self }
+        Self { rules: Rules::default(), frame_limit: frame_limit.max(1), code_without_tables: true }
     }
 
     /// Chooses whether code without unwind tables is unwound by frame pointers and instructions (the default), or ends stacks.
@@ -96,26 +73,10 @@ impl Unwinder {
         stack.frames.clear();
         stack.frames_from_copy = 0;
         stack.watched.clear();
-        let slot = innermost.thread.0.unsigned_abs() as usize % TRACE_SLOTS;
-        let mut trace = self.traces.get_mut(slot).map(core::mem::take).unwrap_or_default();
-        let mut steps = core::mem::take(&mut self.steps);
-        steps.clear();
-        let memory = StackMemory::new(innermost.stack, beyond, steps);
+        let memory = StackMemory::new(innermost.stack, beyond);
         let registers = innermost.registers.clone();
-        // Before the walk: where code is loaded during it, the next stack differs in its version and is walked whole.
-        let code = CodeVersion::of(space, objects);
         let (limit, without_tables) = (self.frame_limit, self.code_without_tables);
-        let mut walk = Walk::new(&mut self.rules, space, objects, memory, registers, limit, without_tables);
-        let has_watched = walk.has_watched();
-        let (mut steps, taken_over) = walk.run(stack, TraceReuse::new(&trace, code));
-        if stack.end == StackEnd::Complete && self.earlier_stacks && !has_watched {
-            let architecture = innermost.registers.architecture();
-            trace.record(architecture, code, taken_over, &stack.frames, &mut steps);
-        }
-        if let Some(kept) = self.traces.get_mut(slot) {
-            *kept = trace;
-        }
-        self.steps = steps;
+        Walk::new(&mut self.rules, space, objects, memory, registers, limit, without_tables).run(stack);
     }
 
     /// Returns true if a return address lies in a thread's first function; `None` where no code can run right before the address.

@@ -16,17 +16,8 @@ use super::tools::{self, Tools};
 use crate::{fixtures, workspace};
 
 /// The mechanisms, by their names for `prof record --without` (`stacks::Mechanisms`).
-const MECHANISMS: &[&str] = &[
-    "kernel-walk",
-    "caller-cache",
-    "live-memory",
-    "without-tables",
-    "fresh-maps",
-    "earlier-stacks",
-    "in-ring",
-    "copy-sizes",
-    "pace",
-];
+const MECHANISMS: &[&str] =
+    &["kernel-walk", "live-memory", "without-tables", "fresh-maps", "in-ring", "pace"];
 
 /// The sampling rate in Hz, and the number of samples that a recording should have.
 const SAMPLES_PER_CPU_SECOND: f64 = 4_999.0;

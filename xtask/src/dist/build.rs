@@ -48,17 +48,7 @@ impl Build {
                 .env(format!("CARGO_TARGET_{}_LINKER", triple.to_uppercase()), gcc)
                 .env(format!("CC_{triple}"), gcc);
         }
-        cargo.args([
-            "--quiet",
-            "--profile",
-            "dist",
-            "-p",
-            "prof-cli",
-            "-p",
-            "cargo-prof",
-            "--features",
-            "prof-cli/dist",
-        ]);
+        cargo.args(["--quiet", "--profile", "dist", "-p", "prof-cli", "-p", "cargo-prof"]);
         workspace::run(cargo.arg("--target-dir").arg(&folder).current_dir(root))?;
         Ok(folder.join(self.target).join("dist"))
     }

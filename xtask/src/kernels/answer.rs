@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tempfile::NamedTempFile;
 
 use crate::workspace;
 
@@ -45,12 +46,17 @@ impl Answer {
         Ok(&run.text)
     }
 
+    /// Returns a file that the guest sent, as a temporary one.
+    pub(super) fn file(&self, name: &str) -> anyhow::Result<NamedTempFile> {
+        let bytes = self.files.get(name).with_context(|| format!("{name}: the guest did not send it"))?;
+        let file = NamedTempFile::new()?;
+        std::fs::write(file.path(), bytes).context("a temporary file")?;
+        Ok(file)
+    }
+
     /// Returns the folded stacks of a recording that the guest sent, as the host reads it.
     pub(super) fn read_on_host(&self, name: &str) -> anyhow::Result<String> {
-        let bytes = self.files.get(name).with_context(|| format!("{name}: the guest did not send it"))?;
-        let file = tempfile::NamedTempFile::new()?;
-        std::fs::write(file.path(), bytes).context("a temporary file")?;
-        folded_on_host(&self.prof, file.path())
+        folded_on_host(&self.prof, self.file(name)?.path())
     }
 }
 

@@ -77,15 +77,15 @@ fn simulate(scenario: &Scenario, rounds: u64) -> Tally {
             // As a user would learn it: from a comparison of the same program with itself.
             Change::Smallest(_) => {
                 let (items, _) = scenario.runs(&nothing, &mut random);
-                let family = compare(&items, scenario.design, [scenario.runs; 2]);
+                let family = compare(&items, [scenario.runs; 2]);
                 family.and_then(|family| family.items[0].smallest).unwrap_or(0.0)
             }
             _ => 0.0,
         };
         let factors = scenario.factors(smallest);
         let (items, total) = scenario.runs(&factors, &mut random);
-        let Some(family) = compare(&items, scenario.design, [scenario.runs; 2]) else { continue };
-        let totals = compare_totals(&[total], scenario.design, [scenario.runs; 2]);
+        let Some(family) = compare(&items, [scenario.runs; 2]) else { continue };
+        let totals = compare_totals(&[total], [scenario.runs; 2]);
         let common = if matches!(scenario.change, Change::Everything(_)) { factors[0] } else { 1.0 };
         let changed = |index: usize| (factors[index] / common - 1.0).abs() > 1e-9;
         let marked = |estimate: &Estimate| estimate.is_marked();

@@ -1,6 +1,6 @@
 //! Programs and machines that the simulation invents.
 
-use profile::comparison::statistics::{Design, Item, Observation};
+use profile::comparison::statistics::{Item, Observation};
 
 use super::random::Random;
 
@@ -16,7 +16,6 @@ pub(super) struct Scenario {
     pub(super) machine: f64,
     /// Standard deviation of each function's time beyond that.
     pub(super) function: f64,
-    pub(super) design: Design,
     pub(super) runs: usize,
     pub(super) change: Change,
 }
@@ -44,103 +43,83 @@ pub(super) enum Change {
     Several(usize, f64),
 }
 
-const PAIRS: Scenario = Scenario {
+const RUNS: Scenario = Scenario {
     name: "",
     shares: Shares::First(0.3, 20),
     samples: 20_000.0,
     machine: 0.05,
     function: 0.01,
-    design: Design::Pairs,
     runs: 10,
     change: Change::Nothing,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "nothing: 21 functions, 10 pairs", ..PAIRS },
-    Scenario { name: "nothing: 8 pairs", runs: 8, ..PAIRS },
-    Scenario { name: "nothing: 5 and 5 runs", runs: 5, design: Design::Groups, ..PAIRS },
-    Scenario { name: "nothing: 10 and 10 runs", design: Design::Groups, ..PAIRS },
-    Scenario { name: "nothing: quiet machine, no excess", machine: 0.002, function: 0.0, ..PAIRS },
-    Scenario { name: "nothing: noisy functions (4 %)", function: 0.04, ..PAIRS },
-    Scenario { name: "nothing: 2,000 samples", samples: 2_000.0, ..PAIRS },
-    Scenario { name: "nothing: 2 functions", shares: Shares::First(0.6, 1), ..PAIRS },
-    Scenario { name: "nothing: 1 function", shares: Shares::First(1.0, 0), ..PAIRS },
-    Scenario { name: "nothing: 3 functions", shares: Shares::First(0.5, 2), ..PAIRS },
-    Scenario { name: "nothing: 100 equal functions", shares: Shares::Equal(100), ..PAIRS },
-    Scenario { name: "nothing: one function of 90 %", shares: Shares::First(0.9, 10), ..PAIRS },
-    Scenario { name: "everything × 1.3, machine 5 %", change: Change::Everything(1.3), ..PAIRS },
+    Scenario { name: "nothing: 21 functions, 10 and 10 runs", ..RUNS },
+    Scenario { name: "nothing: 8 and 8 runs", runs: 8, ..RUNS },
+    Scenario { name: "nothing: 5 and 5 runs", runs: 5, ..RUNS },
+    Scenario { name: "nothing: quiet machine, no excess", machine: 0.002, function: 0.0, ..RUNS },
+    Scenario { name: "nothing: noisy functions (4 %)", function: 0.04, ..RUNS },
+    Scenario { name: "nothing: 2,000 samples", samples: 2_000.0, ..RUNS },
+    Scenario { name: "nothing: 2 functions", shares: Shares::First(0.6, 1), ..RUNS },
+    Scenario { name: "nothing: 1 function", shares: Shares::First(1.0, 0), ..RUNS },
+    Scenario { name: "nothing: 3 functions", shares: Shares::First(0.5, 2), ..RUNS },
+    Scenario { name: "nothing: 100 equal functions", shares: Shares::Equal(100), ..RUNS },
+    Scenario { name: "nothing: one function of 90 %", shares: Shares::First(0.9, 10), ..RUNS },
+    Scenario { name: "everything × 1.3, machine 5 %", change: Change::Everything(1.3), ..RUNS },
     Scenario {
         name: "everything × 1.3, machine 8 %",
         change: Change::Everything(1.3),
         machine: 0.085,
-        ..PAIRS
+        ..RUNS
     },
     Scenario {
         name: "5 % on 30 %, runs within 1 %",
         change: Change::First(1.05),
         machine: 0.01,
         function: 0.005,
-        ..PAIRS
+        ..RUNS
     },
     Scenario {
         name: "3 % on 30 %, runs within 1 %",
         change: Change::First(1.03),
         machine: 0.01,
         function: 0.005,
-        ..PAIRS
+        ..RUNS
     },
-    Scenario { name: "smallest, on 30 %", change: Change::Smallest(1.0), ..PAIRS },
-    Scenario { name: "smallest, 8 pairs", change: Change::Smallest(1.0), runs: 8, ..PAIRS },
-    Scenario {
-        name: "smallest, 5 and 5 runs",
-        change: Change::Smallest(1.0),
-        runs: 5,
-        design: Design::Groups,
-        ..PAIRS
-    },
-    Scenario {
-        name: "smallest, 10 and 10 runs",
-        change: Change::Smallest(1.0),
-        design: Design::Groups,
-        ..PAIRS
-    },
-    Scenario { name: "smallest, 15 pairs", change: Change::Smallest(1.0), runs: 15, ..PAIRS },
-    Scenario { name: "twice the smallest, on 30 %", change: Change::Smallest(2.0), ..PAIRS },
-    Scenario { name: "twice the smallest, 8 pairs", change: Change::Smallest(2.0), runs: 8, ..PAIRS },
-    Scenario {
-        name: "twice the smallest, 5 and 5 runs",
-        change: Change::Smallest(2.0),
-        runs: 5,
-        design: Design::Groups,
-        ..PAIRS
-    },
+    Scenario { name: "smallest, on 30 %", change: Change::Smallest(1.0), ..RUNS },
+    Scenario { name: "smallest, 8 and 8 runs", change: Change::Smallest(1.0), runs: 8, ..RUNS },
+    Scenario { name: "smallest, 5 and 5 runs", change: Change::Smallest(1.0), runs: 5, ..RUNS },
+    Scenario { name: "smallest, 15 and 15 runs", change: Change::Smallest(1.0), runs: 15, ..RUNS },
+    Scenario { name: "twice the smallest, on 30 %", change: Change::Smallest(2.0), ..RUNS },
+    Scenario { name: "twice the smallest, 8 and 8 runs", change: Change::Smallest(2.0), runs: 8, ..RUNS },
+    Scenario { name: "twice the smallest, 5 and 5 runs", change: Change::Smallest(2.0), runs: 5, ..RUNS },
     Scenario {
         name: "smallest, on 2 % of 2,000 samples",
         change: Change::Smallest(1.0),
         shares: Shares::First(0.02, 20),
         samples: 2_000.0,
-        ..PAIRS
+        ..RUNS
     },
     Scenario {
         name: "twice the smallest, one of 2 functions",
         change: Change::Smallest(2.0),
         shares: Shares::First(0.5, 1),
-        ..PAIRS
+        ..RUNS
     },
     Scenario {
         name: "twice the smallest, on 60 % of 4",
         change: Change::Smallest(2.0),
         shares: Shares::First(0.6, 3),
-        ..PAIRS
+        ..RUNS
     },
     Scenario {
         name: "twice the smallest, on 90 %",
         change: Change::Smallest(2.0),
         shares: Shares::First(0.9, 10),
-        ..PAIRS
+        ..RUNS
     },
-    Scenario { name: "30 % grows threefold", change: Change::First(3.0), ..PAIRS },
-    Scenario { name: "five functions × 1.2", change: Change::Several(5, 1.2), ..PAIRS },
+    Scenario { name: "30 % grows threefold", change: Change::First(3.0), ..RUNS },
+    Scenario { name: "five functions × 1.2", change: Change::Several(5, 1.2), ..RUNS },
 ];
 
 impl Scenario {

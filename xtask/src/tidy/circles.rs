@@ -1,6 +1,7 @@
 //! Imports between the files of a crate lead in one direction, so that each file can be read, tested and changed without those
 //! above it. Two rules: no chain of imports leads from a file through another folder back to the file, and no files of one folder
-//! import each other in a circle. `mod` and `pub use` are no imports, and a file may use what its own module defines.
+//! import each other in a circle. `mod` and `pub use` are no imports, but to use a name that a module passes on is to import the module;
+//! a file may use what its own module defines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
     Ok(import_graph::of_crates(tree).values().flat_map(breaches_of).collect())
 }
 
-/// Returns the number of circles of files of one folder in each crate.
-pub(crate) fn count_by_crate(tree: &Tree) -> Vec<(&str, usize)> {
+/// Returns the number of circles in each crate.
+pub(crate) fn count_by_crate(tree: &Tree) -> BTreeMap<&str, usize> {
     let crates = import_graph::of_crates(tree).into_iter();
-    crates.map(|(krate, imports)| (krate, circles_of_siblings(&imports).len())).collect()
+    crates.map(|(krate, imports)| (krate, breaches_of(&imports).len())).collect()
 }
 
 fn breaches_of(imports: &Imports) -> Vec<Breach> {

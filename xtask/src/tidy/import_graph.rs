@@ -55,17 +55,25 @@ pub(super) fn of_files<'a>(sources: impl Iterator<Item = (&'a Path, &'a syn::Fil
         }
     }
     let mut imports = Imports::new();
-    for (path, _, paths) in &uses {
+    for (path, module, paths) in &uses {
         // To pass a name on is not to depend on it.
-        let files =
-            paths.iter().filter(|used| !used.is_passed_on).filter_map(|used| modules.file(&used.path));
-        let files = files.filter(|file| file != path).map(Path::to_owned).collect();
+        let used = paths.iter().filter(|used| !used.is_passed_on);
+        let files = used.flat_map(|used| [modules.file(&used.path), modules.named(&used.path, module)]);
+        let files = files.flatten().filter(|file| file != path).map(Path::to_owned).collect();
         imports.insert((*path).to_owned(), files);
     }
     imports
 }
 
 impl Modules<'_> {
+    /// Returns the file of the module by which code of the module `from` names a path from the root of the crate: it may pass the
+    /// name on. The modules around `from` do not count: what they pass on is its own folder's.
+    fn named(&self, path: &[String], from: &[String]) -> Option<&Path> {
+        let length = (0..=path.len()).rev().find(|&length| self.files.contains_key(&path[..length]))?;
+        let module = &path[..length];
+        if from.starts_with(module) { None } else { self.files.get(module).copied() }
+    }
+
     /// Returns the file that defines what a path from the root of the crate names.
     fn file(&self, path: &[String]) -> Option<&Path> {
         let mut path = path.to_vec();

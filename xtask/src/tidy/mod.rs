@@ -27,7 +27,7 @@ use tree::Tree;
 
 /// The sources of the project, as other chores look at them.
 pub(crate) mod sources {
-    pub(crate) use super::circles::count_by_crate as circles_of_siblings;
+    pub(crate) use super::circles::count_by_crate as circles_by_crate;
     pub(crate) use super::purity::{is_test, of_programs};
     pub(crate) use super::tree::{Source, Tree};
 }

@@ -148,11 +148,14 @@ fn is_no_std(attributes: &[Attribute]) -> bool {
 }
 
 /// Returns true if an item is compiled for tests only.
+/// Conditions under which only tests are compiled: the feature `testing` is switched on by dev-dependencies alone.
+const TEST_CONDITIONS: &[&str] = &["test", "feature=\"testing\"", "any(test,feature=\"testing\")"];
+
 pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
             || matches!(&attribute.meta, syn::Meta::List(list)
-                if list.path.is_ident("cfg") && text(&list.tokens) == "test")
+                if list.path.is_ident("cfg") && TEST_CONDITIONS.contains(&text(&list.tokens).replace(' ', "").as_str()))
     })
 }
 

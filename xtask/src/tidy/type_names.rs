@@ -15,7 +15,6 @@ const MAX_CRATES: usize = 2;
 /// Names that more crates may define, each with its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("Error", "each library has one error type, called so as in std"),
-    ("Frame", "a stack frame in each of them: unwound (unwinder), with a name (model), in a view (live)"),
     ("Options", "the options of a crate's or module's one entry point, written with its path"),
 ];
 
@@ -76,7 +75,7 @@ mod tests {
 
     fn found(crates: &[(&str, &str)]) -> Vec<String> {
         let mut visitor = PublicTypes::default();
-        let excepted = "pub enum Error {} pub struct Frame; pub struct Options;";
+        let excepted = "pub enum Error {} pub struct Options;";
         for (krate, text) in crates.iter().copied().chain(["p", "q", "r"].map(|krate| (krate, excepted))) {
             visitor.krate = krate.to_owned();
             visitor.visit_file(&syn::parse_file(text).expect("Rust source"));

@@ -39,25 +39,12 @@ impl SampledFunction {
         let at = |position: usize| self.start.saturating_add(position as u64);
         self.offsets.range(at(position)..at(end)).map(|(_, weight)| *weight).fold(0, u64::saturating_add)
     }
-
-    /// Gives the instructions of this function, as annotated before, the weights of its samples of now.
-    pub fn weigh(&self, range: &mut CodeRange) {
-        let Some(first) = range.instructions.first().map(|first| first.address.0) else { return };
-        range.weight = self.weight;
-        for instruction in &mut range.instructions {
-            let position = instruction.address.0.saturating_sub(first) as usize;
-            instruction.weight = self.weight_within(position, position + instruction.bytes.len());
-        }
-        range.find_elsewhere();
-    }
 }
 
 /// Finds the functions in which samples were taken, heaviest first, with the samples and the frames that a view shows: one whose
 /// innermost frames it hides is where they were called.
 pub fn sampled_functions(analysis: &Analysis, view: &View<'_>) -> Vec<SampledFunction> {
-    functions_of_samples(sampled_places(view).map(|(_, entry, weight)| (entry, weight)), |entry| {
-        analysis.resolve(entry)
-    })
+    functions_of_samples(sampled_places(view).map(|(_, entry, weight)| (entry, weight)), analysis)
 }
 
 /// As [`sampled_functions`], but only those of the `most` heaviest names. The resolutions of half a million sampled instructions lie
@@ -78,7 +65,7 @@ pub fn hottest_functions(analysis: &Analysis, view: &View<'_>, most: usize) -> V
         |place| function(place).and_then(|frame| weights.get(frame)).is_some_and(|weight| *weight >= least);
     let samples =
         samples.iter().filter(|(place, ..)| is_heavy(*place)).map(|&(_, entry, weight)| (entry, weight));
-    functions_of_samples(samples, |entry| analysis.resolve(entry))
+    functions_of_samples(samples, analysis)
 }
 
 /// Returns the innermost place of each sample that a view shows, with the weight of all samples there.
@@ -97,16 +84,17 @@ fn sampled_places(view: &View<'_>) -> impl Iterator<Item = (PlaceId, StackEntry,
 
 /// Finds the functions in which samples were taken, heaviest first, from the innermost places of the samples and their weights.
 /// Places without a function are left out.
-pub fn functions_of_samples<'a>(
+fn functions_of_samples(
     samples: impl Iterator<Item = (StackEntry, u64)>,
-    resolve: impl Fn(&StackEntry) -> Option<&'a Resolution>,
+    analysis: &Analysis,
 ) -> Vec<SampledFunction> {
     let mut functions: Vec<(SampledFunction, Vec<(u64, u64)>)> = Vec::new();
     // Nearly all starts have one name.
     let mut first: FxHashMap<(SpaceId, u64), usize> = FxHashMap::default();
     let mut others: HashMap<(SpaceId, u64, Arc<str>), usize> = HashMap::new();
     for (entry, added) in samples {
-        let Some(Resolution::Resolved(Symbolized { frames, symbol_offset })) = resolve(&entry) else {
+        let Some(Resolution::Resolved(Symbolized { frames, symbol_offset })) = analysis.resolve(&entry)
+        else {
             continue;
         };
         let Some((function, inlined)) = frames.split_last() else { continue };
@@ -197,7 +185,10 @@ pub enum Chosen {
 
 impl Chosen {
     /// Puts together what `annotate` says of the pieces.
-    pub fn annotated(&self, mut annotate: impl FnMut(&SampledFunction) -> CodeRange) -> AnnotatedFunction {
+    pub(super) fn annotated(
+        &self,
+        mut annotate: impl FnMut(&SampledFunction) -> CodeRange,
+    ) -> AnnotatedFunction {
         match self {
             Self::Whole((name, pieces)) => {
                 AnnotatedFunction { name: name.clone(), ranges: pieces.iter().map(annotate).collect() }

@@ -8,12 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elf::{Machine, ReadAt};
 use export::annotate::AnnotatedFunction;
-use host::objects::{HostObject, ObjectStore, RecordedFiles, RetainedFiles};
-use host::sys::identity::NOBODY;
-use model::{
-    AddressKind, FileOffset, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry,
-    Svma,
-};
+use host::objects::{HostObject, ObjectStore};
+use model::{AddressKind, FileOffset, Frame, Name, Reason, Resolution, Space, StackEntry, Svma};
 use profile::code::{CodeRange, Instruction};
 use symbolizer::Options;
 use symbolizer::archived::ArchivedCode;
@@ -24,8 +20,7 @@ use disassembly::{Decoded, Disassembler};
 
 pub use disassembly::{HAS_DISASSEMBLY, Syntax};
 pub use functions::{
-    Chosen, SampledFunction, Whole, functions_of_samples, hottest_functions, name_of_whole,
-    sampled_functions, wholes,
+    Chosen, SampledFunction, Whole, hottest_functions, name_of_whole, sampled_functions, wholes,
 };
 
 /// Instructions of a function that are decoded at the most; longer ones are cut and say so.
@@ -39,7 +34,12 @@ const FIRST_INSTRUCTIONS: usize = 256;
 /// Reads the code of functions of an analysis and tells their samples, lines and inlined callers apart by instruction.
 pub struct Annotator<'a> {
     analysis: &'a Analysis,
-    reader: CodeReader,
+    store: ObjectStore,
+    symbolizing: Symbolizing,
+    syntax: Syntax,
+    /// Code that the recording carries.
+    embedded: HashMap<(Space, u64), ArchivedCode>,
+    source_owners: Mutex<SourceOwners>,
 }
 
 impl<'a> Annotator<'a> {
@@ -51,60 +51,77 @@ impl<'a> Annotator<'a> {
         syntax: Syntax,
         embedded: Vec<ArchivedCode>,
     ) -> Self {
-        let reader = CodeReader::new(settings, syntax)
-            .with_files(&analysis.held, &analysis.files)
-            .with_embedded(embedded, analysis.recording_author);
-        Self { analysis, reader }
+        let options = Options { inlines: true, locations: true, ..settings.options };
+        let with_lines = SymbolSettings { paths: settings.paths.clone(), options, reads_sources: true };
+        let (held, recorded) = (&analysis.held, &analysis.files);
+        Self {
+            analysis,
+            store: ObjectStore::new(settings.paths.clone())
+                .with_retained_files(Arc::clone(held))
+                .with_recorded_files(Arc::clone(recorded)),
+            symbolizing: Symbolizing::new(&with_lines).keeping_objects().with_files(held, recorded),
+            syntax,
+            embedded: embedded.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),
+            source_owners: Mutex::default(),
+        }
     }
 
     /// Returns who answers for the source files of all lines so far.
     pub fn source_owners(&self) -> SourceOwners {
-        self.reader.source_owners()
+        self.owners().clone()
     }
 
-    fn lookup(&self) -> Lookup<'a> {
-        let analysis = self.analysis;
-        Lookup { spaces: &analysis.spaces, pids: Box::new(|space| analysis.pids(space)) }
+    fn owners(&self) -> MutexGuard<'_, SourceOwners> {
+        // A panic in another thread leaves the table valid.
+        self.source_owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves places with their lines.
     pub(crate) fn resolve(&self, places: impl IntoIterator<Item = StackEntry>) -> Symbols {
-        self.reader.resolve(places, &self.lookup())
+        let (analysis, mut symbols) = (self.analysis, Symbols::default());
+        self.symbolizing.resolve(places, &analysis.spaces, |space| analysis.pids(space), &mut symbols);
+        self.owners().extend(&symbols.source_owners);
+        symbols
+    }
+
+    /// Returns the space that a piece of a function lies in.
+    fn space(&self, function: &SampledFunction) -> &'a Space {
+        self.analysis.spaces.get(function.space)
+    }
+
+    /// Returns the code of a piece of a function that the recording carries.
+    fn embedded_code(&self, function: &SampledFunction) -> Option<&ArchivedCode> {
+        self.embedded.get(&(self.space(function).clone(), function.start))
     }
 
     /// Returns true if the recording carries the code of a piece of a function.
     pub fn has_embedded_code(&self, function: &SampledFunction) -> bool {
-        let space = self.analysis.spaces.get(function.space);
-        self.reader.embedded.contains_key(&(space.clone(), function.start))
+        self.embedded_code(function).is_some()
     }
 
     /// Returns the size in bytes of the file that a function lies in; `None` if it lies in no file.
     pub fn file_size(&self, function: &SampledFunction) -> Option<u64> {
-        let (object, _) = self.reader.code(function, &self.lookup()).ok()?;
+        let (object, _) = self.code(function).ok()?;
         Some(object.source().size())
     }
 
     /// Annotates pieces of functions. Together they take less time than one by one: each look into a file starts with all of its units.
     pub fn annotate_all(&self, functions: &[SampledFunction]) -> Vec<CodeRange> {
-        let lookup = self.lookup();
-        let first = functions.iter().flat_map(|function| self.reader.first_entries(function, &lookup));
-        let known = self.reader.resolve(first, &lookup);
-        functions.iter().map(|function| self.reader.read(function, Some(&known), &lookup).0).collect()
+        let known = self.resolve(functions.iter().flat_map(|function| self.first_entries(function)));
+        functions.iter().map(|function| self.read(function, Some(&known)).0).collect()
     }
 
     /// Annotates a function with all its pieces.
     pub fn annotate_whole(&self, chosen: &Chosen) -> AnnotatedFunction {
-        let lookup = self.lookup();
-        chosen.annotated(|piece| self.reader.annotate(piece, &lookup))
+        chosen.annotated(|piece| self.read(piece, None).0)
     }
 
     /// Returns the code of one piece of a function, to travel with the recording; `None` where it is not to be had whole.
     pub fn code_of(&self, function: &SampledFunction) -> Option<ArchivedCode> {
-        let lookup = self.lookup();
-        let (range, machine) = self.reader.read(function, None, &lookup);
+        let (range, machine) = self.read(function, None);
         let address = range.instructions.first().filter(|_| range.missing.is_none())?.address;
         let mut code = ArchivedCode {
-            space: lookup.spaces.get(function.space).clone(),
+            space: self.space(function).clone(),
             start: function.start,
             address,
             machine: machine?.0,
@@ -122,89 +139,10 @@ impl<'a> Annotator<'a> {
         }
         Some(code)
     }
-}
-
-/// The spaces that functions lie in, and the processes that these were seen in.
-pub struct Lookup<'a> {
-    /// By the numbers that functions name.
-    pub spaces: &'a SpaceTable,
-    /// Processes that had a space mapped: while they live, files are seen as they see them.
-    pub pids: Box<dyn Fn(SpaceId) -> Vec<Pid> + 'a>,
-}
-
-/// Reads the code of functions from their files.
-pub struct CodeReader {
-    store: ObjectStore,
-    symbolizing: Symbolizing,
-    syntax: Syntax,
-    /// Code that the recording carries.
-    embedded: HashMap<(Space, u64), ArchivedCode>,
-    /// The user who answers for lines in the recording.
-    recording_author: u32,
-    source_owners: Mutex<SourceOwners>,
-}
-
-impl CodeReader {
-    /// Has read nothing yet. `settings` say where objects and debug files are looked for.
-    pub fn new(settings: &SymbolSettings, syntax: Syntax) -> Self {
-        let options = Options { inlines: true, locations: true, ..settings.options };
-        let with_lines = SymbolSettings { paths: settings.paths.clone(), options, reads_sources: true };
-        Self {
-            store: ObjectStore::new(settings.paths.clone()),
-            symbolizing: Symbolizing::new(&with_lines).keeping_objects(),
-            syntax,
-            embedded: HashMap::new(),
-            recording_author: NOBODY,
-            source_owners: Mutex::default(),
-        }
-    }
-
-    fn with_files(self, held: &Arc<RetainedFiles>, recorded: &Arc<RecordedFiles>) -> Self {
-        let store =
-            self.store.with_retained_files(Arc::clone(held)).with_recorded_files(Arc::clone(recorded));
-        Self { store, symbolizing: self.symbolizing.with_files(held, recorded), ..self }
-    }
-
-    fn with_embedded(self, embedded: Vec<ArchivedCode>, recording_author: u32) -> Self {
-        Self {
-            recording_author,
-            embedded: embedded.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),
-            ..self
-        }
-    }
-
-    /// Resolves the places of samples, so that [`sampled_functions`] can tell which functions they are in.
-    pub fn resolve(&self, places: impl IntoIterator<Item = StackEntry>, lookup: &Lookup<'_>) -> Symbols {
-        let mut symbols = Symbols::default();
-        self.symbolizing.resolve(places, lookup.spaces, &lookup.pids, &mut symbols);
-        self.owners().extend(&symbols.source_owners);
-        symbols
-    }
-
-    /// Returns who answers for the source files of all lines so far.
-    pub fn source_owners(&self) -> SourceOwners {
-        self.owners().clone()
-    }
-
-    fn owners(&self) -> MutexGuard<'_, SourceOwners> {
-        // A panic in another thread leaves the table valid.
-        self.source_owners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Annotates one piece of a function.
-    pub fn annotate(&self, function: &SampledFunction, lookup: &Lookup<'_>) -> CodeRange {
-        self.read(function, None, lookup).0
-    }
 
     /// Annotates one piece of a function, and says for which machine it is. `known` has its first entries, if they were looked up.
-    fn read(
-        &self,
-        function: &SampledFunction,
-        known: Option<&Symbols>,
-        lookup: &Lookup<'_>,
-    ) -> (CodeRange, Option<Machine>) {
-        let space = lookup.spaces.get(function.space);
-        let module = profile::module_of(space).unwrap_or_else(|| Name::from("[unknown]"));
+    fn read(&self, function: &SampledFunction, known: Option<&Symbols>) -> (CodeRange, Option<Machine>) {
+        let module = profile::module_of(self.space(function)).unwrap_or_else(|| Name::from("[unknown]"));
         let mut range = CodeRange {
             name: Arc::clone(&function.name),
             module,
@@ -215,17 +153,17 @@ impl CodeReader {
             inlined: None,
         };
         let mut machine = None;
-        if let Some(code) = self.embedded.get(&(space.clone(), function.start)) {
+        if let Some(code) = self.embedded_code(function) {
             machine = Some(Machine(code.machine));
             for (_, frames) in &code.frames {
-                self.owners().add_frames(frames, &[self.recording_author]);
+                self.owners().add_frames(frames, &[self.analysis.recording_author]);
             }
             self.fill_embedded(&mut range, function, code);
         } else {
-            match self.code(function, lookup) {
+            match self.code(function) {
                 Ok((object, address)) => {
                     machine = Some(object.machine());
-                    self.fill(&mut range, function, (&object, address), known, lookup);
+                    self.fill(&mut range, function, (&object, address), known);
                 }
                 Err(why) => range.missing = Some(why),
             }
@@ -235,13 +173,12 @@ impl CodeReader {
     }
 
     /// Returns the entries of a function's first instructions; none if they travel with the recording, or are not to be had.
-    fn first_entries(&self, function: &SampledFunction, lookup: &Lookup<'_>) -> Vec<StackEntry> {
-        let space = lookup.spaces.get(function.space);
-        if self.embedded.contains_key(&(space.clone(), function.start)) {
+    fn first_entries(&self, function: &SampledFunction) -> Vec<StackEntry> {
+        if self.has_embedded_code(function) {
             return Vec::new();
         }
         let first = || {
-            let (object, address) = self.code(function, lookup).ok()?;
+            let (object, address) = self.code(function).ok()?;
             let disassembler = Disassembler::new(object.machine(), self.syntax)?;
             let batch = disassembler.decode(object.bytes_at(address)?, address, 0, FIRST_INSTRUCTIONS);
             Some(entries(function, &object, &batch))
@@ -272,12 +209,8 @@ impl CodeReader {
     }
 
     /// Opens what a function lies in.
-    fn code(
-        &self,
-        function: &SampledFunction,
-        lookup: &Lookup<'_>,
-    ) -> Result<(Arc<HostObject>, Svma), String> {
-        let space = lookup.spaces.get(function.space);
+    fn code(&self, function: &SampledFunction) -> Result<(Arc<HostObject>, Svma), String> {
+        let space = self.space(function);
         let Space::Object(identity) = space else {
             return Err(match space {
                 Space::Kernel { .. } | Space::KernelModule { .. } => {
@@ -287,7 +220,7 @@ impl CodeReader {
                 _ => "its code is in no file".to_owned(),
             });
         };
-        let pids = (lookup.pids)(function.space);
+        let pids = self.analysis.pids(function.space);
         let object = self.store.open(identity, &pids).map_err(|reason: Reason| reason.to_string())?;
         match object.svma_of(FileOffset(function.start)) {
             Some(address) => Ok((object, address)),
@@ -301,7 +234,6 @@ impl CodeReader {
         function: &SampledFunction,
         (object, address): (&HostObject, Svma),
         mut known: Option<&Symbols>,
-        lookup: &Lookup<'_>,
     ) {
         let Some(disassembler) = Disassembler::new(object.machine(), self.syntax) else {
             range.missing = Some(format!("instructions of {:?} are not known", object.machine()));
@@ -322,7 +254,7 @@ impl CodeReader {
             let symbols = match first {
                 Some(known) => known,
                 None => {
-                    found = self.resolve(entries(function, object, &batch), lookup);
+                    found = self.resolve(entries(function, object, &batch));
                     &found
                 }
             };

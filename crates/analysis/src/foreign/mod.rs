@@ -9,7 +9,6 @@ mod gzip;
 mod pprof;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wire;
 
 use std::fmt;
 

@@ -1,19 +1,25 @@
 //! Parses pprof's `profile.proto` (<https://github.com/google/pprof/blob/main/proto/profile.proto>), unpacked.
 //!
-//! Strings, functions and locations may follow the samples that refer to them, so that the bytes are read twice.
+//! Strings, functions and locations may follow the samples that refer to them, so that the bytes are read several times. A field of the
+//! profile is decoded at a time, as a profile that has it alone: decoded whole, a message of two bytes would take a hundred in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use export::exchange::SampleLabel;
+use export::exchange::pprof::{
+    FunctionMessage, LabelMessage, LineMessage, LocationMessage, MappingMessage, ProfileMessage,
+    SampleMessage, ValueTypeMessage,
+};
 use model::{
     AddressKind, BuildId, Frame, Name, ObjectIdentity, Pid, Reason, Resolution, SourceLocation, Space,
     SpaceId, SpaceTable, StackEntry, Tid,
 };
 use profile::StackTable;
+use prost::Message;
+use prost::encoding::{DecodeContext, decode_key, skip_field};
 use symbolizer::{NameStyle, Resolutions, display_name};
 
-use super::wire::{BadField, Fields, Value};
 use super::{ForeignError, ForeignProfile, Format, MAX_DEPTH, Quantity, Samples, Thread, resolved};
 
 /// The most quantities of a profile: a runtime has a dozen at most.
@@ -39,56 +45,88 @@ const COMM_KEYS: [&[u8]; 4] = [b"comm", b"thread_name", b"thread name", b"thread
 const PID_KEYS: [&[u8]; 3] = [b"pid", b"process_id", b"process id"];
 const TID_KEYS: [&[u8]; 3] = [b"tid", b"thread_id", b"thread id"];
 
-/// The numbers of fields of a message `Profile`.
-mod field {
-    pub(super) const SAMPLE_TYPE: u32 = 1;
-    pub(super) const SAMPLE: u32 = 2;
-    pub(super) const MAPPING: u32 = 3;
-    pub(super) const LOCATION: u32 = 4;
-    pub(super) const FUNCTION: u32 = 5;
-    pub(super) const STRING_TABLE: u32 = 6;
-    pub(super) const TIME_NANOS: u32 = 9;
-    pub(super) const DURATION_NANOS: u32 = 10;
-    pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
-    /// The last field that the format has (`doc_url`).
-    pub(super) const LAST: u32 = 15;
+/// The fields of a profile, as `profile.proto` calls them, from number 1 on.
+const FIELDS: [&str; 15] = [
+    "sample_type",
+    SAMPLE,
+    "mapping",
+    LOCATION,
+    "function",
+    "string_table",
+    "drop_frames",
+    "keep_frames",
+    "time_nanos",
+    "duration_nanos",
+    "period_type",
+    "period",
+    "comment",
+    "default_sample_type",
+    "doc_url",
+];
+const SAMPLE: &str = "sample";
+const LOCATION: &str = "location";
+
+/// A field of a profile.
+struct Field<'b> {
+    /// Its name; `None` for one that the format does not have.
+    name: Option<&'static str>,
+    offset: usize,
+    bytes: &'b [u8],
 }
 
-/// Returns true if bytes may be the start of a profile: a field of a message `Profile`. Text may look so, too.
+impl Field<'_> {
+    /// Returns a profile that has this field alone.
+    fn decode(&self) -> Result<ProfileMessage, ForeignError> {
+        let damaged = ForeignError::Damaged { part: self.name.unwrap_or("field"), offset: self.offset };
+        ProfileMessage::decode(self.bytes).map_err(|_| damaged)
+    }
+}
+
+/// Returns the fields of a profile, up to the first that ends behind it, which is an error.
+fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ForeignError>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (start, offset) = (rest, bytes.len() - rest.len());
+        let number = decode_key(&mut rest).and_then(|(number, wire_type)| {
+            skip_field(wire_type, number, &mut rest, DecodeContext::default()).map(|()| number)
+        });
+        let Ok(number) = number else {
+            rest = &[];
+            return Some(Err(ForeignError::Damaged { part: "field", offset }));
+        };
+        let name = FIELDS.get((number as usize).wrapping_sub(1)).copied();
+        Some(Ok(Field { name, offset, bytes: &start[..start.len() - rest.len()] }))
+    })
+}
+
+/// Returns true if bytes may be the start of a profile: one of its fields. Text may look so, too.
 pub(super) fn begins_like_one(bytes: &[u8]) -> bool {
     // Its sample types, or whatever else a writer begins with: a string, message or number.
-    matches!(bytes, [key, _, ..] if (1..=field::LAST).contains(&u32::from(key >> 3)) && matches!(key & 7, 0 | 2))
+    matches!(bytes, [key, _, ..] if (1..=FIELDS.len()).contains(&usize::from(key >> 3)) && matches!(key & 7, 0 | 2))
         && !bytes.iter().take(64).all(|&byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
 }
 
-/// Returns true if all fields are those of a message `Profile`, there is a sample type, and the first string is empty, as the format wants.
+/// Returns true if all fields are those of a profile, there is a sample type, and the first string is empty, as the format wants.
 pub(super) fn is_pprof(bytes: &[u8]) -> bool {
     if !begins_like_one(bytes) {
         return false;
     }
     let (mut has_type, mut first_string) = (false, None);
-    for field in Fields::of(bytes) {
-        match field {
-            Ok((field::SAMPLE_TYPE, Value::Bytes(_))) => has_type = true,
-            Ok((field::STRING_TABLE, Value::Bytes(text))) if first_string.is_none() => {
-                first_string = Some(text);
-            }
-            Ok((1..=field::LAST, _)) => {}
-            Ok(_) => return false,
-            // A profile that was cut: what is whole of it tells what it is.
-            Err(BadField) => return has_type,
+    for field in fields(bytes) {
+        // A profile that was cut: what is whole of it tells what it is.
+        let Ok(field) = field else { return has_type };
+        match field.name {
+            None => return false,
+            Some("sample_type") => has_type = true,
+            Some("string_table") if first_string.is_none() => first_string = Some(field.bytes),
+            Some(_) => {}
         }
     }
-    has_type && first_string.is_some_and(<[u8]>::is_empty)
-}
-
-/// A mapping as the profile has it.
-#[derive(Clone, Copy, Default, Debug)]
-struct Mapping<'b> {
-    start: u64,
-    file_offset: u64,
-    file: &'b [u8],
-    build_id: &'b [u8],
+    // A key and the length 0.
+    has_type && matches!(first_string, Some([_, 0]))
 }
 
 /// A function as the profile has it.
@@ -102,19 +140,18 @@ struct Function {
 
 /// Everything but the samples. References are by id, which writers choose.
 #[derive(Default)]
-struct Tables<'b> {
-    /// Positions of the strings of type and unit.
-    quantities: Vec<(u64, u64)>,
-    strings: Vec<&'b [u8]>,
-    mappings: HashMap<u64, Mapping<'b>>,
+struct Tables {
+    quantities: Vec<ValueTypeMessage>,
+    strings: Vec<Vec<u8>>,
+    mappings: HashMap<u64, MappingMessage>,
     /// The id of the first mapping: the main program's.
     program: Option<u64>,
     functions: HashMap<u64, Function>,
     /// Names by the positions of their strings, each stored once: thousands of functions may share a long one.
-    names: HashMap<(u64, NameStyle), Arc<str>>,
-    started_unix_ns: u64,
-    duration_ns: u64,
-    default_quantity: u64,
+    names: HashMap<(i64, NameStyle), Arc<str>>,
+    started_unix_ns: i64,
+    duration_ns: i64,
+    default_quantity: i64,
 }
 
 /// Parses a profile.
@@ -128,101 +165,57 @@ pub(super) fn parse(bytes: &[u8]) -> Result<ForeignProfile, ForeignError> {
     }
     let room = MAX_FRAMES + MAX_FRAMES_PER_BYTE * bytes.len() as u64;
     let mut builder = Builder { tables, room, ..Builder::default() };
-    for_each(bytes, field::LOCATION, |message| builder.push_location(message))?;
+    let named =
+        |name| fields(bytes).filter(move |field| field.as_ref().is_ok_and(|of| of.name == Some(name)));
+    for field in named(LOCATION) {
+        field?.decode()?.location.into_iter().for_each(|location| builder.push_location(&location));
+    }
     let mut number = 0;
-    for_each(bytes, field::SAMPLE, |message| {
+    for field in named(SAMPLE) {
+        let field = field?;
         number += 1;
-        let has_negative = builder.push_sample(message)?;
-        Some(if has_negative { Err(ForeignError::Negative { sample: number }) } else { Ok(()) })
-    })?;
+        for sample in field.decode()?.sample {
+            if builder.push_sample(&sample, field.bytes.len()) {
+                return Err(ForeignError::Negative { sample: number });
+            }
+        }
+    }
     if number == 0 {
         return Err(ForeignError::Without("sample"));
     }
     Ok(builder.finish())
 }
 
-/// The result of one message: `None` if it is damaged.
-trait Outcome {
-    fn result(self, damaged: ForeignError) -> Result<(), ForeignError>;
-}
-
-impl Outcome for Option<()> {
-    fn result(self, damaged: ForeignError) -> Result<(), ForeignError> {
-        self.ok_or(damaged)
-    }
-}
-
-impl Outcome for Option<Result<(), ForeignError>> {
-    fn result(self, damaged: ForeignError) -> Result<(), ForeignError> {
-        self.unwrap_or(Err(damaged))
-    }
-}
-
-/// Calls `each` with each message of a field of the profile.
-fn for_each<'b, O: Outcome>(
-    bytes: &'b [u8],
-    wanted: u32,
-    mut each: impl FnMut(&'b [u8]) -> O,
-) -> Result<(), ForeignError> {
-    let mut fields = Fields::of(bytes);
-    loop {
-        let offset = fields.offset();
-        let part = match wanted {
-            field::SAMPLE => "sample",
-            _ => "location",
-        };
-        match fields.next() {
-            None => return Ok(()),
-            Some(Err(BadField)) => return Err(ForeignError::Damaged { part: "field", offset }),
-            Some(Ok((number, value))) if number == wanted => {
-                each(value.bytes()).result(ForeignError::Damaged { part, offset })?;
-            }
-            Some(Ok(_)) => {}
-        }
-    }
-}
-
-impl<'b> Tables<'b> {
-    fn read(bytes: &'b [u8]) -> Result<Self, ForeignError> {
+impl Tables {
+    fn read(bytes: &[u8]) -> Result<Self, ForeignError> {
         let mut tables = Self::default();
-        let mut functions: Vec<(usize, &[u8])> = Vec::new();
-        let mut mappings: Vec<(usize, &[u8])> = Vec::new();
-        let mut fields = Fields::of(bytes);
-        loop {
-            let offset = fields.offset();
-            let Some(field) = fields.next() else { break };
-            let Ok((number, value)) = field else {
-                return Err(ForeignError::Damaged { part: "field", offset });
-            };
-            match number {
-                field::SAMPLE_TYPE if tables.quantities.len() < MAX_QUANTITIES => {
-                    let [kind, unit] = numbers(value.bytes(), [1, 2])
-                        .ok_or(ForeignError::Damaged { part: "sample_type", offset })?;
-                    tables.quantities.push((kind, unit));
-                }
-                field::MAPPING => mappings.push((offset, value.bytes())),
-                field::FUNCTION => functions.push((offset, value.bytes())),
-                field::STRING_TABLE => tables.strings.push(value.bytes()),
-                field::TIME_NANOS => tables.started_unix_ns = value.number(),
-                field::DURATION_NANOS => tables.duration_ns = value.number(),
-                field::DEFAULT_SAMPLE_TYPE => tables.default_quantity = value.number(),
-                _ => {}
+        let mut functions: Vec<FunctionMessage> = Vec::new();
+        let mut mappings: Vec<MappingMessage> = Vec::new();
+        for field in fields(bytes) {
+            let field = field?;
+            if matches!(field.name, None | Some(SAMPLE | LOCATION)) {
+                continue;
             }
+            let part = field.decode()?;
+            tables.quantities.extend(part.sample_type);
+            tables.quantities.truncate(MAX_QUANTITIES);
+            mappings.extend(part.mapping);
+            functions.extend(part.function);
+            tables.strings.extend(part.string_table);
+            let set = |known: &mut i64, number| *known = if number == 0 { *known } else { number };
+            set(&mut tables.started_unix_ns, part.time_nanos);
+            set(&mut tables.duration_ns, part.duration_nanos);
+            set(&mut tables.default_quantity, part.default_sample_type);
         }
-        for (offset, message) in mappings {
-            let [id, start, file_offset, file, build_id] =
-                numbers(message, [1, 2, 4, 5, 6]).ok_or(ForeignError::Damaged { part: "mapping", offset })?;
-            let (file, build_id) = (tables.string(file), tables.string(build_id));
-            tables.program.get_or_insert(id);
-            tables.mappings.entry(id).or_insert(Mapping { start, file_offset, file, build_id });
+        for mapping in mappings {
+            tables.program.get_or_insert(mapping.id);
+            tables.mappings.entry(mapping.id).or_insert(mapping);
         }
-        for (offset, message) in functions {
-            let [id, name, linkage_name, file, start_line] = numbers(message, [1, 2, 3, 4, 5])
-                .ok_or(ForeignError::Damaged { part: "function", offset })?;
-            let name = if tables.string(name).is_empty() { linkage_name } else { name };
+        for FunctionMessage { id, name, system_name, filename, start_line } in functions {
+            let name = if tables.string(name).is_empty() { system_name } else { name };
             let function = Function {
                 name: tables.name(name, NameStyle::Demangled),
-                file: tables.name(file, NameStyle::Linkage),
+                file: tables.name(filename, NameStyle::Linkage),
                 start_line: u32::try_from(start_line).unwrap_or(0),
             };
             tables.functions.entry(id).or_insert(function);
@@ -231,47 +224,36 @@ impl<'b> Tables<'b> {
     }
 
     /// Returns the string at a position; an empty one if there is none.
-    fn string(&self, position: u64) -> &'b [u8] {
-        usize::try_from(position)
-            .ok()
-            .and_then(|position| self.strings.get(position))
-            .copied()
-            .unwrap_or_default()
+    fn string(&self, position: i64) -> &[u8] {
+        let string = usize::try_from(position).ok().and_then(|position| self.strings.get(position));
+        string.map_or(&[], Vec::as_slice)
     }
 
-    fn name(&mut self, position: u64, style: NameStyle) -> Arc<str> {
-        let text = self.string(position);
-        Arc::clone(self.names.entry((position, style)).or_insert_with(|| display_name(text, style).into()))
+    fn name(&mut self, position: i64, style: NameStyle) -> Arc<str> {
+        if let Some(known) = self.names.get(&(position, style)) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = display_name(self.string(position), style).into();
+        self.names.insert((position, style), Arc::clone(&name));
+        name
     }
 
-    fn text(&self, position: u64) -> String {
+    fn text(&self, position: i64) -> String {
         String::from_utf8_lossy(self.string(position)).into_owned()
     }
 
     /// Returns the base name of the main program; `None` if the profile has no mapping with a name.
     fn program_name(&self) -> Option<Name> {
-        let path = self.mappings.get(&self.program?)?.file;
+        let path = self.string(self.mappings.get(&self.program?)?.filename);
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         (!name.is_empty()).then(|| Name::new(name))
     }
 }
 
-/// Returns numbers of a message by their fields; 0 for those that are missing. `None` if the message is damaged.
-fn numbers<const N: usize>(message: &[u8], wanted: [u32; N]) -> Option<[u64; N]> {
-    let mut found = [0; N];
-    for field in Fields::of(message) {
-        let (number, value) = field.ok()?;
-        if let Some(index) = wanted.iter().position(|&wanted| wanted == number) {
-            found[index] = value.number();
-        }
-    }
-    Some(found)
-}
-
 /// Builds the profile from its locations and samples.
 #[derive(Default)]
-struct Builder<'b> {
-    tables: Tables<'b>,
+struct Builder {
+    tables: Tables,
     spaces: SpaceTable,
     stacks: StackTable,
     resolutions: Resolutions,
@@ -292,28 +274,23 @@ struct Builder<'b> {
     chain: Vec<StackEntry>,
 }
 
-impl<'b> Builder<'b> {
-    fn push_location(&mut self, message: &'b [u8]) -> Option<()> {
-        let (mut id, mut mapping, mut address) = (0, 0, 0);
-        let mut frames = Vec::new();
-        for field in Fields::of(message) {
-            match field.ok()? {
-                (1, value) => id = value.number(),
-                (2, value) => mapping = value.number(),
-                (3, value) => address = value.number(),
-                (4, value) if frames.len() < MAX_INLINED => frames.extend(self.frame(value.bytes())?),
-                _ => {}
-            }
-        }
+impl Builder {
+    fn push_location(&mut self, location: &LocationMessage) {
+        let LocationMessage { id, mapping_id, address, ref line } = *location;
+        let mut frames: Vec<Frame> =
+            line.iter().take(MAX_INLINED).filter_map(|line| self.frame(line)).collect();
         if let Some((_, inlined)) = frames.split_last_mut() {
-            inlined.iter_mut().for_each(|frame: &mut Frame| frame.inlined = true);
+            inlined.iter_mut().for_each(|frame| frame.inlined = true);
         }
-        let mapping = self.tables.mappings.get(&mapping).copied();
+        let mapping = self.tables.mappings.get(&mapping_id).copied();
+        let file = mapping.map_or(&[][..], |mapping| self.tables.string(mapping.filename));
         // All ones stand for an unknown address.
         let address = if address == u64::MAX { 0 } else { address };
-        let in_kernel = address >= FIRST_KERNEL_ADDRESS
-            || mapping.is_some_and(|mapping| mapping.file.starts_with(b"[kernel"));
-        let (space, offset) = space_of(mapping.as_ref(), address, in_kernel);
+        let in_kernel = address >= FIRST_KERNEL_ADDRESS || file.starts_with(b"[kernel");
+        // Go writes ids of its own, which are no build ids of ELF.
+        let build_id = mapping.map_or(&[][..], |mapping| self.tables.string(mapping.build_id));
+        let build_id = std::str::from_utf8(build_id).ok().and_then(BuildId::from_hex);
+        let (space, offset) = space_of(mapping.as_ref(), file, build_id, address, in_kernel);
         let may_have_names =
             matches!(&space, Space::Object(object) if !object.path.as_bytes().starts_with(b"["));
         let space = self.spaces.intern(space);
@@ -327,7 +304,7 @@ impl<'b> Builder<'b> {
             in_kernel,
         };
         if self.entries.contains_key(&id) {
-            return Some(());
+            return;
         }
         self.entries.insert(id, (entry, frames.len().max(1)));
         if !frames.is_empty() {
@@ -337,79 +314,61 @@ impl<'b> Builder<'b> {
         } else {
             self.resolutions.insert(entry, Resolution::Unresolved(Reason::NotInProfile));
         }
-        Some(())
     }
 
     /// Returns the frame of a line, if its function has a name.
-    fn frame(&self, message: &[u8]) -> Option<Option<Frame>> {
-        let [function, line, column] = numbers(message, [1, 2, 3])?;
-        let Some(function) = self.tables.functions.get(&function).filter(|known| !known.name.is_empty())
-        else {
-            return Some(None);
-        };
+    fn frame(&self, line: &LineMessage) -> Option<Frame> {
+        let function = self.tables.functions.get(&line.function_id).filter(|known| !known.name.is_empty())?;
         let number = |value| u32::try_from(value).unwrap_or(0);
         let location = (!function.file.is_empty()).then(|| SourceLocation {
             file: Arc::clone(&function.file),
-            line: number(line),
-            column: number(column),
+            line: number(line.line),
+            column: number(line.column),
             discriminator: 0,
             start_line: function.start_line,
         });
-        Some(Some(Frame { function: Arc::clone(&function.name), location, inlined: false }))
+        Some(Frame { function: Arc::clone(&function.name), location, inlined: false })
     }
 
-    /// Adds a sample. Returns true if one of its values is negative, and nothing if it is damaged.
-    fn push_sample(&mut self, message: &'b [u8]) -> Option<bool> {
+    /// Adds a sample that has `size` bytes in the profile. Returns true if one of its values is negative.
+    fn push_sample(&mut self, sample: &SampleMessage, size: usize) -> bool {
         let quantities = self.tables.quantities.len();
-        let mut values = [0_i64; MAX_QUANTITIES];
-        let (mut found, mut frames, mut is_cut) = (0, 0, false);
-        let most = if self.room > 0 { MAX_DEPTH } else { MAX_DEPTH.min(message.len()) };
-        let (mut comm, mut pid, mut tid, mut labels) = (None, None, None, Vec::new());
+        let (mut frames, mut is_cut) = (0, false);
+        let most = if self.room > 0 { MAX_DEPTH } else { MAX_DEPTH.min(size) };
         self.chain.clear();
-        for field in Fields::of(message) {
-            match field.ok()? {
-                (1, value) => {
-                    let (chain, entries, spaces) = (&mut self.chain, &self.entries, &mut self.spaces);
-                    value.numbers(|id| {
-                        let (entry, more) = entries.get(&id).copied().unwrap_or_else(|| (unknown(spaces), 1));
-                        is_cut |= frames + more > most;
-                        if !is_cut {
-                            frames += more;
-                            chain.push(entry);
-                        }
-                    })?;
-                }
-                (2, value) => value.numbers(|value| {
-                    if let Some(slot) = values.get_mut(found) {
-                        *slot = value as i64;
-                    }
-                    found += 1;
-                })?,
-                (3, value) => {
-                    let [key_at, text_at, number, unit_at] = numbers(value.bytes(), [1, 2, 3, 4])?;
-                    let (key, text) = (self.tables.string(key_at), self.tables.string(text_at));
-                    let id = || {
-                        let typed = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-                        if text.is_empty() { i32::try_from(number as i64).ok() } else { typed }
-                    };
-                    if COMM_KEYS.contains(&key) && !text.is_empty() {
-                        comm = Some(Name::new(text.get(..MAX_COMM_BYTES).unwrap_or(text)));
-                    } else if PID_KEYS.contains(&key) {
-                        pid = id().map(Pid);
-                    } else if TID_KEYS.contains(&key) {
-                        tid = id().map(Tid);
-                    } else {
-                        let [key, text, unit] = [key_at, text_at, unit_at]
-                            .map(|position| self.tables.name(position, NameStyle::Linkage));
-                        labels.push(SampleLabel { key, text, number: number as i64, unit });
-                    }
-                }
-                _ => {}
+        for id in &sample.location_id {
+            let known = self.entries.get(id).copied();
+            let (entry, more) = known.unwrap_or_else(|| (unknown(&mut self.spaces), 1));
+            is_cut |= frames + more > most;
+            if !is_cut {
+                frames += more;
+                self.chain.push(entry);
             }
         }
-        let values = values.get(..quantities).unwrap_or_default();
+        let (mut comm, mut pid, mut tid, mut labels) = (None, None, None, Vec::new());
+        for &LabelMessage { key: key_at, text: text_at, number, unit: unit_at } in &sample.label {
+            let (key, text) = (self.tables.string(key_at), self.tables.string(text_at));
+            let id = || {
+                let typed = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                if text.is_empty() { i32::try_from(number).ok() } else { typed }
+            };
+            if COMM_KEYS.contains(&key) && !text.is_empty() {
+                comm = Some(Name::new(text.get(..MAX_COMM_BYTES).unwrap_or(text)));
+            } else if PID_KEYS.contains(&key) {
+                pid = id().map(Pid);
+            } else if TID_KEYS.contains(&key) {
+                tid = id().map(Tid);
+            } else {
+                let [key, text, unit] =
+                    [key_at, text_at, unit_at].map(|position| self.tables.name(position, NameStyle::Linkage));
+                labels.push(SampleLabel { key, text, number, unit });
+            }
+        }
+        let found = sample.value.len();
+        let values = sample.value.iter().copied().chain(std::iter::repeat(0)).take(quantities);
+        let values: Vec<i64> = values.collect();
         if values.iter().any(|&value| value < 0) {
-            return Some(true);
+            return true;
         }
         self.incomplete += u64::from(found != quantities);
         self.cut += u64::from(is_cut);
@@ -422,7 +381,7 @@ impl<'b> Builder<'b> {
             self.samples.push(Samples { thread, stack });
             self.values.extend(values.iter().map(|&value| value as u64));
         }
-        Some(false)
+        false
     }
 
     fn thread(
@@ -447,11 +406,12 @@ impl<'b> Builder<'b> {
     fn finish(self) -> ForeignProfile {
         let tables = &self.tables;
         let quantity =
-            |&(kind, unit): &(u64, u64)| Quantity { name: tables.text(kind), unit: tables.text(unit) };
+            |of: &ValueTypeMessage| Quantity { name: tables.text(of.kind), unit: tables.text(of.unit) };
         let quantities: Vec<Quantity> = tables.quantities.iter().map(quantity).collect();
-        let named = tables.quantities.iter().position(|&(kind, _)| {
-            tables.default_quantity != 0 && tables.string(kind) == tables.string(tables.default_quantity)
+        let named = tables.quantities.iter().position(|of| {
+            tables.default_quantity != 0 && tables.string(of.kind) == tables.string(tables.default_quantity)
         });
+        let positive = |time: i64| u64::try_from(time).ok().filter(|&time| time > 0);
         let mut remarks = Vec::new();
         if self.incomplete > 0 {
             remarks.push(format!(
@@ -471,8 +431,8 @@ impl<'b> Builder<'b> {
             // As pprof chooses: the last one, if the profile names none.
             default_quantity: named.unwrap_or(quantities.len() - 1),
             quantities,
-            started_unix_ns: Some(tables.started_unix_ns).filter(|&time| time > 0 && time < 1 << 63),
-            duration_ns: Some(tables.duration_ns).filter(|&time| time > 0 && time < 1 << 63),
+            started_unix_ns: positive(tables.started_unix_ns),
+            duration_ns: positive(tables.duration_ns),
             spaces: self.spaces,
             stacks: self.stacks,
             resolutions: self.resolutions,
@@ -493,16 +453,18 @@ fn unknown(spaces: &mut SpaceTable) -> StackEntry {
 }
 
 /// Returns the space of an address, and its offset there.
-fn space_of(mapping: Option<&Mapping<'_>>, address: u64, in_kernel: bool) -> (Space, u64) {
-    let file = mapping.map_or(&[] as &[u8], |mapping| mapping.file);
-    // Go writes ids of its own, which are no build ids of ELF.
-    let build_id =
-        mapping.and_then(|mapping| std::str::from_utf8(mapping.build_id).ok()).and_then(BuildId::from_hex);
+fn space_of(
+    mapping: Option<&MappingMessage>,
+    file: &[u8],
+    build_id: Option<BuildId>,
+    address: u64,
+    in_kernel: bool,
+) -> (Space, u64) {
     if in_kernel {
         let is_image = file.is_empty() || file.starts_with(b"[kernel");
         let space = match mapping {
             Some(mapping) if !is_image => {
-                Space::KernelModule { name: Name::new(file), build_id, start: mapping.start }
+                Space::KernelModule { name: Name::new(file), build_id, start: mapping.memory_start }
             }
             _ => Space::Kernel { build_id, text: None },
         };
@@ -510,7 +472,7 @@ fn space_of(mapping: Option<&Mapping<'_>>, address: u64, in_kernel: bool) -> (Sp
     }
     match mapping {
         Some(mapping) if !file.is_empty() => {
-            let offset = address.wrapping_sub(mapping.start).wrapping_add(mapping.file_offset);
+            let offset = address.wrapping_sub(mapping.memory_start).wrapping_add(mapping.file_offset);
             (Space::Object(ObjectIdentity { path: Name::new(file), build_id, file: None }), offset)
         }
         _ => (Space::Unmapped { pid: Pid::NONE, generation: 0 }, address),

@@ -5,14 +5,14 @@ use host::sysctl;
 use model::{MissingSamples, Shortfall};
 
 /// Maximum rate that is advised, in Hz, a prime: recording a busy program takes 3 % of a CPU then, 5 % at 19,997 Hz and 8 % at 40,009
-/// (`prof stat --per-task -- prof record -F RATE -- COMMAND`).
+/// (`perf stat --per-thread -- prof record -F RATE -- COMMAND`).
 const MAX_ADVISED_RATE: u64 = 9_973;
 /// The rate that is advised where samples are few, in Hz: five times the default of 997, and a prime like that.
 const MORE_OFTEN_HZ: u64 = 4_999;
 /// The size of a ring, in bytes, above which a larger one is not advised: it takes this memory on each CPU.
 const MAX_ADVISED_RING: u64 = 64 << 20;
 /// The ring that is advised to who has asked for none, in bytes: four times the default.
-const LARGER_RING: u64 = 16 << 20;
+const LARGER_RING: u64 = 64 << 20;
 
 /// Returns `kernel.perf_event_max_sample_rate`, in Hz; the kernel's default if it cannot be read.
 pub fn max_sample_rate() -> u64 {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_ring_is_advised_that_is_larger_than_the_one_that_was() {
-        assert_eq!(larger_ring(None).as_deref(), Some("-m 16M"));
+        assert_eq!(larger_ring(None).as_deref(), Some("-m 64M"));
         assert_eq!(larger_ring(Some(64 << 10)).as_deref(), Some("-m 1M"));
         assert_eq!(larger_ring(Some(16 << 20)).as_deref(), Some("-m 64M"));
         assert_eq!(larger_ring(Some(64 << 20)), None);

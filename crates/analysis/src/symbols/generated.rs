@@ -28,19 +28,12 @@ const MAX_REMEMBERED_LIFETIMES: usize = 4096;
 
 /// Looks generated code up in the perf maps of its processes.
 pub(super) struct PerfMaps {
-    source: LifetimeSource,
+    /// False if the processes are another machine's: then there are no maps.
+    this_host: bool,
+    /// The lifetimes in a recording; `None` for processes that are watched while they run.
+    lifetimes: Option<Arc<ProcessLifetimes>>,
     worker: Mutex<TimedWorker>,
     state: Mutex<ReadState>,
-}
-
-/// The knowledge of which process a map must be from.
-enum LifetimeSource {
-    /// There are no maps: the processes are another machine's.
-    OtherHost,
-    /// From a recording of this machine, and from `/proc`.
-    Recording(Arc<ProcessLifetimes>),
-    /// From `/proc` alone, for processes that are watched while they run.
-    Watched,
 }
 
 #[derive(Default)]
@@ -86,12 +79,7 @@ pub(super) struct Lookups<'a> {
 impl PerfMaps {
     /// For a recording, or else what runs now. Nothing is looked for where it is another machine's.
     pub(super) fn new(this_host: bool, lifetimes: Option<Arc<ProcessLifetimes>>) -> Self {
-        let source = match lifetimes {
-            _ if !this_host => LifetimeSource::OtherHost,
-            Some(lifetimes) => LifetimeSource::Recording(lifetimes),
-            None => LifetimeSource::Watched,
-        };
-        Self { source, worker: Mutex::default(), state: Mutex::default() }
+        Self { this_host, lifetimes, worker: Mutex::default(), state: Mutex::default() }
     }
 
     /// Waits for maps anew, in a view that goes on.
@@ -113,7 +101,7 @@ impl PerfMaps {
 
     /// Returns true if there may be a map of this process: a file of its name, or a file system that does not answer. Opens no map.
     pub(super) fn may_exist(&self, pid: Pid) -> bool {
-        if matches!(self.source, LifetimeSource::OtherHost) || pid.0 <= 0 {
+        if !self.this_host || pid.0 <= 0 {
             return false;
         }
         let patience = READ_TIMEOUT.saturating_sub(self.lock().waited).max(MIN_READ_TIMEOUT);
@@ -132,32 +120,27 @@ impl PerfMaps {
 
     /// Returns false if a process ran another program than the one with code in `space` when its map was written.
     fn is_of_program(&self, pid: Pid, space: &Space, changed: u64) -> bool {
-        match &self.source {
-            LifetimeSource::Recording(lifetimes) => lifetimes.compare_program(pid, space, changed).is_eq(),
-            LifetimeSource::OtherHost | LifetimeSource::Watched => true,
-        }
+        let lifetimes = self.lifetimes.as_ref();
+        lifetimes.is_none_or(|lifetimes| lifetimes.compare_program(pid, space, changed).is_eq())
     }
 
     fn life(&self, pid: Pid) -> Option<ProcessLifetime> {
-        match &self.source {
-            LifetimeSource::OtherHost => None,
-            LifetimeSource::Recording(lifetimes) => Some(lifetimes.lifetime(pid)),
-            LifetimeSource::Watched => {
-                let now = procfs::life(pid).ok();
-                let mut state = self.lock();
-                if state.remembered.len() >= MAX_REMEMBERED_LIFETIMES {
-                    state.remembered.clear();
-                }
-                match now {
-                    Some(life) => {
-                        state.remembered.insert(pid, life);
-                        Some(life)
-                    }
-                    // The process has ended: only its last known life can tell its user.
-                    None => state.remembered.get(&pid).copied(),
-                }
-            }
+        if !self.this_host || pid.0 <= 0 {
+            return None;
         }
+        if let Some(lifetimes) = &self.lifetimes {
+            return Some(lifetimes.lifetime(pid));
+        }
+        let now = procfs::life(pid).ok();
+        let mut state = self.lock();
+        if state.remembered.len() >= MAX_REMEMBERED_LIFETIMES {
+            state.remembered.clear();
+        }
+        if let Some(life) = now {
+            state.remembered.insert(pid, life);
+        }
+        // Of a process that has ended, only its last known life can tell its user.
+        state.remembered.get(&pid).copied()
     }
 
     fn search(&self, pid: Pid, addresses: &[Avma]) -> MapAnswer {
@@ -173,10 +156,10 @@ impl PerfMaps {
                 }
             };
         }
-        let Some(life) = self.life(pid).filter(|_| pid.0 > 0) else {
+        let Some(life) = self.life(pid) else {
             return nothing(MapSearchOutcome::NoMap);
         };
-        let is_recording = matches!(self.source, LifetimeSource::Recording(_));
+        let is_recording = self.lifetimes.is_some();
         let (patience, left) = {
             let state = self.lock();
             let patience = if is_recording { READ_TIMEOUT } else { LIVE_READ_TIMEOUT };

@@ -97,7 +97,7 @@ impl Opened {
 /// The object that is packed in another one.
 fn unpack_minidebug(object: &HostObject) -> Result<Option<HostObject>, String> {
     let Some(bytes) = minidebug(object)? else { return Ok(None) };
-    let unpacked = Object::parse(ObjectBytes::Memory(bytes));
+    let unpacked = Object::parse(ObjectBytes::Memory(bytes, None));
     unpacked.map(Some).map_err(|error| format!("section .gnu_debugdata: {error}"))
 }
 
@@ -237,7 +237,7 @@ mod tests {
 
     fn own() -> HostObject {
         let bytes = std::fs::read("/proc/self/exe").unwrap();
-        HostObject::parse(ObjectBytes::Memory(bytes)).unwrap()
+        HostObject::parse(ObjectBytes::Memory(bytes, None)).unwrap()
     }
 
     fn stamp(length: usize) -> FileSetStamp {

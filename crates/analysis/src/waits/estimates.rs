@@ -36,8 +36,9 @@ impl Switches {
         (!self.has_wakings()).then_some(WAKINGS_COUNTED)
     }
 
-    /// Returns what is estimated of a recording that has ended.
-    pub(crate) fn estimates(&self) -> Vec<Estimate> {
+    /// Returns what is estimated of a recording that has ended, where time in which switches were held back counts (`counts_held`), or is
+    /// left out.
+    pub(crate) fn estimates(&self, counts_held: bool) -> Vec<Estimate> {
         let stacks = self.has_estimated_stacks().then(|| Estimate {
             brief: "stacks of waits read from outside".to_owned(),
             sentence: READ_FROM_OUTSIDE.to_owned(),
@@ -53,10 +54,14 @@ impl Switches {
         let times = self.watched.filter(|_| held > 0).map(|watched| {
             let all = watched.end.saturating_sub(watched.begin).max(1);
             let percent = 100.0 * (1.0 - held as f64 / all as f64);
+            let rest = match counts_held {
+                true => "the rest is the kernel's time of each thread, in the shares of what is recorded",
+                false => "the rest has no place in time and is left out",
+            };
             Estimate {
                 brief: format!("switches of {percent:.1} % of the time recorded"),
                 sentence: format!(
-                    "too many switches to record them all: those of {percent:.1} % of the time are; the rest is estimated"
+                    "too many switches to record them all: those of {percent:.1} % of the time are; {rest}"
                 ),
             }
         });

@@ -1,24 +1,8 @@
 //! The kernel's counts of a thread (`/proc/PID/task/TID/schedstat`), and the time of its records beside them.
 
-use perfdata::sections::Schedstat;
 use tracker::waits::Activity;
 
-/// `share / whole` of `time`, at most all of it.
-pub(super) fn part(time: u64, share: u64, whole: u64) -> u64 {
-    let part = u128::from(time) * u128::from(share) / u128::from(whole.max(1));
-    u64::try_from(part).unwrap_or(time).min(time)
-}
-
-/// The parts of a time that lie between two counts each, with the number of the count that ends them.
-pub(super) fn pieces((start, end): (u64, u64), counted: &[Schedstat]) -> impl Iterator<Item = (usize, u64)> {
-    let (mut number, mut start) = (counted.partition_point(|count| count.time <= start), start);
-    std::iter::from_fn(move || {
-        let until = counted.get(number).map_or(end, |count| count.time.min(end));
-        let piece = (start < end).then(|| (number, until.saturating_sub(start)));
-        (number, start) = (number + 1, until);
-        piece
-    })
-}
+use super::parts::Parts;
 
 /// The class that an activity has in the kernel's counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,16 +21,34 @@ pub(super) fn class(activity: Activity) -> Option<Class> {
     }
 }
 
-pub(super) fn signed(time: u64) -> i64 {
-    i64::try_from(time).unwrap_or(i64::MAX)
+/// The time of a thread that records tell from a count of the kernel to the next one, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Recorded {
+    pub(super) ran: u64,
+    /// Waits for a CPU that ended.
+    pub(super) runnable: u64,
+    /// Switches were held back.
+    pub(super) unwatched: u64,
 }
 
-/// Returns a time that is too short by itself, and 0 for one that is too long.
-pub(super) fn missing(time: i64) -> u64 {
-    time.max(0).unsigned_abs()
+impl Recorded {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            ran: self.ran.saturating_add(other.ran),
+            runnable: self.runnable.saturating_add(other.runnable),
+            unwatched: self.unwatched.saturating_add(other.unwatched),
+        }
+    }
 }
 
-/// Returns by how much a time is too long, and 0 for one that is too short.
-pub(super) fn surplus(time: i64) -> u64 {
-    time.min(0).unsigned_abs()
+/// Time that a thread ran, could have run, and was blocked, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Shares(pub(super) [u64; 3]);
+
+impl Shares {
+    /// Splits `time` as these are split; `None` where there are none.
+    pub(super) fn split(self, time: u64) -> Option<[u64; 3]> {
+        let mut parts = Parts::new(time, self.0.iter().map(|share| u128::from(*share)).sum());
+        (self.0 != [0; 3]).then(|| self.0.map(|share| parts.next(share)))
+    }
 }

@@ -2,21 +2,14 @@
 //!
 //! When threads of a process ran is known once all intervals have ended, so samples are collected first and weighed together.
 //!
-//! In the gaps in which switches were not recorded, how many threads ran is estimated: a CPU that ran threads of the process has
-//! samples of it about that time. That sees phases that last longer than some samples are apart, and no faster alternation. So
-//! the estimate is corrected, for each thread, by what it is wrong on average where switches were recorded.
+//! In the gaps in which switches were not recorded, how many threads ran is not known. A sample there has the share that its thread has
+//! on average where switches were recorded.
 
 use std::collections::HashMap;
 
 use model::{CpuId, Pid, Tid};
 use profile::{StackId, ThreadId};
 use rustc_hash::FxBuildHasher;
-
-/// Sampling intervals before and after a sample in a gap in which samples on other CPUs count. At 997 Hz that is 5 ms: phases
-/// that are longer are seen, and a busy CPU has ten samples, which come irregularly while threads take turns on it.
-const INTERVALS_AROUND: u64 = 5;
-/// Samples of a thread in recorded time that correct its estimate; with fewer, chance would.
-const MIN_CORRECTING_SAMPLES: u64 = 10;
 
 /// A sample of a thread that ran.
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +56,13 @@ impl Latency {
                 continue;
             }
             samples.sort_by_key(|sample| sample.time);
-            let parallelism = Parallelism::new(process.runs, gaps);
-            let estimates = if gaps.is_empty() { Vec::new() } else { parallelism.estimates(&samples) };
-            weighed.extend(samples.into_iter().enumerate().map(|(at, sample)| {
-                let known = parallelism.known(sample.time);
-                let share = known.or_else(|| estimates.get(at).copied()).unwrap_or(1.0);
+            let parallelism = Parallelism::new(&process.runs);
+            let usual = parallelism.usual_shares(&process.runs);
+            weighed.extend(samples.into_iter().map(|sample| {
+                let share = match is_in_gap(gaps, sample.time) {
+                    true => usual.get(&sample.tid).copied().unwrap_or(1.0),
+                    false => parallelism.share(sample.time),
+                };
                 RunningSample { period: (sample.period as f64 * share).round() as u64, ..sample }
             }));
         }
@@ -75,100 +70,73 @@ impl Latency {
     }
 }
 
-/// How many threads of one process ran at each time.
-struct Parallelism<'g> {
-    gaps: &'g [(u64, u64)],
-    /// Times at which the number changes, in their order, with the number from there on.
-    steps: Vec<(u64, u64)>,
-    /// The running time of all threads, in nanoseconds.
-    ran: u64,
+fn is_in_gap(gaps: &[(u64, u64)], time: u64) -> bool {
+    let last = gaps.partition_point(|&(begin, _)| begin <= time).checked_sub(1);
+    last.and_then(|last| gaps.get(last)).is_some_and(|&(_, end)| time < end)
 }
 
-impl<'g> Parallelism<'g> {
-    fn new(runs: Vec<(Tid, u64, u64)>, gaps: &'g [(u64, u64)]) -> Self {
+/// How many threads of one process ran at each time.
+struct Parallelism {
+    /// Times at which the number changes, in their order.
+    steps: Vec<Step>,
+}
+
+/// From `time` on, `number` threads run. Until then the process has taken `weight` nanoseconds, weighed by latency.
+#[derive(Clone, Copy)]
+struct Step {
+    time: u64,
+    number: u64,
+    weight: f64,
+}
+
+impl Parallelism {
+    fn new(runs: &[(Tid, u64, u64)]) -> Self {
         let mut changes: Vec<(u64, i64)> =
             runs.iter().flat_map(|&(_, start, end)| [(start, 1), (end, -1)]).collect();
         changes.sort_unstable();
-        let mut steps: Vec<(u64, u64)> = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
         let mut number = 0_i64;
         for (time, change) in changes {
             number += change;
-            let step = (time, number.max(0).unsigned_abs());
-            match steps.last_mut() {
-                Some(last) if last.0 == time => *last = step,
-                _ => steps.push(step),
-            }
+            let before = steps.pop_if(|last| last.time == time).or(steps.last().copied());
+            let weight = before.map_or(0.0, |before| before.weight_until(time));
+            steps.push(Step { time, number: number.max(0).unsigned_abs(), weight });
         }
-        let lengths = runs.iter().map(|&(_, start, end)| end.saturating_sub(start));
-        Self { gaps, steps, ran: lengths.fold(0, u64::saturating_add) }
+        Self { steps }
     }
 
-    /// Returns the share of a sample at `time` in its process' time: 1 / (threads that ran). `None` in a gap.
-    fn known(&self, time: u64) -> Option<f64> {
-        let last = self.gaps.partition_point(|&(begin, _)| begin <= time).checked_sub(1);
-        if last.and_then(|last| self.gaps.get(last)).is_some_and(|&(_, end)| time < end) {
-            return None;
-        }
-        let behind = self.steps.partition_point(|&(begin, _)| begin <= time);
-        let step = behind.checked_sub(1).and_then(|last| self.steps.get(last));
-        // A sampled thread was running, even if records of its switches were lost.
-        Some(1.0 / step.map_or(1, |&(_, number)| number.max(1)) as f64)
+    fn step(&self, time: u64) -> Option<&Step> {
+        let behind = self.steps.partition_point(|step| step.time <= time);
+        behind.checked_sub(1).and_then(|last| self.steps.get(last))
     }
 
-    /// Estimates the shares of samples, which are in the order of time, by the samples on other CPUs about their times.
-    fn estimates(&self, samples: &[RunningSample]) -> Vec<f64> {
-        let recorded = samples.iter().filter(|sample| self.known(sample.time).is_some()).count() as u64;
-        // Without samples in recorded time, the interval between samples is unknown.
-        let Some(interval) = self.ran.checked_div(recorded).filter(|interval| *interval > 0) else {
-            return Vec::new();
-        };
-        let around = interval.saturating_mul(INTERVALS_AROUND);
-        let mut counts: HashMap<CpuId, u64, FxBuildHasher> = HashMap::default();
-        let (mut first, mut behind) = (0, 0);
-        let mut estimates: Vec<f64> = samples
-            .iter()
-            .map(|sample| {
-                while let Some(next) =
-                    samples.get(behind).filter(|next| next.time <= sample.time.saturating_add(around))
-                {
-                    *counts.entry(next.cpu.unwrap_or(CpuId(0))).or_default() += 1;
-                    behind += 1;
-                }
-                while let Some(old) =
-                    samples.get(first).filter(|old| old.time < sample.time.saturating_sub(around))
-                {
-                    if let Some(count) = counts.get_mut(&old.cpu.unwrap_or(CpuId(0))) {
-                        *count -= 1;
-                    }
-                    first += 1;
-                }
-                let others = counts.iter().filter(|(cpu, _)| **cpu != sample.cpu.unwrap_or(CpuId(0)));
-                let busy = others.map(|(_, &count)| (count as f64 / (2 * INTERVALS_AROUND) as f64).min(1.0));
-                1.0 / (1.0 + busy.sum::<f64>())
-            })
-            .collect();
-        self.correct(samples, &mut estimates);
-        estimates
+    /// Returns the share of a sample at `time` in its process' time: 1 / (threads that ran). A sampled thread was running, even if records
+    /// of its switches were lost.
+    fn share(&self, time: u64) -> f64 {
+        self.step(time).map_or(1.0, Step::share)
     }
 
-    /// Corrects the estimates of each thread by what they are wrong on average in recorded time.
-    fn correct(&self, samples: &[RunningSample], estimates: &mut [f64]) {
-        let mut sums: HashMap<Tid, (u64, f64, f64), FxBuildHasher> = HashMap::default();
-        for (sample, estimate) in samples.iter().zip(&*estimates) {
-            if let Some(known) = self.known(sample.time) {
-                let (number, all_known, all_estimated) = sums.entry(sample.tid).or_default();
-                *number += 1;
-                *all_known += known;
-                *all_estimated += estimate;
-            }
+    /// Returns the average share of each thread.
+    fn usual_shares(&self, runs: &[(Tid, u64, u64)]) -> HashMap<Tid, f64, FxBuildHasher> {
+        let weight = |time| self.step(time).map_or(0.0, |step| step.weight_until(time));
+        let mut sums: HashMap<Tid, (f64, f64), FxBuildHasher> = HashMap::default();
+        for &(tid, start, end) in runs {
+            let (weights, length) = sums.entry(tid).or_default();
+            *weights += weight(end) - weight(start);
+            *length += end.saturating_sub(start) as f64;
         }
-        for (sample, estimate) in samples.iter().zip(estimates) {
-            if let Some((number, known, estimated)) = sums.get(&sample.tid)
-                && *number >= MIN_CORRECTING_SAMPLES
-            {
-                *estimate = (*estimate * known / estimated).min(1.0);
-            }
-        }
+        let of_any = sums.into_iter().filter(|(_, (_, length))| *length > 0.0);
+        of_any.map(|(tid, (weights, length))| (tid, weights / length)).collect()
+    }
+}
+
+impl Step {
+    fn share(&self) -> f64 {
+        1.0 / self.number.max(1) as f64
+    }
+
+    fn weight_until(&self, time: u64) -> f64 {
+        self.weight + time.saturating_sub(self.time) as f64 * self.share()
     }
 }
 
@@ -223,21 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn in_a_gap_samples_on_other_cpus_say_who_ran() {
-        // Thread 1 all the time, with thread 2 beside it in the second half of the gap.
-        let first = (0..100).map(|time| (1, 0, time));
-        let second = (60..100).map(|time| (2, 1, time));
-        let samples: Vec<_> = first.chain(second).collect();
-        let weighed = in_gaps(&[(1, 0, 20)], &samples, &[(20, 100)]);
-        let alone: u64 = weighed[..55].iter().sum();
-        assert_eq!(alone, 55_000);
-        // In the order of time: both threads have a sample in each of the last milliseconds.
-        let both = &weighed[weighed.len() - 60..weighed.len() - 20];
-        assert!(both.iter().all(|&weight| weight <= 550), "{both:?}");
+    fn in_a_gap_a_thread_has_its_usual_share() {
+        // Thread 1 all the time, with thread 2 beside it for half of it.
+        let samples: Vec<_> = (0..40).map(|time| (1, 0, time)).chain([(2, 1, 30)]).collect();
+        let weighed = in_gaps(&[(1, 0, 20), (2, 10, 20)], &samples, &[(20, 40)]);
+        assert_eq!(weighed[..10], [1000; 10]);
+        assert_eq!(weighed[10..20], [500; 10]);
+        assert!(weighed[20..].iter().all(|&weight| weight == 750 || weight == 500), "{weighed:?}");
     }
 
     #[test]
-    fn threads_that_take_turns_faster_than_they_are_sampled_are_told_by_what_was_recorded() {
+    fn threads_that_take_turns_have_their_whole_time() {
         // On two CPUs, and never at once: thread 1 runs in even milliseconds, thread 2 in odd ones.
         let runs: Vec<_> = (0..50).map(|time| (1 + (time % 2) as i32, time, time + 1)).collect();
         let samples: Vec<_> = (0..100).map(|time| (1 + (time % 2) as i32, (time % 2) as u32, time)).collect();

@@ -12,8 +12,7 @@ use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 use tracker::{SampleSink, TrackedSample, Tracker};
 
-use super::kernel_counts::part;
-use super::life::Recorded;
+use super::parts::Parts;
 use super::state::{CauseId, State};
 use super::{Switches, ThreadTimes, TimeWeight};
 use crate::aggregate::SeenIn;
@@ -125,11 +124,6 @@ impl LiveTimes {
     /// Records the time that the kernel has counted of a thread.
     pub fn counted(&mut self, tid: Tid, counted: Schedstat) {
         let known = self.times.counted.entry(tid).or_default();
-        // The time attributed to the thread until the last cut was an estimate: the kernel's count bounds it.
-        if let [estimate] = known.as_mut_slice() {
-            estimate.running = estimate.running.min(counted.running);
-            estimate.runnable = estimate.runnable.min(counted.runnable);
-        }
         if known.last().is_none_or(|last| last.time < counted.time) {
             known.push(counted);
         }
@@ -152,34 +146,19 @@ impl LiveTimes {
         if time < begin {
             return Vec::new();
         }
-        if self.times.pass_gaps(time) {
-            for counted in self.times.counted.values_mut() {
-                interpolate(counted, time.0);
-            }
-        }
+        let is_in_gap = self.times.pass_gaps(time);
         self.times.timeline.cut(time);
+        self.times.cut = Some(time);
         self.times.count_ended(tracker);
         let tids: Vec<Tid> = self.times.lives.keys().copied().collect();
         for tid in tids {
             let Some(life) = self.times.lives.get_mut(&tid) else { continue };
-            let part = life.take_part();
-            let mut counted = self.times.counted.remove(&tid).unwrap_or_default();
-            let until = counted.partition_point(|count| count.time <= time.0);
-            let known = counted.get(..until).unwrap_or_default();
-            let since_last = part.recorded(until);
-            let sums = self.times.share(part, known);
-            if let Some(estimate) = estimate(known, (begin.0, time.0), sums, since_last) {
-                let later = counted.get(until);
-                let estimate = Schedstat {
-                    running: later.map_or(estimate.running, |later| estimate.running.min(later.running)),
-                    runnable: later.map_or(estimate.runnable, |later| estimate.runnable.min(later.runnable)),
-                    ..estimate
-                };
-                counted.splice(..until, [estimate]);
-            }
-            if !counted.is_empty() {
-                self.times.counted.insert(tid, counted);
-            }
+            let mut part = life.take_part();
+            let counts = self.times.counted.get_mut(&tid);
+            let counted = counts.and_then(|counts| take_counts(counts, time.0, is_in_gap));
+            part.settle(counted, self.times.switches.has_wakings());
+            life.go_on_after(&mut part);
+            self.times.share(part);
         }
         self.times.count_latency();
         self.since = Some(time);
@@ -198,14 +177,12 @@ impl LiveTimes {
     /// Forgets gaps that are over, and counts of threads that have ended.
     fn forget_ended(&mut self) {
         let times = &mut self.times;
-        let over = times.gaps.saturating_sub(usize::from(times.in_gap));
-        times.switches.sampling.gaps.drain(..over.min(times.switches.sampling.gaps.len()));
-        times.gaps -= over;
+        times.switches.sampling.gaps.drain(..std::mem::take(&mut times.gaps));
         let newest = self.since.map_or(0, |since| since.0);
         let lives = &times.lives;
         // Keeps threads that have just begun: they have a count, but no record yet.
-        times.counted.retain(|tid, counted| {
-            lives.contains_key(tid) || counted.last().is_some_and(|last| last.time > newest)
+        times.counted.retain(|tid, counts| {
+            lives.contains_key(tid) || counts.last().is_some_and(|last| last.time > newest)
         });
     }
 
@@ -272,51 +249,21 @@ impl LiveTimes {
     }
 }
 
-/// Adds an estimate of the kernel's count at `time`, between two of its counts.
-fn interpolate(counted: &mut Vec<Schedstat>, time: u64) {
-    let place = counted.partition_point(|count| count.time <= time);
-    let (Some(before), Some(after)) =
-        (place.checked_sub(1).and_then(|before| counted.get(before)), counted.get(place))
-    else {
-        return;
-    };
-    if before.time == time {
-        return;
-    }
-    let between = |before: u64, after: u64, part: u64, whole: u64| {
-        let more = u128::from(after.saturating_sub(before)) * u128::from(part) / u128::from(whole.max(1));
-        before.saturating_add(u64::try_from(more).unwrap_or(0))
-    };
-    let (part, whole) = (time - before.time, after.time - before.time);
-    let reading = Schedstat {
-        time,
-        running: between(before.running, after.running, part, whole),
-        runnable: between(before.runnable, after.runnable, part, whole),
-    };
-    counted.insert(place, reading);
-}
-
-/// What the kernel will be held to have counted at the end of a part: what it had at the beginning, and what was attributed since.
-/// What is wrong in that, the next part makes good. Where it had not counted yet at the beginning, what it had at its last count, and
-/// what was recorded since: time in which switches were held back has the shares of the whole part. `None` where the kernel has not
-/// counted.
-fn estimate(
-    known: &[Schedstat],
-    (begin, end): (u64, u64),
-    (ran, ready): (u64, u64),
-    since_last: Recorded,
-) -> Option<Schedstat> {
-    let (first, last) = (known.first()?, known.last()?);
-    let [running, runnable] = if first.time == begin {
-        [first.running.saturating_add(ran), first.runnable.saturating_add(ready)]
-    } else {
-        let held_back = |time| part(since_last.unwatched, time, end.saturating_sub(begin));
-        [
-            last.running.saturating_add(since_last.ran).saturating_add(held_back(ran)),
-            last.runnable.saturating_add(since_last.runnable).saturating_add(held_back(ready)),
-        ]
-    };
-    Some(Schedstat { time: end, running, runnable })
+/// Takes the kernel's counts up to `time`: the first one and the last one, or in a gap what it has counted by then, between two
+/// counts evenly. Leaves the latter: where switches are recorded, records tell the time behind it.
+fn take_counts(counts: &mut Vec<Schedstat>, time: u64, is_in_gap: bool) -> Option<[Schedstat; 2]> {
+    let behind = counts.partition_point(|count| count.time <= time);
+    let (first, before) = (*counts.first()?, *counts.get(behind.checked_sub(1)?)?);
+    let last = counts.get(behind).filter(|_| is_in_gap).map_or(before, |after| {
+        let by_then = |from: u64, to: u64| {
+            let mut parts = Parts::new(to.saturating_sub(from), u128::from(after.time - before.time));
+            from + parts.next(time - before.time)
+        };
+        let running = by_then(before.running, after.running);
+        Schedstat { time, running, runnable: by_then(before.runnable, after.runnable) }
+    });
+    counts.splice(..behind, [last]);
+    (first.time < last.time).then_some([first, last])
 }
 
 impl SampleSink for LiveTimes {
@@ -340,9 +287,8 @@ impl SampleSink for LiveTimes {
         if let Record::Fork(task) = record
             && task.time.0 != 0
         {
-            // The kernel counts from there: the sums add that to what is known of the thread.
-            let known = self.times.counted.entry(task.tid).or_default();
-            known.retain(|count| count.time > task.time.0);
+            // The kernel counts from there.
+            self.times.counted.entry(task.tid).or_default();
         }
         self.times.record(record);
     }
@@ -445,16 +391,9 @@ mod tests {
     fn between_two_counts_of_the_kernel_it_counts_evenly() {
         let read = |time, running, runnable| Schedstat { time, running, runnable };
         let mut counted = vec![read(100, 50, 10), read(200, 90, 30)];
-        interpolate(&mut counted, 150);
-        assert_eq!(counted[1], read(150, 70, 20));
-        interpolate(&mut counted, 300);
-        assert_eq!(counted.len(), 3, "nobody knows what comes");
-        // As attributed since the beginning of the part.
-        let recorded = |ran, runnable, unwatched| Recorded { ran, runnable, unwatched };
-        assert_eq!(estimate(&counted[..1], (100, 160), (20, 7), recorded(9, 9, 9)), Some(read(160, 70, 17)));
-        // As recorded since the last count.
-        assert_eq!(estimate(&counted[..1], (50, 150), (20, 8), recorded(3, 5, 0)), Some(read(150, 53, 15)));
-        assert_eq!(estimate(&counted[..1], (50, 150), (20, 8), recorded(3, 5, 50)), Some(read(150, 63, 19)));
-        assert_eq!(estimate(&[], (50, 150), (20, 8), recorded(3, 5, 50)), None);
+        assert_eq!(take_counts(&mut counted, 150, true), Some([read(100, 50, 10), read(150, 70, 20)]));
+        assert_eq!(take_counts(&mut counted, 300, true), Some([read(150, 70, 20), read(200, 90, 30)]));
+        assert_eq!(take_counts(&mut counted, 400, false), None, "nobody knows what comes");
+        assert_eq!(counted, [read(200, 90, 30)]);
     }
 }

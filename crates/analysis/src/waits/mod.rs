@@ -5,20 +5,19 @@
 //!    From switch out to waking it is blocked, or preempted if it could have gone on; from waking to switch in it is runnable. Without
 //!    records of wakings the whole wait is blocked, less its part of what the kernel's counts say the thread was runnable (5).
 //! 2. **Stacks.** A wait has the stack of the sample at its switch out. Where switches may not be sampled, the recorder reads the
-//!    stacks of blocked threads from outside; waits that were too short to be read have those of the thread's waits of about their
-//!    length (`readings`). Running time goes to the samples of the clock, in their shares.
+//!    stacks of blocked threads from outside; waits that were too short to be read have those of the short waits of the thread that
+//!    were. Running time goes to the samples of the clock, in their shares.
 //! 3. **Sums** (`life`). The intervals of a thread are added up by name, state and stack.
-//! 4. **Gaps** (`life::gaps`). Above a number of switches a second they are recorded for 2 ms at a time. Of the time between,
-//!    the kernel's counts (`/proc/PID/task/TID/schedstat`) say how much the thread ran and was runnable, what was recorded says with
-//!    which stacks, and the output calls it an estimate (`estimates`).
-//! 5. **The kernel's counts hold.** What they say beyond the records is moved between running, runnable and blocked, evenly over the
-//!    intervals: records are written before or after the moments from which the kernel counts, by microseconds (20 at most are taken of
-//!    an interval), and wakings of an idle CPU in a virtual machine by what its host takes.
+//! 4. **Gaps.** Above a number of switches a second they are recorded for 2 ms at a time. Of the time between, the kernel's counts
+//!    (`/proc/PID/task/TID/schedstat`) say how much the thread ran and was runnable. It is shared out over what was recorded of the
+//!    thread, and has no place in time: views that show when, and parts of the recording's time, leave it out. The output calls it an
+//!    estimate (`estimates`).
+//! 5. **The kernel's counts hold** (`life::settling`). What they say beyond the records is moved between running, runnable and
+//!    blocked, evenly over the intervals: records are written before or after the moments from which the kernel counts, by microseconds
+//!    (20 at most are taken of an interval), and wakings of an idle CPU in a virtual machine by what its host takes.
 //!    Where wakings are not recorded, what they say of waits for a CPU is taken from the waits before it, without a bound.
 //!    Without this the time on the CPU was 21 % too small in a Go program with 10,000 switches a second, and 7 % in a Python program
-//!    that hands a lock around; with it both are within the noise of measuring. Three more corrections (time not counted yet when
-//!    counts were read, single wakings that are missing among recorded ones, an order for the kinds of delay) changed no sum by
-//!    0.2 % and are gone.
+//!    that hands a lock around; with it both are within the noise of measuring.
 //!
 //! Views that show when, and not only how much, put the final sums back onto the intervals (`placed`).
 
@@ -30,7 +29,6 @@ mod life;
 mod live;
 mod parts;
 mod placed;
-mod readings;
 mod spans;
 mod state;
 mod switches;
@@ -56,15 +54,16 @@ use crate::samples::explained_filter::ExplainedFilter;
 use crate::samples::unsampled_time::PRE_EXEC_COMM;
 
 pub(crate) use estimates::Estimate;
+use kernel_counts::{Class, class};
 use latency::{Latency, RunningSample};
 use life::Life;
 pub use live::{LiveTimes, TimeSlice, WatchedEvent};
 use parts::Parts;
 use placed::{Content, Piece};
 pub use spans::{SpanWaker, WaitSpan, WaitSpans};
-use spans::{SpanWakers, is_runnable};
+use spans::{Wakers, is_runnable};
 pub use state::CauseId;
-use state::{Causes, PAGE_FAULT, State, Wait, WakerId, Wakers};
+use state::{Causes, PAGE_FAULT, State, Wait, WakerId};
 use switches::{Field, SwitchFields};
 pub(crate) use switches::{Role, Switches, describes_waits};
 pub(crate) use times::{Times, activity};
@@ -83,8 +82,12 @@ pub(crate) struct ThreadTimes {
     timeline: Timeline<Wait>,
     /// The causes of waits that were read from outside.
     causes: Causes,
+    /// The cause of waits for pages.
+    page_fault: Option<CauseId>,
     /// The threads and interrupts that ended waits, if they are asked for.
     wakers: Option<Wakers>,
+    /// True if sums tell waits apart by their wakers.
+    tells_wakers: bool,
     lives: HashMap<Tid, Life, FxBuildHasher>,
     /// Threads that have ended, whose last intervals have not been counted yet.
     ended: Vec<Tid>,
@@ -92,21 +95,24 @@ pub(crate) struct ThreadTimes {
     latency: Latency,
     /// The time of threads in pieces, where the profile keeps single samples.
     pieces: Option<Vec<Piece>>,
+    /// True if time in which switches were held back counts. It has no place in time, so what is shown by time, or is of a part of the
+    /// time, lacks it, but for time on the CPU, whose place samples tell.
+    counts_held: bool,
     /// Time off the CPU, and running time without a sample.
     states: HashMap<State, Count, FxBuildHasher>,
     /// The thread that becomes the command.
     waiting_command: Option<Tid>,
     last: Option<Timestamp>,
-    /// Number of gaps between recorded switches that have begun.
+    /// Number of gaps between recorded switches that are over.
     gaps: usize,
-    /// True if the last of these gaps has not ended.
+    /// True if the next gap has begun.
     in_gap: bool,
-    /// The kernel's counts of threads that were switched often.
+    /// The time at which all intervals were cut last: what ends there goes on.
+    cut: Option<Timestamp>,
+    /// The kernel's counts of threads, in the order of time.
     counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
     /// The spans in which threads were off the CPU, if they are asked for.
     spans: Option<Vec<WaitSpan>>,
-    /// Who ended them, where the recording says that.
-    span_wakers: Option<SpanWakers>,
 }
 
 impl ThreadTimes {
@@ -117,9 +123,11 @@ impl ThreadTimes {
         let time = begin.map_or(filter.time, |begin| filter.time.on_clock(begin));
         let range =
             TimeRange { start: if time.from_start { time.start } else { time.start.max(begin) }, ..time };
+        let counts_held = Self::counts_held(weight, filter, detail);
         let filter = SampleFilter { event: None, time: TimeRange::default(), ..filter.clone() };
         let mut timeline = Timeline::default();
         let counted = switches.sampling.threads.iter().cloned().collect();
+        let mut causes = Causes::default();
         if let Some(watched) = switches.watched {
             timeline.begin(Timestamp(watched.begin));
         }
@@ -132,52 +140,55 @@ impl ThreadTimes {
             cache: ChainCache::default(),
             mapper: Mapper::default(),
             timeline,
-            causes: Causes::default(),
+            page_fault: causes.intern(PAGE_FAULT),
+            causes,
             wakers: None,
+            tells_wakers: false,
             lives: HashMap::default(),
             ended: Vec::new(),
             latency: Latency::default(),
             pieces: detail.samples.map(|_| Vec::new()),
+            counts_held,
             states: HashMap::default(),
             waiting_command: None,
             last: None,
             gaps: 0,
             in_gap: false,
+            cut: None,
             counted,
             spans: None,
-            span_wakers: None,
         }
+    }
+
+    /// Returns true if time in which switches were held back counts in such a profile.
+    pub(crate) fn counts_held(weight: TimeWeight, filter: &SampleFilter, detail: Detail) -> bool {
+        let is_of_samples = matches!(weight, TimeWeight::Cpu | TimeWeight::Latency);
+        is_of_samples || detail.samples.is_none() && filter.time == TimeRange::default()
     }
 
     /// Keeps the spans in which threads were off the CPU, too, with who ended them.
     pub(crate) fn with_spans(self) -> Self {
-        let span_wakers = self.switches.has_wakers().then(SpanWakers::default);
-        Self { spans: Some(Vec::new()), span_wakers, ..self }
+        let wakers = self.switches.has_wakers().then(Wakers::default);
+        Self { spans: Some(Vec::new()), wakers, ..self }
     }
 
     /// Distinguishes waits by the thread or interrupt that ended them, too.
     pub(crate) fn with_wakers(self) -> Self {
-        Self { wakers: Some(Wakers::default()), ..self }
+        Self { wakers: Some(Wakers::default()), tells_wakers: true, ..self }
     }
 
     /// Pauses and resumes the timeline at the borders of gaps up to `time`. Returns true if `time` is in a gap.
     fn pass_gaps(&mut self, time: Timestamp) -> bool {
-        loop {
-            let gap = self.switches.sampling.gaps.get(self.gaps.saturating_sub(usize::from(self.in_gap)));
-            let Some(&(begin, end)) = gap else { break };
-            if self.in_gap {
-                if time.0 < end {
-                    break;
-                }
-                self.timeline.resume(Timestamp(end));
-                self.in_gap = false;
-            } else {
-                if time.0 < begin {
-                    break;
-                }
+        while let Some(&(begin, end)) = self.switches.sampling.gaps.get(self.gaps) {
+            if !self.in_gap && begin <= time.0 {
                 self.timeline.pause(Timestamp(begin));
-                (self.in_gap, self.gaps) = (true, self.gaps + 1);
+                self.in_gap = true;
             }
+            if !self.in_gap || time.0 < end {
+                break;
+            }
+            self.timeline.resume(Timestamp(end));
+            (self.in_gap, self.gaps) = (false, self.gaps + 1);
         }
         self.in_gap
     }
@@ -191,10 +202,10 @@ impl ThreadTimes {
     pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn, WaitSpans) {
         self.end_all(tracker);
         self.count_latency();
-        let Self { profile, states, pieces, causes, wakers, mapper, spans, span_wakers, .. } = self;
+        let Self { profile, states, pieces, causes, wakers, mapper, spans, .. } = self;
+        let list = wakers.as_ref().map(|wakers| wakers.list.clone());
         let times = Times { profile, states, pieces, causes, wakers: wakers.unwrap_or_default() };
-        let wakers = span_wakers.map(|wakers| wakers.list);
-        (times, mapper.seen_in, WaitSpans { spans: spans.unwrap_or_default(), wakers })
+        (times, mapper.seen_in, WaitSpans { spans: spans.unwrap_or_default(), wakers: list })
     }
 
     /// Counts the samples whose weight is known now that the running time of their processes is.
@@ -204,8 +215,7 @@ impl ThreadTimes {
             match &mut self.pieces {
                 Some(pieces) => {
                     let (content, start, end) = (Content::Ran(stack), time, time);
-                    let is_continued = false;
-                    pieces.push(Piece { thread, content, start, end, weight: period, cpu, is_continued });
+                    pieces.push(Piece { thread, content, start, end, weight: period, cpu });
                 }
                 None => self.profile.add_counts(thread, stack, Count { samples: 1, period }),
             }
@@ -217,13 +227,9 @@ impl ThreadTimes {
         if let Some(end) = end {
             self.pass_gaps(end);
             self.timeline.finish(end);
-            let all: Vec<Tid> = self.lives.keys().copied().collect();
-            self.ended.extend(all);
-            self.count_ended(tracker);
         }
-        // Threads that slept all the time have their first interval only now.
-        let all: Vec<Tid> = self.lives.keys().copied().collect();
-        self.ended.extend(all);
+        self.count_ended(tracker);
+        self.ended = self.lives.keys().copied().collect();
         self.count_ended(tracker);
         if let Some(spans) = &mut self.spans {
             spans.sort_by_key(|span| span.end);
@@ -236,22 +242,57 @@ impl ThreadTimes {
             self.count(&interval, tracker);
         }
         for tid in std::mem::take(&mut self.ended) {
-            if let Some(life) = self.lives.remove(&tid) {
-                self.count_ended_thread(tid, life);
+            if let Some(mut life) = self.lives.remove(&tid) {
+                let counted =
+                    self.counted.get(&tid).and_then(|counts| Some([*counts.first()?, *counts.last()?]));
+                life.settle(counted, self.switches.has_wakings());
+                self.share(life);
             }
         }
     }
 
+    /// Returns the number of a thread under the name that it has now; `None` if the filter does not admit it.
+    fn admitted(
+        &mut self,
+        tracker: &mut Tracker,
+        (pid, tid): (Pid, Tid),
+        at: At,
+        cgroup: Option<u64>,
+    ) -> Option<ThreadId> {
+        let comm = tracker.comm(pid, tid).clone();
+        let container = tracker.container(pid, cgroup).cloned();
+        let facts = SampleFacts {
+            comm: &comm,
+            pid,
+            tid,
+            cpu: at.cpu,
+            event: model::EventIndex(0),
+            time: Some(at.time),
+            container: container.as_ref(),
+            cgroup: None,
+        };
+        if comm.as_bytes() == PRE_EXEC_COMM || !self.admission.admits(&facts) {
+            return None;
+        }
+        let place = Where { container, ..Where::default() };
+        Some(self.profile.thread_on(&comm, pid, tid, &place, || tracker.comm(pid, Tid(pid.0)).clone()))
+    }
+
     fn count(&mut self, interval: &Interval<Wait>, tracker: &mut Tracker) {
-        let Interval { pid, tid, activity, start, end, stack, cpu, read_wait_ns } = *interval;
+        let Interval { pid, tid, activity, start, end, stack, cpu } = *interval;
         if tid.0 <= 0 || pid.0 < 0 {
             return;
         }
         if self.weight == TimeWeight::Latency && activity == Activity::Running {
             self.latency.push_run(pid, tid, (start.0, end.0));
         }
-        let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
-        self.lives.entry(tid).or_default().measure(activity, (start.0, end.0), counted);
+        let life = self.lives.entry(tid).or_default();
+        if let Some(counts) = self.counted.get(&tid) {
+            life.measure(activity, (start.0, end.0), counts, self.cut == Some(end));
+        }
+        if activity == Activity::Unwatched && !self.counts_held {
+            return;
+        }
         // A recording that does not say when it starts does so with its first time.
         self.range = self.range.on_clock(start);
         let start = self.range.start.map_or(start, |first| start.max(first));
@@ -259,39 +300,21 @@ impl ThreadTimes {
         if end <= start {
             return;
         }
-        let comm = tracker.comm(pid, tid).clone();
-        let container = tracker.container(pid, None).cloned();
-        let facts = SampleFacts {
-            comm: &comm,
-            pid,
-            tid,
-            cpu,
-            event: model::EventIndex(0),
-            time: Some(start),
-            container: container.as_ref(),
-            cgroup: None,
-        };
-        if comm.as_bytes() == PRE_EXEC_COMM || !self.admission.admits(&facts) {
-            return;
-        }
+        let Some(thread) = self.admitted(tracker, (pid, tid), At { time: start, cpu }, None) else { return };
         if let (Some(spans), Some(is_runnable)) = (&mut self.spans, is_runnable(activity)) {
-            let waker =
-                stack.and_then(|wait| wait.waker).filter(|_| !is_runnable && self.span_wakers.is_some());
+            let waker = stack.and_then(|wait| wait.waker).filter(|_| !is_runnable);
             let waker = waker.map(|WakerId(number)| number as usize);
             spans.push(WaitSpan { pid, tid, start, end, is_runnable, waker });
         }
-        let place = Where { container, ..Where::default() };
-        let process = || tracker.comm(pid, Tid(pid.0)).clone();
-        let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
-        let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
         let wait = stack.unwrap_or_default();
-        // Sums tell waits apart by their wakers only where that is asked for.
-        let wait = Wait { waker: wait.waker.filter(|_| self.wakers.is_some()), ..wait };
+        let wait = Wait { waker: wait.waker.filter(|_| self.tells_wakers), ..wait };
         let state = State { thread, activity, wait };
         let life = self.lives.entry(tid).or_default();
-        life.add(state, (start.0, end.0), counted);
-        if let Some(length) = read_wait_ns {
-            life.readings.add_read(state.wait, length);
+        life.add(state, (start.0, end.0));
+        // The kernel samples every wait for a page, so a reading of one is no sample of others.
+        let is_read = class(activity) == Some(Class::Blocked) && wait.cause.is_some();
+        if is_read && wait.cause != self.page_fault {
+            life.add_read(wait, end.0 - start.0);
         }
         if self.pieces.is_some() {
             life.intervals.push(state, (start.0, end.0));
@@ -300,42 +323,27 @@ impl ThreadTimes {
         end.extend(&mut self.profile.span);
     }
 
-    /// Adds the total time of an ended thread to the sums.
-    fn count_ended_thread(&mut self, tid: Tid, life: Life) {
-        let counted = self.counted.remove(&tid);
-        self.share(life, counted.as_deref().unwrap_or_default());
-        if let Some(counted) = counted {
-            self.counted.insert(tid, counted);
-        }
-    }
-
-    /// Adds the time of a thread to the sums, and distributes its running time to its samples by their shares. `counted` are the
-    /// kernel's counts of that time. Returns for how long the thread ran and was runnable, in nanoseconds.
-    fn share(&mut self, mut life: Life, counted: &[Schedstat]) -> (u64, u64) {
-        life.share_unwatched(counted, self.switches.has_wakings());
-        life.share_stacks(&self.causes, self.switches.are_records_alone());
-        let sums = life.on_cpu_and_ready();
-        let Life { states, samples, ran, sampled, intervals, readings, .. } = life;
+    /// Adds the time of a thread to the sums, and distributes its running time to its samples by their shares.
+    fn share(&mut self, mut life: Life) {
+        let placed = self.pieces.as_ref().map(|_| life.states.clone());
+        let substitutes = life.share_stacks(&self.causes, self.switches.are_records_alone());
+        let Life { states, samples, ran, sampled, intervals, .. } = life;
         if self.switches.is_only_of_sampled() && !sampled {
-            return sums;
+            return;
         }
-        let mut states: Vec<(State, Count)> =
-            states.into_iter().filter(|(key, _)| self.weight.has(key.activity)).collect();
-        let whole = self.profile.span.or(self.last.map(|last| (last, last))).unwrap_or_default();
-        let whole = (whole.0.0, whole.1.0);
-        match &mut self.pieces {
-            Some(pieces) => {
-                states.sort_unstable_by_key(|(key, _)| *key);
-                let before = pieces.len();
-                intervals.place_states(&states, &readings, whole, pieces);
-                Piece::mark_continued(pieces.get_mut(before..).unwrap_or_default(), &states);
+        match (&mut self.pieces, placed) {
+            (Some(pieces), Some(sums)) if self.weight.has(Activity::Blocked) => {
+                intervals.place_states(&sums, &substitutes, pieces);
             }
-            None => {
-                states.into_iter().for_each(|(key, count)| add(self.states.entry(key).or_default(), count))
+            (Some(_), _) => {}
+            (None, _) => {
+                for (key, count) in states.into_iter().filter(|(key, _)| self.weight.has(key.activity)) {
+                    add(self.states.entry(key).or_default(), count);
+                }
             }
         }
         if !self.weight.has(Activity::Running) {
-            return sums;
+            return;
         }
         let mut by_name: HashMap<ThreadId, Vec<(StackId, Count)>, FxBuildHasher> = HashMap::default();
         for ((thread, stack), count) in samples {
@@ -343,11 +351,10 @@ impl ThreadTimes {
         }
         for (thread, ran) in ran.into_iter().filter(|(_, ran)| *ran > 0) {
             match &mut self.pieces {
-                Some(pieces) => intervals.place_running(thread, ran, whole, pieces),
+                Some(pieces) => intervals.place_running(thread, ran, pieces),
                 None => self.share_running(thread, ran, by_name.remove(&thread).unwrap_or_default()),
             }
         }
-        sums
     }
 
     /// Distributes the time that a thread ran under one of its names to the samples with that name.
@@ -397,27 +404,18 @@ impl ThreadTimes {
         const IN_DEFERRED_INTERRUPT: u64 = 0x10;
         let is_interrupt = flags & IN_INTERRUPT != 0 || tid.0 == 0;
         let is_deferred = flags & IN_DEFERRED_INTERRUPT != 0;
-        let mut named = || {
-            if is_interrupt {
-                return Waker::Interrupt;
-            }
-            let comm = tracker.comm(pid, tid);
-            let name = (!comm.as_bytes().starts_with(b":")).then(|| comm.to_string());
-            match name {
-                Some(name) if is_deferred => Waker::DeferredInterrupt(name),
-                Some(name) => Waker::Thread(name),
-                None if is_deferred => Waker::Interrupt,
-                None => Waker::Outside,
-            }
+        let wakers = self.wakers.as_mut()?;
+        let comm = tracker.comm(pid, tid);
+        let name = (!comm.as_bytes().starts_with(b":")).then(|| comm.to_string());
+        let waker = match name {
+            _ if is_interrupt => Waker::Interrupt,
+            Some(name) if is_deferred => Waker::DeferredInterrupt(name),
+            Some(name) => Waker::Thread(name),
+            None if is_deferred => Waker::Interrupt,
+            None => Waker::Outside,
         };
-        match (&mut self.wakers, &mut self.span_wakers) {
-            (Some(wakers), _) => wakers.intern(named()),
-            (None, Some(wakers)) => {
-                let thread = (!is_interrupt).then_some((pid, tid));
-                wakers.intern(thread, is_deferred && !is_interrupt, named)
-            }
-            (None, None) => None,
-        }
+        let thread = (self.spans.is_some() && !is_interrupt).then_some((pid, tid));
+        wakers.intern(SpanWaker { waker, thread })
     }
 }
 
@@ -456,7 +454,7 @@ impl SampleSink for ThreadTimes {
                 life.sampled = true;
                 if is_in_gap {
                     // The wait that was current before may be over.
-                    life.readings.add_in_gap(seen);
+                    life.add_read(seen, 0);
                 } else {
                     self.timeline.seen_blocked(tid, seen, |known, seen| Wait {
                         stack: if known.stack == StackId::EMPTY { seen.stack } else { known.stack },
@@ -467,7 +465,7 @@ impl SampleSink for ThreadTimes {
             }
             Role::PageFault => {
                 let stack = self.stack(tracker, sample, pid, deferred);
-                let cause = self.causes.intern(PAGE_FAULT);
+                let cause = self.page_fault;
                 self.lives.entry(tid).or_default().sampled = true;
                 self.timeline.faulted(tid, time, Wait { stack, cause, waker: None });
             }
@@ -480,7 +478,7 @@ impl SampleSink for ThreadTimes {
                     let leaving = state.map_or(Leaving::Unsaid, Leaving::from_prev_state);
                     self.lives.entry(tid).or_default().sampled = true;
                     let wait = Wait { stack, ..Wait::default() };
-                    self.timeline.leaves(pid, tid, at, leaving, Some(wait));
+                    self.timeline.switched_out(pid, tid, at, leaving, Some(wait));
                 }
                 if let Some(next) = read(|fields| fields.next).filter(|&next| next != 0) {
                     self.timeline.comes_next(Tid(next as i32), at, self.switches.has_records);
@@ -490,35 +488,21 @@ impl SampleSink for ThreadTimes {
                 if tid.0 <= 0 {
                     return Ok(());
                 }
-                self.pass_gaps(time);
-                self.timeline.seen_running(tid);
-                let comm = tracker.comm(pid, tid).clone();
-                let container = tracker.container(pid, sample.cgroup).cloned();
-                let facts = SampleFacts {
-                    comm: &comm,
-                    pid,
-                    tid,
-                    cpu: sample.cpu,
-                    event,
-                    time: sample.time,
-                    container: container.as_ref(),
-                    cgroup: None,
-                };
+                let is_in_gap = self.pass_gaps(time);
+                self.timeline.sampled(tid, None);
+                if is_in_gap && !self.counts_held && self.weight == TimeWeight::Wall {
+                    return Ok(());
+                }
                 self.range = self.range.on_clock(time);
                 let within = self.range.start.is_none_or(|start| time >= start)
                     && self.range.end.is_none_or(|end| time <= end);
-                let life = self.lives.entry(tid).or_default();
-                life.sampled = true;
-                if !within || !self.admission.admits(&facts) {
-                    return Ok(());
-                }
+                self.lives.entry(tid).or_default().sampled = true;
+                let thread = within.then(|| self.admitted(tracker, (pid, tid), at, sample.cgroup));
+                let Some(thread) = thread.flatten() else { return Ok(()) };
                 let stack = self.stack(tracker, sample, pid, deferred);
                 if self.switches.are_records_alone() {
-                    self.timeline.sampled(tid, Wait { stack, ..Wait::default() });
+                    self.timeline.sampled(tid, Some(Wait { stack, ..Wait::default() }));
                 }
-                let place = Where { container, ..Where::default() };
-                let process = || tracker.comm(pid, Tid(pid.0)).clone();
-                let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
                 let running = RunningSample { tid, thread, stack, time: time.0, period, cpu: sample.cpu };
                 if self.weight == TimeWeight::Latency {
                     self.latency.push_sample(pid, running);
@@ -568,7 +552,8 @@ impl SampleSink for ThreadTimes {
                     return;
                 }
                 if switch.out {
-                    self.timeline.switched_out(pid, tid, at, switch.preempted);
+                    let leaving = if switch.preempted { Leaving::Preempted } else { Leaving::Blocked };
+                    self.timeline.switched_out(pid, tid, at, leaving, None);
                 } else {
                     self.timeline.switched_in(pid, tid, at);
                 }
@@ -578,9 +563,9 @@ impl SampleSink for ThreadTimes {
                 self.pass_gaps(task.time);
                 self.timeline.started(task.pid, task.tid, task.time);
                 // The kernel counts from here.
-                if let Some(counted) = self.counted.get_mut(&task.tid) {
-                    let place = counted.partition_point(|count| count.time < task.time.0);
-                    counted.insert(place, Schedstat { time: task.time.0, running: 0, runnable: 0 });
+                if let Some(counts) = self.counted.get_mut(&task.tid) {
+                    counts.retain(|count| count.time > task.time.0);
+                    counts.insert(0, Schedstat { time: task.time.0, running: 0, runnable: 0 });
                 }
             }
             Record::Exit(task) if task.time.0 != 0 => {
@@ -598,10 +583,6 @@ impl SampleSink for ThreadTimes {
                         self.pass_gaps(time);
                         self.waiting_command = None;
                         self.lives.remove(&comm.tid);
-                        // What the kernel counted before is not the command's.
-                        if let Some(counted) = self.counted.get_mut(&comm.tid) {
-                            counted.retain(|count| count.time >= time.0);
-                        }
                         self.timeline.restarted(comm.pid, comm.tid, time, comm.sample_id.cpu);
                     }
                     Some(_) => {}

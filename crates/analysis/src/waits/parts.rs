@@ -25,9 +25,4 @@ impl Parts {
         self.given += part;
         part
     }
-
-    /// Returns the time that is not yet assigned.
-    pub(super) fn left(&self) -> u64 {
-        self.whole - self.given
-    }
 }

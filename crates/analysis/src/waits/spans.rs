@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use model::{Pid, Tid, Timestamp, Waker};
-use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
+use super::kernel_counts::{Class, class};
 use super::state::{MAX_NAMES, WakerId};
 
 /// A stretch of time in which a thread was off the CPU.
@@ -26,11 +26,11 @@ pub struct WaitSpan {
 }
 
 /// A thread or an interrupt that ended waits.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SpanWaker {
-    /// Its kind, and its name when it first ended a wait.
+    /// Its kind and its name.
     pub waker: Waker,
-    /// The thread; `None` for an interrupt that interrupted whatever ran.
+    /// The thread; `None` for an interrupt that interrupted whatever ran, and where wakers are told apart by name.
     pub thread: Option<(Pid, Tid)>,
 }
 
@@ -43,42 +43,38 @@ pub struct WaitSpans {
     pub wakers: Option<Vec<SpanWaker>>,
 }
 
-/// A thread, none for an interrupt of whatever ran; and true for an interrupt of that thread.
-type Key = (Option<(Pid, Tid)>, bool);
-
-/// Interned threads and interrupts that ended waits. Unlike [`super::state::Wakers`], threads of one name are told apart.
+/// Interned threads and interrupts that ended waits.
 #[derive(Default)]
-pub(super) struct SpanWakers {
-    numbers: HashMap<Key, WakerId, FxBuildHasher>,
+pub(super) struct Wakers {
+    // Names are chosen by those who are profiled: the standard hash has a random key.
+    numbers: HashMap<SpanWaker, WakerId>,
     pub(super) list: Vec<SpanWaker>,
 }
 
-impl SpanWakers {
-    /// Returns the number of a waker, which `named` makes where it is new; `None` for a new one where there are too many.
-    /// `is_deferred` tells the interrupts of a thread from the thread.
-    pub(super) fn intern(
-        &mut self,
-        thread: Option<(Pid, Tid)>,
-        is_deferred: bool,
-        named: impl FnOnce() -> Waker,
-    ) -> Option<WakerId> {
-        let key = (thread, is_deferred);
-        if let Some(known) = self.numbers.get(&key) {
+impl Wakers {
+    /// Returns the number of a waker; `None` for a new one where there are too many.
+    pub(super) fn intern(&mut self, waker: SpanWaker) -> Option<WakerId> {
+        if let Some(known) = self.numbers.get(&waker) {
             return Some(*known);
         }
         let number = WakerId(u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MAX_NAMES)?);
-        self.list.push(SpanWaker { waker: named(), thread });
-        self.numbers.insert(key, number);
+        self.list.push(waker.clone());
+        self.numbers.insert(waker, number);
         Some(number)
+    }
+
+    /// Returns the waker of a number.
+    pub(super) fn of(&self, number: WakerId) -> Option<&Waker> {
+        self.list.get(number.0 as usize).map(|known| &known.waker)
     }
 }
 
 /// Returns true for a runnable thread, false for a blocked one; `None` if it ran, or the activity is unknown.
 pub(super) fn is_runnable(activity: Activity) -> Option<bool> {
-    match activity {
-        Activity::Preempted | Activity::Woken | Activity::Started => Some(true),
-        Activity::Blocked | Activity::Uninterruptible | Activity::BlockedSinceBefore => Some(false),
-        Activity::Running | Activity::Unknown | Activity::Unwatched => None,
+    match class(activity)? {
+        Class::Runnable => Some(true),
+        Class::Blocked => Some(false),
+        Class::Running => None,
     }
 }
 
@@ -87,15 +83,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_of_one_name_are_told_apart_and_their_number_is_bounded() {
-        let mut wakers = SpanWakers::default();
-        let named = || Waker::Thread("worker".to_owned());
-        let thread = |tid| Some((Pid(1), Tid(tid)));
-        let first = wakers.intern(thread(1), false, named);
-        let rest = (0..2 * MAX_NAMES as i32).filter_map(|tid| wakers.intern(thread(tid), false, named));
-        assert_eq!(rest.count(), MAX_NAMES);
-        assert_eq!(wakers.intern(thread(1), false, || unreachable!()), first);
-        assert_eq!(wakers.intern(None, false, || Waker::Interrupt), None);
-        assert_eq!(wakers.list.first().map(|waker| waker.thread), Some(thread(1)));
+    fn wakers_have_one_number_each_and_are_bounded() {
+        let mut wakers = Wakers::default();
+        let mut intern = |tid| {
+            wakers.intern(SpanWaker {
+                waker: Waker::Thread("worker".to_owned()),
+                thread: Some((Pid(1), Tid(tid))),
+            })
+        };
+        let first = intern(1);
+        let rest = (0..2 * MAX_NAMES as i32).filter_map(&mut intern);
+        assert_eq!(rest.count(), MAX_NAMES, "threads of one name are told apart");
+        assert_eq!(intern(1), first);
+        assert_eq!(wakers.of(first.unwrap()), Some(&Waker::Thread("worker".to_owned())));
+        assert_eq!(wakers.intern(SpanWaker { waker: Waker::Interrupt, thread: None }), None);
     }
 }

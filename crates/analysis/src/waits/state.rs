@@ -1,8 +1,8 @@
 //! What a thread did, with which stack, and what it waited for as far as somebody outside saw it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use model::{Blocked, Name, Waker};
+use model::{Blocked, Name};
 use profile::{StackId, ThreadId};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
@@ -44,32 +44,6 @@ pub struct CauseId(pub(super) u32);
 /// The number of a waker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct WakerId(pub(super) u32);
-
-/// Interned threads and interrupts that woke threads.
-#[derive(Default)]
-pub(super) struct Wakers {
-    // Names are chosen by those who are profiled: the standard hash has a random key.
-    numbers: HashMap<Waker, WakerId>,
-    list: Vec<Waker>,
-}
-
-impl Wakers {
-    /// The number of a waker; `None` for a new one where there are too many.
-    pub(super) fn intern(&mut self, waker: Waker) -> Option<WakerId> {
-        if let Some(known) = self.numbers.get(&waker) {
-            return Some(*known);
-        }
-        let number = WakerId(u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MAX_NAMES)?);
-        self.list.push(waker.clone());
-        self.numbers.insert(waker, number);
-        Some(number)
-    }
-
-    /// Returns the waker of a number.
-    pub(super) fn of(&self, number: WakerId) -> Option<&Waker> {
-        self.list.get(number.0 as usize)
-    }
-}
 
 /// Causes of waits as they were read from outside: system calls with what they were called with.
 #[derive(Default)]
@@ -143,26 +117,9 @@ impl Causes {
         self.calls.get(cause.0 as usize).copied().unwrap_or(cause)
     }
 
-    /// Takes files and addresses from the causes of `waits`, which stand for others, where waits with one stack differ in it, or
-    /// `is_usual` does not confirm the only one. Keeps the weights.
-    pub(super) fn without_doubtful_objects(
-        &self,
-        waits: Vec<(Wait, u64)>,
-        is_usual: impl Fn(&Wait) -> bool,
-    ) -> Vec<(Wait, u64)> {
-        let key = |wait: Wait| (wait.stack, wait.cause.map(|cause| self.call(cause)), wait.waker);
-        let mut calls: BTreeMap<_, Vec<(Wait, u64)>> = BTreeMap::new();
-        for (wait, weight) in waits {
-            calls.entry(key(wait)).or_default().push((wait, weight));
-        }
-        let merged = calls.into_iter().map(|((stack, cause, waker), waits)| match waits.as_slice() {
-            [only] if is_usual(&only.0) => *only,
-            several => {
-                let weight = several.iter().fold(0, |sum: u64, (_, weight)| sum.saturating_add(*weight));
-                (Wait { stack, cause, waker }, weight)
-            }
-        });
-        merged.collect()
+    /// Returns a wait without its file or address, as it stands for others.
+    pub(super) fn without_object(&self, wait: Wait) -> Wait {
+        Wait { cause: wait.cause.map(|cause| self.call(cause)), ..wait }
     }
 
     /// Finds the object (file or address) of the waits with each stack of a thread, where all that were read with their object
@@ -233,36 +190,5 @@ mod tests {
         assert_eq!(completed(one, other), other);
         assert_eq!([None, call, other].map(|cause| completed(two, cause)), [None, call, other]);
         assert_eq!(completed(StackId::EMPTY, None), None, "nothing says that it is the same wait");
-    }
-
-    #[test]
-    fn a_wait_that_was_not_read_has_no_file_that_differs() {
-        let mut causes = Causes::default();
-        let [one, other, lock, pipe, read] = [
-            &b"read fd 5 \xe2\x86\x92 /a"[..],
-            b"read fd 6 \xe2\x86\x92 /b",
-            b"futex 0x10",
-            b"pipe read",
-            b"read",
-        ]
-        .map(|said| Wait { cause: causes.intern(said), ..Wait::default() });
-        let merged = |waits: &[(Wait, u64)], usual: &[Wait]| {
-            causes.without_doubtful_objects(waits.to_vec(), |wait| usual.contains(wait))
-        };
-        assert_eq!(merged(&[(one, 1), (lock, 2), (pipe, 3)], &[one, lock]), [(one, 1), (lock, 2), (pipe, 3)]);
-        assert_eq!(merged(&[(one, 1), (other, 2), (lock, 3)], &[one, other, lock]), [(read, 3), (lock, 3)]);
-        assert_eq!(merged(&[(one, 1), (pipe, 3)], &[]), [(read, 1), (pipe, 3)]);
-    }
-
-    #[test]
-    fn wakers_have_one_number_each_and_are_bounded() {
-        let mut wakers = Wakers::default();
-        let first = wakers.intern(Waker::Thread("a".to_owned())).unwrap();
-        let others: Vec<_> =
-            (1..2 * MAX_NAMES).map(|number| wakers.intern(Waker::Thread(number.to_string()))).collect();
-        assert_eq!(others.iter().flatten().count(), MAX_NAMES - 1);
-        assert_eq!(wakers.intern(Waker::Thread("a".to_owned())), Some(first));
-        assert_eq!(wakers.of(first), Some(&Waker::Thread("a".to_owned())));
-        assert_eq!(wakers.intern(Waker::Interrupt), None);
     }
 }

@@ -5,7 +5,7 @@ use decoder::{Attr, AttrFlags, Endian};
 use model::EventIndex;
 use perfdata::features::Features;
 use perfdata::sections::{BLOCKED_STACKS, FAULT_STACKS, SwitchSampling, WatchedTime};
-use perfdata::tracing_data::TracingData;
+use perfdata::tracing_data::{TracingData, fields};
 use perfdata::{Event, sections};
 
 use crate::samples::events::is_named;
@@ -60,19 +60,10 @@ impl Field {
         }
     }
 
-    /// By the text of a tracepoint's `format`: `field:pid_t next_pid; offset:56; size:4; signed:1;`.
+    /// By the text of a tracepoint's `format`.
     fn named(name: &str, format: &str, endian: Endian) -> Option<Self> {
-        let declared = |line: &&str| {
-            let declaration =
-                line.trim_start().strip_prefix("field:").and_then(|line| line.split(';').next());
-            declaration.is_some_and(|declaration| declaration.split_whitespace().last() == Some(name))
-        };
-        let line = format.lines().find(declared)?;
-        let number = |what: &str| {
-            let part = line.split(';').find_map(|part| part.trim().strip_prefix(what))?;
-            part.trim().parse().ok()
-        };
-        Some(Self { offset: number("offset:")?, size: number("size:")?, endian })
+        let field = fields(format).find(|field| field.name == name)?;
+        Some(Self { offset: field.offset, size: field.size, endian })
     }
 }
 
@@ -123,31 +114,9 @@ impl Switches {
         format: impl Fn(&Attr) -> Option<(String, Endian)>,
     ) -> Option<Self> {
         let has_records = events.iter().any(|event| event.attr.flags.contains(AttrFlags::CONTEXT_SWITCH));
-        let field = |attr: &Attr, name: &str, usual: (usize, usize)| {
-            let known = format(attr).and_then(|(format, endian)| Field::named(name, &format, endian));
-            known.unwrap_or(Field { offset: usual.0, size: usual.1, endian })
-        };
-        let mut roles: Vec<Role> = events
-            .iter()
-            .map(|event| match switch_source(event) {
-                Some(SwitchSource::Switch) => Role::Switch {
-                    fields: Some(SwitchFields {
-                        state: field(&event.attr, "prev_state", (32, 8)),
-                        next: field(&event.attr, "next_pid", (56, 4)),
-                    }),
-                },
-                Some(SwitchSource::Software) => Role::Switch { fields: None },
-                Some(SwitchSource::Outside) => Role::Outside,
-                Some(SwitchSource::PageFault) => Role::PageFault,
-                Some(told @ (SwitchSource::Waking | SwitchSource::Wakeup)) => Role::Waking {
-                    woken: field(&event.attr, "pid", (24, 4)),
-                    flags: (told == SwitchSource::Waking).then(|| field(&event.attr, "common_flags", (2, 1))),
-                },
-                None => Role::None,
-            })
-            .collect();
-        let has_switches = has_records
-            || events.iter().any(|event| matches!(switch_source(event), Some(SwitchSource::Switch)));
+        let mut roles: Vec<Role> = events.iter().map(|event| role(event, endian, &format)).collect();
+        let is_traced = |role: &Role| matches!(role, Role::Switch { fields: Some(_) });
+        let has_switches = has_records || roles.iter().any(is_traced);
         let is_time = |event: &&(usize, &Event)| {
             roles.get(event.0) == Some(&Role::None)
                 && !event.1.attr.is_dummy()
@@ -201,39 +170,37 @@ impl Switches {
     }
 }
 
-/// The kind of an event that describes switches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum SwitchSource {
-    Switch,
-    Software,
-    Outside,
-    PageFault,
-    /// In the context of the waker.
-    Waking,
-    /// On the CPU of the woken thread, mostly.
-    Wakeup,
-}
-
-fn switch_source(event: &Event) -> Option<SwitchSource> {
+/// Returns the role of an event of switches; [`Role::None`] for others. Without its format, the fields of a tracepoint are taken to lie
+/// where they usually do.
+fn role(event: &Event, endian: Endian, format: impl Fn(&Attr) -> Option<(String, Endian)>) -> Role {
+    let field = |name: &str, usual: (usize, usize)| {
+        let known = format(&event.attr).and_then(|(format, endian)| Field::named(name, &format, endian));
+        known.unwrap_or(Field { offset: usual.0, size: usual.1, endian })
+    };
     let counted = (event.attr.kind, event.attr.config);
     match event.name.as_bytes() {
-        _ if counted == CONTEXT_SWITCHES => Some(SwitchSource::Software),
-        name if counted == MAJOR_FAULTS && name.starts_with(FAULT_STACKS.as_bytes()) => {
-            Some(SwitchSource::PageFault)
+        _ if counted == CONTEXT_SWITCHES => Role::Switch { fields: None },
+        name if counted == MAJOR_FAULTS && name.starts_with(FAULT_STACKS.as_bytes()) => Role::PageFault,
+        name if event.attr.is_dummy() && name.starts_with(BLOCKED_STACKS.as_bytes()) => Role::Outside,
+        b"sched:sched_switch" => Role::Switch {
+            fields: Some(SwitchFields {
+                state: field("prev_state", (32, 8)),
+                next: field("next_pid", (56, 4)),
+            }),
+        },
+        b"sched:sched_waking" => {
+            Role::Waking { woken: field("pid", (24, 4)), flags: Some(field("common_flags", (2, 1))) }
         }
-        name if event.attr.is_dummy() && name.starts_with(BLOCKED_STACKS.as_bytes()) => {
-            Some(SwitchSource::Outside)
-        }
-        b"sched:sched_switch" => Some(SwitchSource::Switch),
-        b"sched:sched_waking" => Some(SwitchSource::Waking),
-        b"sched:sched_wakeup" => Some(SwitchSource::Wakeup),
-        _ => None,
+        // On the CPU of the woken thread, mostly.
+        b"sched:sched_wakeup" => Role::Waking { woken: field("pid", (24, 4)), flags: None },
+        _ => Role::None,
     }
 }
 
 /// Returns true if an event was recorded to tell where threads wait, and not for its own sake.
 pub(crate) fn describes_waits(event: &Event, features: &Features) -> bool {
-    features.section(sections::id::WATCHED_TIME).is_some() && switch_source(event).is_some()
+    let is_watched = features.section(sections::id::WATCHED_TIME).is_some();
+    is_watched && role(event, Endian::NATIVE, |_| None) != Role::None
 }
 
 #[cfg(test)]
@@ -270,7 +237,7 @@ mod tests {
         let told = |more: Vec<Event>| {
             let events: Vec<Event> = [clock(), outside()].into_iter().chain(more).collect();
             let switches = Switches::among(&events, Endian::Little, None, |_| None).unwrap();
-            switches.estimates().into_iter().map(|estimate| estimate.brief).collect::<Vec<_>>()
+            switches.estimates(true).into_iter().map(|estimate| estimate.brief).collect::<Vec<_>>()
         };
         let software = || event("context-switches", TYPE_SOFTWARE, SW_CONTEXT_SWITCHES);
         let traced = || vec![event("sched:sched_switch", 2, 1), event("sched:sched_waking", 2, 2)];

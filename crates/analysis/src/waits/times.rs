@@ -11,7 +11,8 @@ use tracker::waits::Activity;
 
 use super::causes::{both, cause};
 use super::placed::{Content, Piece};
-use super::state::{Causes, State, Wait, Wakers};
+use super::spans::Wakers;
+use super::state::{Causes, State, Wait};
 
 /// The time of threads, before what they waited for is known.
 pub(crate) struct Times {
@@ -88,7 +89,7 @@ impl Times {
                 period,
                 time: Some(Timestamp(time)),
                 cpu: piece.cpu,
-                is_continued: part > 0 || piece.is_continued,
+                is_continued: part > 0,
             }));
         }
         // A profile has the samples in the order of time.

@@ -11,7 +11,7 @@ use crate::console::Console;
 #[derive(Args, Default)]
 #[command(next_help_heading = "Names")]
 pub struct DebuginfodArguments {
-    /// Download missing debug files of hot objects from debuginfod servers (default if DEBUGINFOD_URLS is set)
+    /// Download missing debug files [default: if DEBUGINFOD_URLS is set]
     #[arg(long)]
     debuginfod: bool,
 }

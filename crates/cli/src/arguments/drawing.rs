@@ -10,10 +10,10 @@ const NANOSECONDS_PER_UNIT: u64 = 1_000;
 
 /// Arguments for frames in addition to [`super::StackArguments`].
 #[derive(Args)]
-#[command(next_help_heading = "Frames")]
+#[command(next_help_heading = "Drawing")]
 pub struct FrameArguments {
     /// Merge threads of a process whose names differ only in digits: worker-* [default for pictures]
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub merge_threads: bool,
     /// Separate threads, not only thread names
     #[arg(long, conflicts_with = "merge_threads")]
@@ -28,7 +28,7 @@ pub struct FrameArguments {
     #[arg(hide_short_help = true, long, conflicts_with = "modules_only")]
     pub addresses: bool,
     /// Show the module of each function
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub modules: bool,
 }
 
@@ -42,15 +42,9 @@ pub struct DrawingArguments {
     /// Draw stacks downwards (icicle graph)
     #[arg(long)]
     pub inverted: bool,
-    /// Draw samples in order of time instead of merging stacks
-    #[arg(long)]
-    pub flamechart: bool,
-    /// Title [default: what was recorded, where, when, for how long, how often]
+    /// Title [default: what was recorded]
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
-    /// Subtitle, before the figures
-    #[arg(hide_short_help = true, long, value_name = "TEXT")]
-    pub subtitle: Option<String>,
     /// Palette
     #[arg(long, value_name = "NAME", default_value = "kinds", value_parser = Colors::NAMES)]
     pub colors: String,
@@ -76,16 +70,12 @@ impl DrawingArguments {
     ) -> anyhow::Result<Options> {
         Ok(Options {
             title: self.title.clone().unwrap_or(title),
-            subtitle: match &self.subtitle {
-                Some(text) => format!("{text} – {figures}"),
-                None => figures,
-            },
+            subtitle: figures,
             colors: self.colors.parse().map_err(anyhow::Error::msg)?,
             width: self.width.map(|width| width as usize),
             min_width: self.min_width,
             inverted: self.inverted,
             reverse: self.reverse,
-            chart: self.flamechart,
             per_unit: if is_time { NANOSECONDS_PER_UNIT } else { 1 },
             unit: if is_time { "µs" } else { unit }.to_owned(),
         })

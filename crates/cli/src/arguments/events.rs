@@ -49,9 +49,12 @@ impl Args for EventLists {
                     .action(ArgAction::Append)
                     .help_heading("Events")
                     .help(
+                        "Events, as perf names them [default: cycles, or cpu-clock without a PMU]",
+                    )
+                    .long_help(
                         "Events to sample, as perf names them: cycles:u, cpu-clock, page-faults, sched:sched_switch, \
                          uprobe:PATH:SYMBOL, mem:ADDR:rw, cpu/event=0xc0/, {a,b}:S [default: cycles, or cpu-clock \
-                         where there is no PMU]",
+                         where there is no PMU]; prof list prints those of this machine",
                     ),
             )
             .arg(
@@ -103,7 +106,8 @@ pub struct CountedLists(pub EventLists);
 impl Args for CountedLists {
     fn augment_args(command: Command) -> Command {
         EventLists::augment_args(command).mut_arg("event", |arg| {
-            arg.help(
+            arg.help("Events, as perf names them; {a,b} are counted together")
+                .long_help(
                 "Events to count, as perf names them: cycles:u, page-faults, sched:sched_switch, uprobe:PATH:SYMBOL, \
                  cpu/event=0xc0/, {a,b} for events counted together [default: clocks, context switches, faults, and the \
                  common hardware counters]",

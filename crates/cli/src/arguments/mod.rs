@@ -19,6 +19,10 @@ mod symbols;
 mod target;
 pub mod window;
 
+use std::sync::OnceLock;
+
+use clap::Command;
+
 #[cfg(feature = "push")]
 pub use connection::ConnectionArguments;
 pub use debuginfod::DebuginfodArguments;
@@ -33,7 +37,11 @@ pub use stacks::{NamelessArguments, StackArguments};
 pub use symbols::SymbolArguments;
 pub use target::TargetArguments;
 
+/// Makes the command that was typed, whose usage errors show. The program sets it first of all.
+pub static TYPED_COMMAND: OnceLock<fn() -> Command> = OnceLock::new();
+
 /// Exits with a usage error in the form of clap, with the usage of the command that was typed.
 pub fn exit_with_usage_error(text: &str) -> ! {
-    crate::usage::typed_command().error(clap::error::ErrorKind::MissingRequiredArgument, text).exit()
+    let mut command = TYPED_COMMAND.get().map(|typed| typed()).unwrap_or_default();
+    command.error(clap::error::ErrorKind::MissingRequiredArgument, text).exit()
 }

@@ -3,7 +3,7 @@
 use analysis::input::{Input, is_of_this_host};
 use analysis::symbols::SymbolSettings;
 use analysis::{Measure, Request};
-use clap::Args;
+use clap::{Args, Command};
 
 use super::{DebuginfodArguments, SampleArguments, StackArguments, SymbolArguments};
 
@@ -21,6 +21,14 @@ pub struct QueryArguments {
 }
 
 impl QueryArguments {
+    /// Returns the page of `prof help filters`.
+    pub fn page() -> Command {
+        let page = Command::new("prof")
+            .override_usage("prof flame|view|report|explain|diff|annotate|export|script [FILTERS] …");
+        let about = "What selects samples and functions, in every command that reads a recording";
+        Self::augment_args(page.disable_help_flag(true)).about(about).long_about(None)
+    }
+
     /// Returns the symbol settings for this recording, with source lines if `locations` is set.
     pub fn settings(&self, input: &Input, locations: bool) -> SymbolSettings {
         let this_host = is_of_this_host(input.reader.features());

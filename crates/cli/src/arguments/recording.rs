@@ -7,11 +7,11 @@ use clap::Args;
 /// The recording that a command reads.
 #[derive(Args, Clone, Debug)]
 pub struct RecordingArguments {
-    /// The recording: a perf.data file, or `-` for standard input [default: prof.data, else perf.data]
+    /// The recording, or `-` for standard input [default: prof.data, else perf.data]
     #[arg(value_name = "FILE", conflicts_with = "input")]
     file: Option<PathBuf>,
     /// The same as FILE
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(hide_short_help = true, short, long, value_name = "FILE")]
     input: Option<PathBuf>,
 }
 

@@ -20,10 +20,12 @@ use crate::console::Console;
 /// The argument that names runtimes.
 #[derive(Args)]
 pub struct RuntimeArguments {
-    /// Make language runtimes report the names of their code, by environment variables of the command: python (3.12 or newer), node
-    /// (leaves isolate-*-v8.log in its folder), jvm (17 or newer), dotnet, mono, erlang (24 or newer); all of them, or those in
-    /// LIST. A running jvm is asked through its attach protocol, as jcmd PID Compiler.perfmap does
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', num_args = 0.., require_equals = true,
+    /// Make runtimes report the names of their code: jvm, dotnet, erlang, …
+    ///
+    /// By environment variables of the command: python (3.12 or newer), node (leaves isolate-*-v8.log in its folder), jvm (17 or newer),
+    /// dotnet, mono, erlang (24 or newer); all of them, or those in LIST. A running jvm is asked through its attach protocol, as jcmd PID
+    /// Compiler.perfmap does.
+    #[arg(hide_possible_values = true, long, value_name = "LIST", value_enum, value_delimiter = ',', num_args = 0.., require_equals = true,
           default_missing_values = ["python", "node", "jvm", "dotnet", "mono", "erlang"], help_heading = "Names")]
     runtimes: Vec<Runtime>,
 }

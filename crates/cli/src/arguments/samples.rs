@@ -10,17 +10,17 @@ use super::numbers::within;
 
 /// Arguments that select samples.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Samples")]
+#[command(next_help_heading = "Filters")]
 pub struct SampleArguments {
     /// Only threads of this name (may be repeated)
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     comm: Vec<String>,
     /// Only these processes
-    #[arg(long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true,
+    #[arg(hide_short_help = true, long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true,
           value_parser = within(0..=i32::MAX))]
     pid: Vec<i32>,
     /// Only these threads
-    #[arg(long, value_name = "TID", value_delimiter = ',', allow_negative_numbers = true,
+    #[arg(hide_short_help = true, long, value_name = "TID", value_delimiter = ',', allow_negative_numbers = true,
           value_parser = within(0..=i32::MAX))]
     tid: Vec<i32>,
     /// Only these CPUs, for example 0-3,5
@@ -34,10 +34,10 @@ pub struct SampleArguments {
     cgroup: Vec<String>,
     /// Only this time range, in seconds from the start of the recording (0.5,1.2), or on the recorder's clock as `prof script`
     /// prints it (@7175.9,@7176.4); either end may be omitted
-    #[arg(long, value_name = "START,END", value_parser = time_range)]
+    #[arg(hide_short_help = true, long, value_name = "START,END", value_parser = time_range)]
     time: Option<TimeRange>,
     /// Only this event
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub event: Option<String>,
 }
 

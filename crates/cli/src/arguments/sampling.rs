@@ -24,31 +24,33 @@ pub struct SamplingArguments {
     all_kernel: bool,
     /// Samples per second, or `max` [default: 997]
     #[arg(short = 'F', long, value_name = "HZ", value_parser = frequency, conflicts_with = "period",
-          allow_negative_numbers = true, help_heading = "Rate")]
+          allow_negative_numbers = true, help_heading = "Events")]
     freq: Option<u64>,
-    /// Sample every N events (for clocks: every N nanoseconds) instead of at a rate
+    /// Sample every N events (of clocks: nanoseconds) instead
     #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true,
-          value_parser = within(1..=u64::MAX >> 1), help_heading = "Rate")]
+          value_parser = within(1..=u64::MAX >> 1), help_heading = "Events")]
     period: Option<u64>,
     /// Stop after SECS seconds
-    #[arg(short, long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Rate")]
+    #[arg(short, long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Events")]
     duration: Option<Duration>,
     /// Start sampling after MS milliseconds; -1 waits for the command `enable` of --control
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = delay,
-          help_heading = "Rate", hide_short_help = true)]
+          help_heading = "Events", hide_short_help = true)]
     delay: Option<Duration>,
-    /// Ring size per CPU, in pages or as 512K, 8M [default: up to 4M per CPU]
-    #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true, help_heading = "Rate")]
+    /// Ring size per CPU, in pages or as 512K, 8M [default: up to 16M per CPU]
+    #[arg(hide_short_help = true, short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true, help_heading = "Events")]
     mmap_pages: Option<u64>,
     /// Use a ring per thread instead of per CPU; new threads are not followed
-    #[arg(long, alias = "per-thread", conflicts_with_all = ["all_cpus", "cpu"], help_heading = "Rate", hide_short_help = true)]
+    #[arg(long, alias = "per-thread", conflicts_with_all = ["all_cpus", "cpu"], help_heading = "Events", hide_short_help = true)]
     no_cpu_rings: bool,
     /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime, tai, or perf (the kernel's default)
     #[arg(short = 'k', long, value_name = "NAME", value_parser = clock, default_value = "monotonic",
-          help_heading = "Rate", hide_short_help = true)]
+          help_heading = "Events", hide_short_help = true)]
     clockid: Clock,
-    /// How to record call chains: auto (complete stacks, with or without frame pointers), dwarf[,SIZE] (the same with
-    /// stack copies of SIZE bytes), fp (frame pointers, by the kernel), lbr (last branch records of Intel processors), no
+    /// How to record call chains: auto, dwarf[,SIZE], fp, lbr, no
+    ///
+    /// auto: complete stacks, with or without frame pointers; dwarf[,SIZE]: the same with stack copies of SIZE bytes; fp: frame pointers,
+    /// by the kernel; lbr: last branch records of Intel processors.
     #[arg(long, value_name = "HOW", value_parser = call_graph::parse, default_value = "auto", help_heading = "Stacks")]
     call_graph: CallGraph,
     /// Record call chains of user space only

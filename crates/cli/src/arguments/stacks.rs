@@ -13,25 +13,27 @@ use profile::{Pattern, PatternError, Shape, Show, Weight};
 /// A pattern is a part of a function's name (ignoring case unless it contains a capital) or a regular expression between slashes.
 /// With the prefix `mod:` it matches modules.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Frames")]
+#[command(next_help_heading = "Filters")]
 pub struct StackArguments {
     /// Omit inlined functions
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     no_inline: bool,
     /// Omit the kernel frames of stacks
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     no_kernel: bool,
     /// Omit the user-space frames of stacks
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     no_user: bool,
     /// Omit matching frames: PATTERN is text, a /regular expression/, or either for modules: mod:libc (may be repeated)
-    #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
+    #[arg(hide_short_help = true, long, value_name = "PATTERN", value_parser = Pattern::parse)]
     hide: Vec<Pattern>,
-    /// Only samples with a matching frame (may be repeated: any of them)
+    /// Only samples with a matching frame; all filters: prof help filters
+    ///
+    /// May be repeated: any of them.
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
     keep: Vec<Pattern>,
     /// Start stacks at their outermost frame of this function, and omit samples without one
-    #[arg(long, value_name = "FUNC", value_parser = Pattern::parse)]
+    #[arg(hide_short_help = true, long, value_name = "FUNC", value_parser = Pattern::parse)]
     root_at: Option<Pattern>,
     /// Merge the frames of recursive functions, or consecutive frames of a module, into one
     #[arg(hide_short_help = true, long, value_name = "recursion|MODULE", value_parser = Collapse::from_str)]
@@ -39,12 +41,18 @@ pub struct StackArguments {
     /// Omit the closures, polls and schedulers between async functions of Rust
     #[arg(hide_short_help = true, long)]
     fold_async: bool,
+    /// Show all frames: also those that start programs and threads, which pictures, pages and trees fold into one, [start],
+    /// and inlined functions that are one line of a standard library, whose samples are their callers' otherwise
+    #[arg(hide_short_help = true, long)]
+    all_frames: bool,
     /// Weight of a stack: number of samples, or sum of their periods [default: depends on the event]. For recordings with
     /// --off-cpu also the time of threads: cpu (running), offcpu (waiting for a CPU, or blocked), wall
     /// (both), latency (running, divided by the number of threads of the process that run at the same time)
-    #[arg(long, value_name = "KIND", value_parser = ["samples", "period", "cpu", "wall", "offcpu", "latency"])]
+    #[arg(hide_short_help = true, long, value_name = "KIND", value_parser = ["samples", "period", "cpu", "wall", "offcpu", "latency"])]
     weight: Option<String>,
-    /// Show where threads run and where they wait: same as --weight wall
+    /// Show where threads run and where they wait (a recording with --off-cpu)
+    ///
+    /// The same as --weight wall.
     #[arg(long, conflicts_with = "weight")]
     off_cpu: bool,
     /// With --off-cpu: show who woke blocked threads, above what they waited for (flame, report, export; needs a recording with
@@ -60,7 +68,7 @@ pub struct StackArguments {
 pub struct NamelessArguments {
     /// Merge all functions of a module that have no name into one frame, [nginx], even if unwind tables separate them:
     /// [nginx+0x1a40]
-    #[arg(hide_short_help = true, long, help_heading = "Frames")]
+    #[arg(hide_short_help = true, long, help_heading = "Filters")]
     pub modules_only: bool,
 }
 
@@ -100,12 +108,22 @@ impl StackArguments {
             root_at,
             collapse,
             fold_async,
+            all_frames,
             weight,
             off_cpu,
             wakers,
             nameless,
         } = self;
-        let flags = [*no_inline, *no_kernel, *no_user, *fold_async, *off_cpu, *wakers, nameless.modules_only];
+        let flags = [
+            *no_inline,
+            *no_kernel,
+            *no_user,
+            *fold_async,
+            *all_frames,
+            *off_cpu,
+            *wakers,
+            nameless.modules_only,
+        ];
         flags.contains(&true)
             || !(hide.is_empty() && keep.is_empty() && collapse.is_empty())
             || root_at.is_some()
@@ -118,7 +136,17 @@ impl StackArguments {
         !(hide.is_empty() && keep.is_empty() && collapse.is_empty()) || root_at.is_some() || *fold_async
     }
 
-    /// Returns which frames are shown.
+    /// Returns which frames are shown where stacks are drawn: what starts programs and threads is one.
+    pub fn show_drawn(&self) -> Show {
+        Show { fold_starts: !self.all_frames, ..self.show() }
+    }
+
+    /// Returns which frames are written for others.
+    pub fn show_for_others(&self) -> Show {
+        Show { one_liners: true, ..self.show() }
+    }
+
+    /// Returns which frames are shown in lists.
     pub fn show(&self) -> Show {
         Show {
             inlined: !self.no_inline,
@@ -126,6 +154,7 @@ impl StackArguments {
             user: !self.no_user,
             fold_async: self.fold_async,
             modules_only: self.nameless.modules_only,
+            one_liners: self.all_frames,
             ..Show::default()
         }
     }

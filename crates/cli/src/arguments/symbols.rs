@@ -18,7 +18,7 @@ pub struct SymbolArguments {
     #[arg(hide_short_help = true, long, value_name = "DIR", value_parser = folder)]
     symfs: Option<PathBuf>,
     /// Do not demangle names
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     raw_names: bool,
 }
 

@@ -12,12 +12,18 @@ use super::numbers::process_number;
 /// The processes, threads, CPUs or cgroup to observe.
 #[derive(Args)]
 pub struct TargetArguments {
-    /// Attach to these processes, with all their threads and the children that they start
+    /// Attach to these processes, and the children that they start
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
           allow_negative_numbers = true, value_parser = process_number, help_heading = "Target")]
     pid: Vec<i32>,
     /// With -p: also attach to the existing descendants of these processes
-    #[arg(long, requires = "pid", conflicts_with = "no_inherit", help_heading = "Target")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        requires = "pid",
+        conflicts_with = "no_inherit",
+        help_heading = "Target"
+    )]
     with_children: bool,
     /// Attach to these threads only
     #[arg(short, long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["pid", "all_cpus"],
@@ -29,7 +35,9 @@ pub struct TargetArguments {
     /// Observe all CPUs (system-wide)
     #[arg(short, long, help_heading = "Target")]
     all_cpus: bool,
-    /// Only on these CPUs (0-3,5); without another target, everything on them
+    /// Only on these CPUs (0-3,5)
+    ///
+    /// Without another target, everything on them.
     #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list, help_heading = "Target")]
     cpu: Option<CpuList>,
     /// Only this cgroup (with -a)

@@ -9,8 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_read_write};
 use model::Harm;
-use recorder::event::select;
-use recorder::{CommandSources, DumpCondition, ExitCondition, NextFileWhen, SlowCall, Window};
+use recorder::{CommandSources, DumpCondition, ExitCondition, NextFileWhen, Window};
 
 use super::numbers::{bytes_with_unit, within};
 use crate::console::Console;
@@ -27,30 +26,35 @@ const MEMORY_PER_TIMED_WINDOW: u64 = 8;
 /// Arguments of recordings that write several files.
 #[derive(Args)]
 pub struct WindowArguments {
-    /// Flight recorder: keep only the newest samples in memory, and write them to FILE.YYYYMMDDTHHMMSS at the end and on each
-    /// SIGUSR2 (prof dump PID)
+    /// Flight recorder: keep the newest samples in memory (see prof dump)
+    ///
+    /// They are written to FILE.YYYYMMDDTHHMMSS at the end and on each SIGUSR2 (prof dump PID).
     #[arg(long, help_heading = "Windows")]
     overwrite: bool,
-    /// With --overwrite: how much to keep, as time (30s), size (64M), or the smaller of both (5m,256M) [default: 64M]
+    /// With --overwrite: how much to keep: 30s, 64M, or both [default: 64M]
+    ///
+    /// A time (30s), a size (64M), or the smaller of both (5m,256M).
     #[arg(long, value_name = "TIME|SIZE", value_parser = window, requires = "overwrite", help_heading = "Windows")]
     window: Option<Window>,
-    /// Write a series of files FILE.YYYYMMDDTHHMMSS, each readable by itself, and start the next one on SIGUSR2 (signal), after a
-    /// time (30s), or after a size (100M); with --overwrite: write the window each time
-    #[arg(long, value_name = "signal|TIME|SIZE", num_args = 0..=1, require_equals = true,
+    /// Write a series of files, by time (30s), size (100M) or signal
+    ///
+    /// The files are FILE.YYYYMMDDTHHMMSS, each readable by itself. WHEN the next one starts: on SIGUSR2 (signal), after a time, or after a size;
+    /// with --overwrite, the window is written each time.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_when, help_heading = "Windows")]
     switch_output: Option<NextFileWhen>,
     /// Also write the window, or start the next file, when: file:PATH appears; cpu:90%:5s, CPU use exceeds 90 % for 5 s (of one CPU;
-    /// with -a of the machine); slow:PROGRAM:FUNCTION:10ms, a call takes longer (at most every 10 s). exit:CODE or exit:nonzero: with
-    /// --overwrite, write at the end only if the command exits so (may be repeated)
+    /// with -a of the machine). exit:CODE or exit:nonzero: with --overwrite, write at the end only if the command exits so (may be
+    /// repeated)
     #[arg(long, value_name = "WHAT", value_parser = dump_when, hide_short_help = true, help_heading = "Windows")]
     dump_when: Vec<DumpWhen>,
-    /// Keep at most N files FILE.YYYYMMDDTHHMMSS, and remove the oldest
-    #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize), help_heading = "Windows")]
+    /// Keep at most N of these files, and remove the oldest
+    #[arg(hide_short_help = true, long, value_name = "N", value_parser = within(1..=1_000_000_usize), help_heading = "Windows")]
     max_files: Option<usize>,
     /// Accept commands while recording, one per line: enable, disable, dump, ping, stop; each is answered with "ack" or
-    /// "error: REASON". fifo:PATH[,ACK-PATH] reads a named pipe (mkfifo) and answers to another; unix:PATH creates a socket
-    #[arg(long, value_name = "fifo:PATH[,ACK]|unix:PATH", value_parser = control, hide_short_help = true, help_heading = "Windows")]
-    control: Option<ControlChannel>,
+    /// "error: REASON". fifo:PATH[,ACK-PATH] reads a named pipe (mkfifo) and answers to another
+    #[arg(long, value_name = "fifo:PATH[,ACK]", value_parser = control, hide_short_help = true, help_heading = "Windows")]
+    control: Option<ControlPipes>,
 }
 
 /// A condition on which a file is written.
@@ -58,22 +62,13 @@ pub struct WindowArguments {
 enum DumpWhen {
     Condition(DumpCondition),
     Exit(ExitCondition),
-    Slow(SlowFunction),
 }
 
-/// A function whose slow calls trigger a file.
+/// The named pipe that commands come through, and that for the answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct SlowFunction {
-    /// The function, as `PROGRAM:FUNCTION`.
-    place: String,
-    limit: Duration,
-}
-
-/// The source of commands.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum ControlChannel {
-    Fifo(PathBuf, Option<PathBuf>),
-    Socket(PathBuf),
+struct ControlPipes {
+    commands: PathBuf,
+    answers: Option<PathBuf>,
 }
 
 impl WindowArguments {
@@ -91,39 +86,16 @@ impl WindowArguments {
     pub fn conditions(&self) -> Vec<DumpCondition> {
         let condition = |when: &DumpWhen| match when {
             DumpWhen::Condition(condition) => Some(condition.clone()),
-            DumpWhen::Exit(_) | DumpWhen::Slow(_) => None,
+            DumpWhen::Exit(_) => None,
         };
         self.dump_when.iter().filter_map(condition).collect()
-    }
-
-    /// Returns the functions whose calls are timed, with their probes.
-    ///
-    /// # Errors
-    /// A function does not exist, or no probe can be set.
-    pub fn slow_calls(&self) -> anyhow::Result<Vec<SlowCall>> {
-        let machine = recorder::this_machine();
-        let calls = self.dump_when.iter().filter_map(|when| match when {
-            DumpWhen::Slow(function) => Some(function),
-            DumpWhen::Condition(_) | DumpWhen::Exit(_) => None,
-        });
-        let slow_call = |(number, function): (usize, &SlowFunction)| {
-            let SlowFunction { place, limit } = function;
-            let probe = |name: &str, suffix: &str| {
-                let text = format!("uprobe:{place}{suffix}/call-graph=no,name={name}-{number}/");
-                let event = select(&text, &machine)?.into_iter().next();
-                event.with_context(|| format!("no probe can be set at {place}"))
-            };
-            let probes = [probe("slow-entry", "")?, probe("slow-return", "%return")?];
-            Ok(SlowCall { name: place.clone(), limit: *limit, probes })
-        };
-        calls.enumerate().map(slow_call).collect()
     }
 
     /// Returns the exit condition on which a file is written at the end.
     pub fn exit(&self) -> Option<ExitCondition> {
         let exit = |when: &DumpWhen| match when {
             DumpWhen::Exit(exit) => Some(*exit),
-            DumpWhen::Condition(_) | DumpWhen::Slow(_) => None,
+            DumpWhen::Condition(_) => None,
         };
         self.dump_when.iter().rev().find_map(exit)
     }
@@ -155,35 +127,24 @@ impl WindowArguments {
     pub fn series(&self, path: &Path) -> Result<FileSeries, DestinationError> {
         FileSeries::find(path, self.max_files)
     }
-}
 
-impl WindowArguments {
     /// Returns true if `--control` is given.
     pub fn has_control(&self) -> bool {
         self.control.is_some()
     }
 
-    /// Opens the pipes and sockets through which commands come.
+    /// Opens the pipes and the socket of `prof dump`, through which commands come.
     ///
     /// # Errors
     /// A pipe is missing, a name is in use, or an untrusted user may have created it.
     pub fn commands(&self, console: &Console) -> anyhow::Result<CommandSources> {
         let mut sources = CommandSources::default();
-        match &self.control {
-            Some(ControlChannel::Fifo(commands, answers)) => {
-                let open = |path: &PathBuf| {
-                    open_pipe_read_write(path)
-                        .with_context(|| format!("cannot take commands from {}", path.display()))
-                };
-                sources = sources.with_pipe(open(commands)?, answers.as_ref().map(open).transpose()?);
-            }
-            Some(ControlChannel::Socket(path)) => {
-                let bound = CommandSocket::bind(path);
-                sources = sources.with_socket(
-                    bound.with_context(|| format!("cannot create the socket {}", path.display()))?,
-                );
-            }
-            None => {}
+        if let Some(ControlPipes { commands, answers }) = &self.control {
+            let open = |path: &PathBuf| {
+                open_pipe_read_write(path)
+                    .with_context(|| format!("cannot take commands from {}", path.display()))
+            };
+            sources = sources.with_pipe(open(commands)?, answers.as_ref().map(open).transpose()?);
         }
         if self.overwrite || self.switch_output.is_some() {
             match CommandSocket::for_this_process() {
@@ -200,15 +161,11 @@ impl WindowArguments {
     }
 }
 
-fn control(text: &str) -> Result<ControlChannel, String> {
-    match text.split_once(':') {
-        Some(("fifo", paths)) if !paths.is_empty() => Ok(match paths.split_once(',') {
-            Some((commands, answers)) => ControlChannel::Fifo(commands.into(), Some(answers.into())),
-            None => ControlChannel::Fifo(paths.into(), None),
-        }),
-        Some(("unix", path)) if !path.is_empty() => Ok(ControlChannel::Socket(path.into())),
-        _ => Err("fifo:PATH, fifo:PATH,ACK-PATH or unix:PATH".to_owned()),
-    }
+fn control(text: &str) -> Result<ControlPipes, String> {
+    let paths = text.strip_prefix("fifo:").filter(|paths| !paths.is_empty());
+    let paths = paths.ok_or("fifo:PATH or fifo:PATH,ACK-PATH")?;
+    let (commands, answers) = paths.split_once(',').map_or((paths, None), |(one, other)| (one, Some(other)));
+    Ok(ControlPipes { commands: commands.into(), answers: answers.map(PathBuf::from) })
 }
 
 /// Parses `30s`, `5m`, `64M`, or one time and one size.
@@ -242,16 +199,10 @@ fn switch_when(text: &str) -> Result<NextFileWhen, String> {
 }
 
 fn dump_when(text: &str) -> Result<DumpWhen, String> {
-    let wrong = || "file:PATH, cpu:90%:5s, slow:PROGRAM:FUNCTION:10ms, exit:CODE or exit:nonzero".to_owned();
+    let wrong = || "file:PATH, cpu:90%:5s, exit:CODE or exit:nonzero".to_owned();
     let (what, rest) = text.split_once(':').ok_or_else(wrong)?;
     match what {
         "file" if !rest.is_empty() => Ok(DumpWhen::Condition(DumpCondition::File(rest.into()))),
-        "slow" => {
-            // Names of functions may have colons.
-            let (place, limit) = rest.rsplit_once(':').ok_or_else(wrong)?;
-            let limit = short_time(limit).filter(|_| place.contains(':')).ok_or_else(wrong)?;
-            Ok(DumpWhen::Slow(SlowFunction { place: place.to_owned(), limit }))
-        }
         "exit" if rest == "nonzero" => Ok(DumpWhen::Exit(ExitCondition::NotZero)),
         "exit" => rest.parse().map(|code| DumpWhen::Exit(ExitCondition::Code(code))).map_err(|_| wrong()),
         "cpu" => {
@@ -265,18 +216,13 @@ fn dump_when(text: &str) -> Result<DumpWhen, String> {
     }
 }
 
-/// Parses a time of at least 100 ms, like [`short_time`].
+/// Parses a time of at least 100 ms, with the unit `ms`, `s`, `m` (minutes) or `h`.
 fn duration(text: &str) -> Option<Duration> {
-    short_time(text).filter(|time| *time >= Duration::from_millis(100))
-}
-
-/// Parses a time with the unit `us`, `ms`, `s`, `m` (minutes) or `h`.
-fn short_time(text: &str) -> Option<Duration> {
-    let units = [("us", 0.000_001), ("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let (number, factor) =
         units.into_iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
     let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * factor).ok().filter(|time| !time.is_zero())
+    Duration::try_from_secs_f64(number * factor).ok().filter(|time| *time >= Duration::from_millis(100))
 }
 
 /// Parses a size of at least [`MIN_WINDOW_BYTES`].
@@ -309,29 +255,15 @@ mod tests {
             assert_eq!(dump_when(text), Ok(DumpWhen::Condition(cpu.clone())));
         }
         assert_eq!(dump_when("file:/a:b"), Ok(DumpWhen::Condition(DumpCondition::File("/a:b".into()))));
-        let slow = SlowFunction { place: "./a:n::f".to_owned(), limit: Duration::from_micros(50) };
-        assert_eq!(dump_when("slow:./a:n::f:50us"), Ok(DumpWhen::Slow(slow)));
         assert_eq!(dump_when("exit:139"), Ok(DumpWhen::Exit(ExitCondition::Code(139))));
-        for bad in [
-            "",
-            "cpu:90%",
-            "cpu:0%:5s",
-            "cpu:x:5s",
-            "exit:",
-            "exit:256",
-            "file:",
-            "slow:a",
-            "slow:a:5ms",
-            "slow:a:b",
-        ] {
+        for bad in ["", "cpu:90%", "cpu:0%:5s", "cpu:x:5s", "exit:", "exit:256", "file:", "slow:./a:f:5ms"] {
             assert!(dump_when(bad).is_err(), "{bad}");
         }
         let fifo = |commands: &str, answers: Option<&str>| {
-            Ok(ControlChannel::Fifo(commands.into(), answers.map(PathBuf::from)))
+            Ok(ControlPipes { commands: commands.into(), answers: answers.map(PathBuf::from) })
         };
         assert_eq!((control("fifo:a"), control("fifo:a,b")), (fifo("a", None), fifo("a", Some("b"))));
-        assert_eq!(control("unix:/run/x"), Ok(ControlChannel::Socket("/run/x".into())));
-        assert!(control("fd:3").is_err() && control("unix:").is_err() && control("x").is_err());
+        assert!(control("fd:3").is_err() && control("unix:/run/x").is_err() && control("fifo:").is_err());
         assert!((MIN_WINDOW_BYTES..=MAX_TIMED_WINDOW_BYTES).contains(&window("30s").unwrap().bytes));
         for bad in
             ["", "30", "0s", "-1s", "nans", "infs", "1K", "64M,64M", "30s,5m", "30s,", "1e999s", "9999999G"]

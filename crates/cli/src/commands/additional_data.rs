@@ -26,12 +26,13 @@ pub struct AdditionalDataArguments {
     /// privilege level
     #[arg(hide_short_help = true, short = 'j', long, value_name = "LIST", value_parser = recorder::parse_branches, conflicts_with = "branch_any", help_heading = "More in each sample")]
     branch_filter: Option<BranchSampleFormat>,
-    /// Also record where threads wait: each context switch, with the stack of the thread that leaves the CPU (shown by prof flame
-    /// --off-cpu)
-    #[arg(long, conflicts_with_all = ["overwrite", "switch_output", "all_user", "all_kernel"], help_heading = "Waits")]
+    /// Also record where threads wait (shown by prof view)
+    ///
+    /// Each context switch, with the stack of the thread that leaves the CPU; also shown by prof flame --off-cpu.
+    #[arg(long, conflicts_with_all = ["overwrite", "switch_output", "all_user", "all_kernel"], help_heading = "Stacks")]
     pub off_cpu: bool,
     /// Record context switches
-    #[arg(hide_short_help = true, long, help_heading = "Waits")]
+    #[arg(hide_short_help = true, long, help_heading = "Stacks")]
     switch_events: bool,
     /// Record namespaces of processes
     #[arg(hide_short_help = true, long, help_heading = "More in each sample")]

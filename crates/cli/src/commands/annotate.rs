@@ -32,7 +32,7 @@ const MAX_SUGGESTIONS: usize = 8;
 #[derive(Args)]
 #[command(
     override_usage = "prof annotate [OPTIONS] <FUNC> [FILE]\n       prof annotate [OPTIONS] --hottest <N> [FILE]",
-    after_help = "\
+    before_help = "\
 Examples:
   prof annotate parse                   lines and instructions of the function `parse`
   prof annotate parse -i perf.data      of a recording of perf
@@ -40,7 +40,9 @@ Examples:
   prof annotate --full --syntax intel parse"
 )]
 pub struct AnnotateArguments {
-    /// Function name, or a unique part of it (ignoring case unless it contains a capital); not with --hottest
+    /// Function name, or a unique part of it
+    ///
+    /// It ignores case unless it contains a capital. Not with --hottest.
     #[arg(value_name = "FUNC", required_unless_present = "hottest")]
     function: Option<String>,
     #[command(flatten)]
@@ -60,7 +62,7 @@ pub struct AnnotateArguments {
     /// Search sources below TO if debug information says FROM (may be repeated)
     #[arg(long, value_name = "FROM=TO", value_parser = source_files::parse_replacement)]
     source_dir: Vec<(String, PathBuf)>,
-    /// Print JSON (schema: docs/schemas/annotate.json)
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -124,7 +126,7 @@ fn list(
     let name = input.name.clone();
     let analysis = input::analyse(input, &request, "annotate", console)?;
     let event = analysis.events.first().with_context(|| format!("cannot annotate {name}"))?;
-    let show = Show { modules: true, ..stacks.show() };
+    let show = Show { modules: true, ..stacks.show_for_others() };
     let shown =
         EventView::new(&analysis, event, show, stacks.weight(&event.event.attr), &stacks.shape(), console);
     let chosen = choose(arguments, wholes(sampled_functions(&analysis, &shown.view)))?;

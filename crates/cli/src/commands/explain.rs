@@ -27,7 +27,7 @@ use crate::reading::{self, RecordingSource};
 
 /// Arguments of `prof explain`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   prof explain                      prof.data of this folder, on one page
   prof explain -i perf.data         a recording of perf
@@ -40,14 +40,14 @@ pub struct ExplainArguments {
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print only what is missing or estimated in the recording, why, and what to type against it; all of it
+    /// Print only what is missing or estimated in the recording, why, and what to type
     #[arg(long, conflicts_with = "json")]
     notes: bool,
     /// Print JSON, with up to 100 rows of each list
     #[arg(long)]
     json: bool,
     /// Print the JSON Schema of --json
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     schema: bool,
     #[command(flatten)]
     query: QueryArguments,
@@ -95,7 +95,7 @@ fn write(
     let notices: &dyn Notices = if arguments.notes { &notes } else { console };
     let analysis = input::analyse(input, &request, "explain", notices)?;
     let chosen = analysis.events.first().with_context(|| format!("cannot explain {name}"))?;
-    let show = Show { modules: true, ..query.stacks.show() };
+    let show = Show { modules: true, ..query.stacks.show_drawn() };
     let weight = if chosen.is_time { Weight::Period } else { query.stacks.weight(&chosen.event.attr) };
     let users = UserModules::new(&analysis.spaces);
     // The functions of an interpreter and of what compiles code are not those of the program that it runs.
@@ -110,17 +110,11 @@ fn write(
             })
         })
     };
-    let (shown, explained) = EventView::new_with(
-        &analysis,
-        chosen,
-        show,
-        weight,
-        &query.stacks.shape(),
-        notices,
-        explain_if_asked,
-    );
+    let shape = query.stacks.shape();
+    let (shown, explained) =
+        EventView::new_with(&analysis, chosen, show, weight, &shape, notices, explain_if_asked);
     let time = analysis.thread_time.as_ref();
-    let waits = time.map(|time| analysis.view(&time.profile, show, Weight::Period, &query.stacks.shape()));
+    let waits = time.map(|time| analysis.view(&time.profile, show, Weight::Period, &shape));
     let waits = waits.filter(|waits| waits.shown_total() > 0);
     let estimates = time.iter().flat_map(|time| time.estimates());
     let no_phases = analysis

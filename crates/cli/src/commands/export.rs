@@ -3,7 +3,6 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use analysis::input::Input;
 use anyhow::bail;
@@ -18,44 +17,42 @@ use crate::console::Console;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
-/// Default of `--bucket`, in milliseconds.
-const DEFAULT_BUCKET_MS: u32 = 100;
+/// The formats of `--format`, a line each.
+const FORMATS: &str = "
+  folded      one line per stack, for flamegraph.pl, inferno and speedscope; one event
+  pprof       profile.proto, compressed: go tool pprof, Pyroscope, Parca, Grafana
+  speedscope  https://www.speedscope.app; a profile per thread in order of time, with its waits
+  firefox     https://profiler.firefox.com; samples at their times, one track per thread and event
+  perfetto    https://ui.perfetto.dev and trace_processor, version 58 or newer
+  json        complete profile, also for DuckDB; schema: docs/schemas/profile.json
+  otlp        OpenTelemetry's ProfilesData (protobuf; proto 1.11.0, profiles v1development)
+of one program, from one or several recordings:
+  go-pgo      go build -pgo=FILE
+  autofdo     llvm-profdata merge --sample, then clang -fprofile-sample-use=FILE
+  bolt        llvm-bolt -data=FILE";
 
 /// Arguments of `prof export`.
 #[derive(Args)]
-#[command(after_help = "\
-Formats:
-  folded      one line per stack, for flamegraph.pl, inferno and speedscope; one event
-  pprof       profile.proto, compressed: go tool pprof, Pyroscope, Parca, Grafana
-  speedscope  https://www.speedscope.app; a profile per thread in order of time, with its waits if they were recorded
-  firefox     https://profiler.firefox.com; samples at their times, one track per thread and event
-  perfetto    https://ui.perfetto.dev and trace_processor, version 58 or newer; one packet per sample (protobuf)
-  parquet     table for DuckDB, ClickHouse and Spark; one row per time interval, thread and stack
-  json        complete profile; schema: docs/schemas/profile.json
-  otlp        OpenTelemetry's ProfilesData (protobuf; proto 1.11.0, profiles v1development)
-Formats for compilers, of one program, from one or several recordings:
-  go-pgo      go build -pgo=FILE
-  autofdo     llvm-profdata merge --sample, then clang -fprofile-sample-use=FILE
-  bolt        llvm-bolt -data=FILE
+#[command(before_help = "\
 Examples:
   prof export --format pprof -o cpu.pb.gz && go tool pprof -http=: cpu.pb.gz
   prof export --format speedscope -o profile.speedscope.json perf.data
-  prof export --format go-pgo -o default.pgo monday.data tuesday.data")]
+  prof export --format go-pgo -o default.pgo monday.data tuesday.data
+  prof export                       the formats")]
 pub struct ExportArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// With formats for compilers: more recordings of the same build, whose samples are added
+    /// With formats for compilers: more recordings of the same build
     #[arg(value_name = "MORE")]
     more: Vec<PathBuf>,
     /// Output format
     #[arg(short, long, value_name = "NAME", value_parser = format_names())]
-    format: String,
-    /// With formats for compilers: the program, by its file name or path [default: the one with most samples]
+    format: Option<String>,
+    /// With formats for compilers: the program [default: the one with most samples]
+    ///
+    /// By its file name or path.
     #[arg(long, value_name = "NAME")]
     module: Option<String>,
-    /// With --format parquet: length of the time intervals [default: 100]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..), hide = !exchange::HAS_PARQUET)]
-    bucket: Option<u32>,
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -82,22 +79,22 @@ fn format_names() -> Vec<&'static str> {
 /// # Errors
 /// The recording cannot be read or has no matching samples, or the output cannot be written.
 pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    let for_compiler: Option<CompilerFormat> = arguments.format.parse().ok();
+    let Some(name) = &arguments.format else {
+        exit_with_usage_error(&format!("no --format is named\n{FORMATS}"))
+    };
+    let for_compiler: Option<CompilerFormat> = name.parse().ok();
     let is_binary = match for_compiler {
         Some(format) => format.is_binary(),
-        None => arguments.format.parse::<Format>()?.is_binary(),
+        None => name.parse::<Format>()?.is_binary(),
     };
     if is_binary && arguments.output.is_none() && std::io::stdout().is_terminal() {
-        bail!(
-            "{0} is binary and cannot go to a terminal; try: prof export --format {0} -o FILE",
-            arguments.format
-        );
+        bail!("{name} is binary and cannot go to a terminal; try: prof export --format {name} -o FILE");
     }
     if let Some(format) = for_compiler {
-        arguments.refuse_for_compilers();
+        arguments.refuse_for_compilers(name);
         let export = CompilerExport {
             format,
-            name: &arguments.format,
+            name,
             recording: &arguments.recording,
             more: &arguments.more,
             module: arguments.module.as_deref(),
@@ -112,17 +109,7 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
             CompilerFormat::NAMES.join(", ")
         ));
     }
-    let format: Format = arguments.format.parse()?;
-    if format == Format::Parquet && !exchange::HAS_PARQUET {
-        bail!(
-            "this build cannot write Parquet (cargo feature `parquet`); try: cargo install --path crates/cli --features parquet"
-        );
-    }
-    if arguments.bucket.is_some() && format != Format::Parquet {
-        bail!(
-            "--bucket needs --format parquet: other formats have single samples, or totals of the whole time"
-        );
-    }
+    let format: Format = name.parse()?;
     if arguments.thread_ids && format != Format::Otlp {
         bail!(
             "--thread-ids needs --format otlp: other formats have the ids of threads unless --merge-threads is given"
@@ -137,20 +124,18 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
 
 impl ExportArguments {
     /// Exits with a usage error if arguments are given that formats for compilers do not obey.
-    fn refuse_for_compilers(&self) {
+    fn refuse_for_compilers(&self, format: &str) {
         let given = [
-            ("--bucket", self.bucket.is_some()),
             ("--merge-threads", self.merge_threads),
             ("--thread-ids", self.thread_ids),
             ("--no-lines", self.no_lines),
         ];
         if let Some((flag, _)) = given.into_iter().find(|&(_, is_given)| is_given) {
-            exit_with_usage_error(&format!("{flag} does not apply to --format {}", self.format));
+            exit_with_usage_error(&format!("{flag} does not apply to --format {format}"));
         }
         if self.query.stacks.are_given() {
             exit_with_usage_error(&format!(
-                "--format {} takes whole stacks and weighs them itself: options that select frames or weights do not apply",
-                self.format
+                "--format {format} takes whole stacks and weighs them itself: options that select frames or weights do not apply"
             ));
         }
     }
@@ -168,7 +153,6 @@ fn write(
         merge_threads: arguments.merge_threads,
         thread_ids: arguments.thread_ids,
         lines: !arguments.no_lines,
-        bucket: Duration::from_millis(arguments.bucket.unwrap_or(DEFAULT_BUCKET_MS).into()),
     };
     exported::with_recording(&options, &arguments.query, input, "export", console, |recording| {
         Ok(exchange::write(recording, format, output)?)

@@ -17,10 +17,6 @@ use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
-/// A profile gets a warning if it is expected to agree with another recording of the same work in a smaller share of the samples. The
-/// gain grows little beyond it.
-const SUFFICIENT_AGREEMENT: f64 = 0.9;
-
 /// A profile gets a warning if a larger share of the program's own samples has no line, or no start of its function.
 const MAX_WITHOUT_LINE: f64 = 0.1;
 
@@ -122,12 +118,6 @@ fn summary(samples: &ProgramSamples, totals: SampleTotals, written: Written, nam
     )
 }
 
-/// Rounds up to two digits.
-fn two_digits(number: f64) -> u64 {
-    let unit = 10_f64.powf(number.max(10.0).log10().floor() - 1.0);
-    ((number / unit).ceil() * unit).round() as u64
-}
-
 /// Says what keeps the profile from being a good one for a compiler.
 fn warnings(
     format: CompilerFormat,
@@ -136,16 +126,6 @@ fn warnings(
     facts: ProgramFacts,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    if written.agreement.share < SUFFICIENT_AGREEMENT {
-        let enough = written.samples as f64 * written.agreement.times_for(SUFFICIENT_AGREEMENT);
-        warnings.push(format!(
-            "the profile rests on {few}: another recording of the same work would agree in about {agreement:.0} %; for {wanted:.0} % it needs {enough}: record longer, at a higher -F, or several times",
-            few = counted(written.samples, "sample", "samples"),
-            agreement = (written.agreement.share * 100.0).floor(),
-            wanted = SUFFICIENT_AGREEMENT * 100.0,
-            enough = counted(two_digits(enough), "sample", "samples"),
-        ));
-    }
     if format == CompilerFormat::AutoFdo {
         let ambiguous = samples.ambiguous_names();
         if ambiguous > 0 {
@@ -186,17 +166,4 @@ fn warnings(
         ));
     }
     warnings
-}
-
-#[cfg(test)]
-mod tests {
-    use super::two_digits;
-
-    #[test]
-    fn numbers_are_rounded_up_to_two_digits() {
-        assert_eq!(
-            [0.5, 9.1, 10.0, 11.2, 24_238.0, 99_500.0].map(two_digits),
-            [1, 10, 10, 12, 25_000, 100_000]
-        );
-    }
 }

@@ -1,7 +1,6 @@
 //! Reads a recording for formats that tools exchange: what `prof export` writes and `prof push` sends.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use analysis::input::Input;
 use analysis::object_ids::{generated_code_kinds, object_ids};
@@ -27,8 +26,6 @@ pub struct ExportOptions {
     pub thread_ids: bool,
     /// True to look up source lines.
     pub lines: bool,
-    /// Length of the intervals of [`Format::Parquet`].
-    pub bucket: Duration,
 }
 
 /// Reads a recording, and calls `use_recording` with it. `act` is the verb of error messages.
@@ -87,7 +84,7 @@ pub fn with_recording<T>(
             "{name} is {other}: samples have no times, which this format needs; try: --format speedscope, or pprof"
         );
     }
-    let show = Show { modules: !is_folded, lines, ..query.stacks.show() };
+    let show = Show { modules: !is_folded, lines, ..query.stacks.show_for_others() };
     // What reads waits as they were has their sums already.
     let beside = analysis.thread_time.iter().filter(|_| has_time_beside);
     let events = analysis.events.iter().chain(beside);
@@ -118,6 +115,7 @@ pub fn with_recording<T>(
                 time: (shown.event.is_time && analysis.foreign_format().is_none()).then(time),
                 period: (is_sampled && !attr.is_frequency()).then_some(attr.sample_period),
                 frequency: (is_sampled && attr.is_frequency()).then_some(attr.sample_period),
+                stated: Vec::new(),
             }
         })
         .collect();
@@ -146,7 +144,7 @@ pub fn with_recording<T>(
         false => name.to_owned(),
     };
     let (has_resources, has_ids) = (
-        matches!(format, Format::Otlp | Format::Parquet),
+        matches!(format, Format::Otlp | Format::Json),
         is_of_processes && analysis.foreign_format().is_none(),
     );
     let recording = ExportedRecording {
@@ -163,7 +161,6 @@ pub fn with_recording<T>(
         display_name: &display_name,
         gaps: gaps.collect(),
         waits: waits.collect(),
-        bucket: options.bucket,
     };
     use_recording(&recording)
 }

@@ -1,4 +1,4 @@
-//! Opens and reads files for another process of this program (hidden: it is started with a socket as standard input).
+//! Opens and reads files, and memory of processes, for another process of this program (hidden: it is started with a socket as standard input).
 
 use std::fs::File;
 use std::io;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use analysis::Notices;
 use host::slow_files::{self, Patience, SilentFileSystem};
+use host::sys::schedule;
 use model::Harm;
 
 use crate::console::Console;
@@ -18,6 +19,9 @@ const COMMAND: &str = "file-helper";
 /// in 128 ms. Local networks answer in milliseconds.
 const WHILE_RECORDING: Patience =
     Patience { answer: Duration::from_millis(50), total: Duration::from_secs(2) };
+/// Time to wait for processes while recording: there is one that does not answer only where somebody wants it, and a busy machine must not
+/// look like that.
+const FOR_MEMORY: Patience = Patience { answer: Duration::from_millis(250), total: Duration::from_secs(2) };
 /// Time to wait for file systems while reading, in seconds: enough for a disk to spin up, and for 1 GB of objects (80 s) through a network of
 /// 100 Mbit/s.
 const WHILE_READING: Patience = Patience { answer: Duration::from_secs(5), total: Duration::from_secs(120) };
@@ -28,28 +32,39 @@ const WHILE_READING: Patience = Patience { answer: Duration::from_secs(5), total
 /// Those of the socket.
 pub fn run() -> anyhow::Result<ExitCode> {
     let socket = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // Who asks cannot go on meanwhile, and memory changes.
+    schedule::prefer_low_latency();
     slow_files::serve(&socket)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lets a recorder ask file systems that may not answer.
+/// Lets a recorder ask file systems and processes that may not answer.
 pub fn enable_while_recording() {
     slow_files::enable(&[COMMAND], WHILE_RECORDING);
+    slow_files::ask_for_memory(FOR_MEMORY);
 }
 
 /// Lets a reader ask file systems that may not answer. A reader that is going to be `confined` cannot start processes: it has one for
-/// each of two file systems. Must then be called while there is one thread.
+/// each of two file systems, and one for the mappings of processes. Must then be called while there is one thread.
 ///
 /// # Errors
 /// A process cannot be started.
 pub fn enable_while_reading(confined: bool) -> io::Result<()> {
     slow_files::enable(&[COMMAND], WHILE_READING);
-    slow_files::prepare(if confined { 2 } else { 0 })
+    slow_files::ask_for_memory(WHILE_READING);
+    slow_files::prepare(if confined { 3 } else { 0 })
 }
 
-/// Warns of file systems that did not answer so far.
+/// Warns of file systems and processes that did not answer so far.
 pub fn warn_of_silence(console: &Console) {
     let hint = "programs on it may lack build ids, names and callers";
     let warn = |system: &SilentFileSystem| console.warn(Harm::Names, &format!("{system}; {hint}"));
     slow_files::silent_file_systems().iter().for_each(warn);
+    if let Some((count, longest)) = slow_files::silent_processes() {
+        let others = if count > 1 { format!(" and {} others", count - 1) } else { String::new() };
+        console.warn(
+            Harm::Names,
+            &format!("the memory of process {longest}{others} could not be read in time; stacks may lack names and callers"),
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! `prof flame --diff BEFORE AFTER`: one flame graph of what changed between two profiles.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use export::flamegraph::change::{self, Change};
 use export::summary::grouped;
 use profile::comparison::{Comparison, Side};
 use profile::queries::{CallTree, NodeId};
-use profile::{Detail, Show, Weight};
+use profile::{Detail, Show};
 
 use crate::arguments::QueryArguments;
 use crate::arguments::drawing::{DrawingArguments, FrameArguments};
@@ -38,19 +39,6 @@ struct ReadSide {
     title: String,
     side: Side,
     basis: Basis,
-    weight: Weight,
-    total: u64,
-    samples: u64,
-}
-
-impl ReadSide {
-    /// Returns the mean weight of a sample.
-    fn mean_weight(&self) -> f64 {
-        match self.weight {
-            Weight::Samples => 1.0,
-            Weight::Period => self.total as f64 / self.samples.max(1) as f64,
-        }
-    }
 }
 
 /// Reads both profiles, one after the other, and draws their difference.
@@ -63,39 +51,28 @@ pub fn draw(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    if arguments.drawing.flamechart {
-        bail!(
-            "--flamechart draws one recording in order of time, and --diff draws two; try without one of them"
-        );
-    }
     let before = input::open(Some(arguments.before), console)?;
     let event = arguments.query.samples.event.as_deref();
     let common = Common::default().with(&before, event).with(&after, event);
     let [before, after] = [before, after].map(|side| read(arguments, side, common, console));
     let [before, after] = [before?, after?];
-    if let Some(difference) = Basis::difference((&before.name, &before.basis), (&after.name, &after.basis)) {
-        bail!(difference);
-    }
-    let mean_weights = [before.mean_weight(), after.mean_weight()];
+    Basis::check((&before.name, &before.basis), (&after.name, &after.basis)).map_err(anyhow::Error::msg)?;
     let title = format!("{} → {}", before.title, after.title);
-    let (all, unit) = ([before.total, after.total], after.basis.unit().to_owned());
+    let unit = after.basis.unit().to_owned();
     let comparison = Comparison::new(before.side, after.side, |_| false);
-    let tree = comparison.tree();
-    let keeps_threads = known_threads(tree) >= MIN_SHARE_OF_KNOWN_THREADS;
-    let merged;
-    let tree = if keeps_threads {
-        tree
-    } else {
+    let mean_weights = comparison.mean_weights();
+    let mut tree = Cow::Borrowed(comparison.tree());
+    if known_threads(&tree) < MIN_SHARE_OF_KNOWN_THREADS {
         console.say("the threads have other names after the change: they are not drawn");
-        merged = tree.merged_threads();
-        &merged
-    };
+        tree = Cow::Owned(tree.merged_threads());
+    }
+    let tree = &tree;
     let change = Change { tree, mean_weights };
     if arguments.folded {
         change::write_folded(&change, output)?;
         return Ok(());
     }
-    let figures = totals(all, change::gone(tree), &unit);
+    let figures = totals(tree.totals(NodeId::ROOT), change::gone(tree), &unit);
     change::write(&change, &arguments.drawing.options(title, figures, &unit, unit == "ns")?, output)?;
     Ok(())
 }
@@ -120,7 +97,9 @@ fn read(
     let cannot = format!("cannot compare {name}");
     let analysis = input::analyse(input, &request, "compare", console)?;
     let event = analysis.events.first().context(cannot.clone())?;
-    let show = Show { modules: common.modules, addresses: frames.addresses, ..query.stacks.show() };
+    let stacks = &query.stacks;
+    let shown = if arguments.folded { stacks.show_for_others() } else { stacks.show_drawn() };
+    let show = Show { modules: common.modules, addresses: frames.addresses, ..shown };
     let shape = query.stacks.shape();
     let weight = query.stacks.chosen_weight().unwrap_or(common.weight());
     let shown = EventView::new(&analysis, event, show, weight, &shape, console);
@@ -138,9 +117,6 @@ fn read(
         name,
         side,
         basis: Basis::new(event, weight),
-        weight,
-        total: shown.view.shown_total(),
-        samples: event.profile.total().samples,
     })
 }
 
@@ -156,7 +132,8 @@ fn known_threads(tree: &CallTree) -> f64 {
 }
 
 /// Says how much there was before and after, and what of it is gone.
-fn totals([before, after]: [u64; 2], gone: u64, unit: &str) -> String {
+fn totals(all: &[u64], gone: u64, unit: &str) -> String {
+    let &[before, after] = all else { return String::new() };
     let amount = |weight: u64| match unit {
         "ns" => format!("{:.3} s", weight as f64 / 1e9),
         _ => format!("{} {unit}", grouped(weight)),
@@ -192,11 +169,11 @@ mod tests {
     #[test]
     fn totals_are_told_with_their_factor() {
         assert_eq!(
-            totals([1_000_000_000, 1_500_000_000], 0, "ns"),
+            totals(&[1_000_000_000, 1_500_000_000], 0, "ns"),
             "before 1.000 s, after 1.500 s (× 1.50): widths are after"
         );
         assert_eq!(
-            totals([2_000, 1_000], 30, "samples"),
+            totals(&[2_000, 1_000], 30, "samples"),
             "before 2,000 samples, after 1,000 samples (× 0.50): widths are after; 30 samples of before is in stacks that are gone"
         );
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use analysis::rate_advice::{for_missing_samples, higher_rate, max_sample_rate};
 use analysis::{Notices, missing_share};
 use decoder::attr::TYPE_BREAKPOINT;
-use export::summary::grouped;
+use export::summary::{counted, grouped};
 use host::sys::clock::CpuTime;
 use host::sys::signals::SIGTRAP;
 use host::sys::spawn::ExitStatus;
@@ -14,6 +14,8 @@ use recorder::{Command, Options, PrivilegedExec, RecordedEvent, Summary, Target}
 
 use crate::console::Console;
 
+/// Samples below which a recording of a command says that it is short: each stands for five per cent.
+const FEW_SAMPLES: u64 = 20;
 /// Maximum share of CPU time per elapsed time for a program that counts as sleeping.
 const MAX_SLEEPER_SHARE: f64 = 0.02;
 /// From this share of user time on, missing kernel samples are not worth a notice.
@@ -47,6 +49,13 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
             console.warn(Harm::Everything, &no_samples(summary, options));
         }
         return;
+    }
+    let is_short = summary.samples < FEW_SAMPLES && options.target == Target::Command;
+    let timed = summary.events.iter().find(|event| !event.sideband && event.attr.runs_with_time());
+    if let (true, Some(timed)) = (is_short, timed) {
+        let samples = counted(summary.samples, "sample", "samples");
+        let why = little_cpu_time(timed, summary, options);
+        console.warn(Harm::Everything, &format!("a short recording, of {samples}: {why}"));
     }
     let sampled: Vec<_> = summary.events.iter().filter(|event| !event.sideband).collect();
     for missing in summary.coverage.missing(summary.loss.samples) {
@@ -191,11 +200,8 @@ fn little_cpu_time(event: &RecordedEvent, summary: &Summary, options: &Options) 
         (Target::Command, Some(time)) => {
             let (used, all) = (time.total(), summary.duration);
             let slept = used.as_secs_f64() < MAX_SLEEPER_SHARE * all.as_secs_f64();
-            let rate = if used.as_millis() < 20 { 20_000 } else { 4_999 };
-            let advice = match event.attr.is_frequency() && event.attr.sample_period >= rate {
-                true => String::new(),
-                false => format!("; try: -F {rate}"),
-            };
+            let is_high = event.attr.is_frequency() && event.attr.sample_period >= max_sample_rate() / 2;
+            let advice = if is_high { "" } else { "; try: -F max" };
             if slept {
                 format!(
                     "the command slept: it used {} ms of CPU time in {:.1} s{advice}",
@@ -290,12 +296,12 @@ mod tests {
         let slept = summary(clock(AttrFlags::empty()), Some(0), 1);
         assert_eq!(
             no_samples(&slept, &command),
-            "no samples: the command slept: it used 1 ms of CPU time in 1.0 s; try: -F 20000"
+            "no samples: the command slept: it used 1 ms of CPU time in 1.0 s; try: -F max"
         );
         let period = event("cpu-clock", 1, 0, 1_000_000_000, AttrFlags::empty());
         assert_eq!(
             no_samples(&summary(period, Some(0), 100), &command),
-            "no samples: the command used 100 ms of CPU time; try: -F 4999"
+            "no samples: the command used 100 ms of CPU time; try: -F max"
         );
     }
 

@@ -85,7 +85,7 @@ pub fn send_whole(recording: &Path, client: &Client, console: &Console) -> anyho
 }
 
 fn options(thread_ids: bool, lines: bool) -> ExportOptions {
-    ExportOptions { format: Format::Otlp, merge_threads: false, thread_ids, lines, bucket: Duration::MAX }
+    ExportOptions { format: Format::Otlp, merge_threads: false, thread_ids, lines }
 }
 
 fn send_recording(

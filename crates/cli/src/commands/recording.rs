@@ -8,7 +8,7 @@ use analysis::Notices;
 use anyhow::{Context, anyhow, bail};
 use host::sys::memory;
 use model::{Harm, Loss, Name};
-use recorder::unwind::{ChunkEncoder, PerArrival, StackTotals, UnwindingStage};
+use recorder::unwind::{ChunkEncoder, StackTotals, UnwindingStage};
 use recorder::{
     Command, CommandSources, Control, Errno, Error, Importance, NameSources, Notice, Options, Summary,
 };
@@ -90,7 +90,7 @@ pub fn record_into(
 /// The outcome of sampling, before it is printed.
 pub struct Sampled {
     pub recorded: Result<Summary, Error>,
-    pub stacks: (StackTotals, PerArrival<(u32, u32)>),
+    pub stacks: (StackTotals, Option<(u32, u32)>),
     pub sources: NameSources,
 }
 
@@ -105,7 +105,7 @@ pub fn sample(
 ) -> Sampled {
     memory::exit_when_exhausted(&OUT_OF_MEMORY);
     file_helper::enable_while_recording();
-    let mut stacks = (StackTotals::default(), PerArrival::default());
+    let mut stacks = (StackTotals::default(), None);
     let (recorded, sources) = if options.copies_stacks() {
         let mut unwinding =
             UnwindingStage::new(ChunkEncoder::new(&mut *file), options.keeps_stacks(), options.mechanisms)

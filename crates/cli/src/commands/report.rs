@@ -15,14 +15,14 @@ use profile::{Detail, Pattern, Show, Weight};
 
 use crate::arguments::numbers::percent;
 use crate::arguments::{QueryArguments, RecordingArguments, StackArguments};
-use crate::console::{Console, terminal_columns};
+use crate::console::{Console, terminal_size};
 use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
 /// Arguments of `prof report`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   prof report                          functions by self weight
   prof report --children               functions by total weight, including callees
@@ -39,15 +39,16 @@ pub struct ReportArguments {
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Columns that separate rows: comm, pid, tid, cpu, container, cgroup, event, module, function, line; self or total sets the
-    /// order of rows [default: self,module,function]
+    /// Columns that separate rows [default: self,module,function]
+    ///
+    /// comm, pid, tid, cpu, container, cgroup, event, module, function, line; self or total sets the order of rows.
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = column)]
     sort: Vec<Column>,
     /// Sort by total weight, which includes callees
-    #[arg(long, overrides_with = "no_children")]
+    #[arg(hide_short_help = true, long, overrides_with = "no_children")]
     children: bool,
     /// Omit total weights
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     no_children: bool,
     /// Print the call tree, from the outermost functions
     #[arg(long, group = "query")]
@@ -62,18 +63,21 @@ pub struct ReportArguments {
     #[arg(long, value_name = "FUNC", group = "query", value_parser = Pattern::parse)]
     callees: Option<Pattern>,
     /// Print totals only
-    #[arg(long, group = "query")]
+    #[arg(hide_short_help = true, long, group = "query")]
     total_only: bool,
-    /// Omit rows and calls below PERCENT [default: 0.1 for text tables, 0.5 for trees]
+    /// Omit rows and calls below PERCENT [default: 0.1 in tables, 0.5 in trees]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     min: Option<f64>,
-    /// Maximum number of rows
+    /// Maximum number of rows, 0 for all [default: as many as the terminal has]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Separate threads
+    /// Whole names of functions, with all template and generic arguments
     #[arg(long)]
+    full_names: bool,
+    /// Separate threads
+    #[arg(hide_short_help = true, long)]
     per_thread: bool,
-    /// Print JSON (schema: docs/schemas/report.json)
+    /// Print JSON
     #[arg(long, group = "format")]
     json: bool,
     /// Print comma-separated values
@@ -106,38 +110,33 @@ fn column(text: &str) -> Result<Column, String> {
 /// The recording cannot be read or has no matching samples, or the output cannot be written.
 pub fn run(arguments: &ReportArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let width = terminal_width(&output);
+    let screen = screen(&output);
     let source = RecordingSource::File(arguments.recording.path());
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
-        write(arguments, input, width, output, console)
+        write(arguments, input, screen, output, console)
     })
 }
 
-/// Returns the width of the terminal; `None` if the output is no terminal, so that names are not cut.
-fn terminal_width(output: &Output) -> Option<usize> {
-    let on_terminal = output.is_stdout() && std::io::stdout().is_terminal();
-    terminal_columns(on_terminal)
+/// Returns the columns and rows of the terminal; `None` if the output is no terminal, so that nothing is cut.
+fn screen(output: &Output) -> Option<(usize, usize)> {
+    terminal_size(output.is_stdout() && std::io::stdout().is_terminal())
 }
 
 /// Checks that the columns that separate rows can be combined, and that the recording has them.
 fn check_keys(keys: &[Key], stacks: &StackArguments, input: &Input) -> anyhow::Result<()> {
     let has = |key| keys.contains(&key);
-    if has(Key::Cpu) && has(Key::Container) {
-        bail!("--sort cannot combine cpu and container; try: --sort container,comm --cpu LIST");
+    if [Key::Cpu, Key::Container, Key::Cgroup].into_iter().filter(|&key| has(key)).count() > 1 {
+        bail!(
+            "--sort cannot combine cpu, container and cgroup; try: --sort container,comm --cpu LIST, or --sort cgroup,comm --container NAME"
+        );
     }
-    if has(Key::Cgroup) {
-        if has(Key::Cpu) || has(Key::Container) {
-            bail!(
-                "--sort cannot combine cgroup with cpu or container; try: --sort cgroup,comm --cpu LIST, or --container NAME"
-            );
-        }
-        if !input.reader.events().iter().any(|event| event.attr.sample_format.contains(SampleFormat::CGROUP))
-        {
-            bail!(
-                "the samples of {} have no cgroups; try: prof record --all-cgroups, or --sort container",
-                input.name
-            );
-        }
+    if has(Key::Cgroup)
+        && !input.reader.events().iter().any(|event| event.attr.sample_format.contains(SampleFormat::CGROUP))
+    {
+        bail!(
+            "the samples of {} have no cgroups; try: prof record --all-cgroups, or --sort container",
+            input.name
+        );
     }
     if let (Some(weight), true) = (stacks.time(), has(Key::Cgroup)) {
         bail!("waits have no cgroups; try: --weight {} --sort container", weight.name());
@@ -151,7 +150,7 @@ fn check_keys(keys: &[Key], stacks: &StackArguments, input: &Input) -> anyhow::R
 fn write(
     arguments: &ReportArguments,
     input: Input,
-    width: Option<usize>,
+    screen: Option<(usize, usize)>,
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
@@ -172,7 +171,8 @@ fn write(
     };
     let name = input.name.clone();
     let analysis = input::analyse(input, &request, "report on", console)?;
-    let show = Show { modules: true, lines: has(Key::Line), ..stacks.show() };
+    let shown = if arguments.tree { stacks.show_drawn() } else { stacks.show() };
+    let show = Show { modules: true, lines: has(Key::Line), ..shown };
     let several = analysis.events.len() > 1;
     let weight = |attr: &Attr| match weight_of(attr) {
         // Events side by side are counted in their own units, so that they can be compared.
@@ -203,7 +203,7 @@ fn write(
         }
     }
     let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));
-    report::write(&reports, &arguments.options(keys, title, width), output).map_err(|error| match error {
+    report::write(&reports, &arguments.options(keys, title, screen), output).map_err(|error| match error {
         // As it is, so that a reader who has left is noticed.
         ReportError::Write(error) => error.into(),
         error => error.into(),
@@ -230,7 +230,7 @@ impl ReportArguments {
         keys
     }
 
-    fn options(&self, keys: Vec<Key>, title: String, width: Option<usize>) -> Options {
+    fn options(&self, keys: Vec<Key>, title: String, screen: Option<(usize, usize)>) -> Options {
         let query = match (&self.callers, &self.callees) {
             (Some(function), _) => Query::Callers(function.clone()),
             (_, Some(function)) => Query::Callees(function.clone()),
@@ -251,11 +251,13 @@ impl ReportArguments {
             per_thread: self.per_thread,
             min_share: self.min.map(|percent| percent / 100.0),
             limit: self.limit,
+            screen_rows: screen.map(|(_, rows)| rows),
+            full_names: self.full_names,
             format: match self {
                 Self { json: true, .. } => Format::Json,
                 Self { csv: true, .. } => Format::Csv,
                 Self { markdown: true, .. } => Format::Markdown,
-                _ => Format::Text { width },
+                _ => Format::Text { width: screen.map(|(columns, _)| columns) },
             },
             title,
         }

@@ -9,42 +9,38 @@ use export::summary::counted;
 use host::sys::system;
 use model::{Harm, TruncationReason};
 use recorder::Options;
-use recorder::unwind::{PerArrival, StackTotals};
+use recorder::unwind::StackTotals;
 
 use crate::console::Console;
 
 /// The share of stacks that end early for one reason from which on it is a problem, in per cent. Rows of a report are mostly larger.
 const MIN_WARNED_PERCENT: f64 = 1.0;
 
-/// Returns `, stacks 99.8 % complete (copies of 4 to 64 KiB)` for the summary. `sizes` are the smallest and the largest copy, in bytes, of
-/// samples at a rate and of samples at each occurrence.
-pub fn completeness(totals: &StackTotals, sizes: PerArrival<(u32, u32)>) -> String {
+/// Returns `, stacks 99.8 % complete (copies of 4 to 64 KiB)` for the summary. `sizes` are the smallest and the largest copy,
+/// in bytes.
+pub fn completeness(totals: &StackTotals, sizes: Option<(u32, u32)>) -> String {
     totals.complete_percent().map_or(String::new(), |percent| {
         // 99.96 % must not be rounded to "100.0 %".
         let percent = if percent < 100.0 { percent.min(99.9) } else { percent };
         let kib = |size: u32| (f64::from(size) / 1024.0).round();
-        let range = |sizes: (u32, u32)| match sizes {
-            (smallest, largest) if smallest == largest => format!("{} KiB", kib(largest)),
-            (smallest, largest) => format!("{} to {} KiB", kib(smallest), kib(largest)),
-        };
         let sizes = match sizes {
-            PerArrival { paced, bursty: (_, 0) } => range(paced),
-            PerArrival { paced: (_, 0), bursty } => range(bursty),
-            PerArrival { paced, bursty } => format!("{}, at each event {}", range(paced), range(bursty)),
+            None => String::new(),
+            Some((smallest, largest)) if smallest == largest => format!(" (copies of {} KiB)", kib(largest)),
+            Some((smallest, largest)) => format!(" (copies of {} to {} KiB)", kib(smallest), kib(largest)),
         };
-        format!(", stacks {percent:.1} % complete (copies of {sizes})")
+        format!(", stacks {percent:.1} % complete{sizes}")
     })
 }
 
 /// Prints why stacks are incomplete: as problems if they are many, else as details. `sizes` are those of [`completeness`].
 pub fn report_truncation(
     totals: &StackTotals,
-    sizes: PerArrival<(u32, u32)>,
+    sizes: Option<(u32, u32)>,
     options: &Options,
     console: &Console,
 ) {
     let facts = StackFacts {
-        copies_are_largest: are_largest(sizes),
+        copies_are_largest: sizes.is_some_and(|(smallest, _)| smallest >= MAX_STACK_COPY_BYTES),
         could_ask_jvm: could_ask_jvm(options),
         as_root: system::effective_user() == 0,
     };
@@ -80,12 +76,6 @@ pub fn report_truncation(
     }
 }
 
-/// Returns true if every copy had the largest size that there is. Sizes of 0 are those of samples that there were none of.
-fn are_largest(sizes: PerArrival<(u32, u32)>) -> bool {
-    let PerArrival { paced, bursty } = sizes;
-    [paced, bursty].iter().all(|&(smallest, largest)| largest == 0 || smallest >= MAX_STACK_COPY_BYTES)
-}
-
 /// Returns true if the command is a Java virtual machine that was not asked for anything.
 fn could_ask_jvm(options: &Options) -> bool {
     let program = options.workload.as_ref().and_then(|workload| workload.words.first());
@@ -100,10 +90,6 @@ mod tests {
 
     #[test]
     fn advice_depends_on_what_was_recorded_and_how() {
-        let largest = |paced, bursty| are_largest(PerArrival { paced, bursty });
-        assert!(!largest((1024, 65_528), (0, 0)) && !largest((8192, 8192), (0, 0)));
-        assert!(!largest((65_528, 65_528), (1024, 4096)));
-        assert!(largest((65_528, 65_528), (0, 0)));
         let of = |word: &str| {
             let workload =
                 Workload { words: vec![word.into()], environment: Vec::new(), output_to_stderr: false };
@@ -117,21 +103,15 @@ mod tests {
     #[test]
     fn a_share_is_not_rounded_up_to_all() {
         let mut totals = StackTotals { complete: 9_999, ..StackTotals::default() };
-        let of_clock = |paced| PerArrival { paced, ..PerArrival::default() };
         assert_eq!(
-            completeness(&totals, of_clock((4096, 65_528))),
+            completeness(&totals, Some((4096, 65_528))),
             ", stacks 100.0 % complete (copies of 4 to 64 KiB)"
-        );
-        let both = PerArrival { paced: (65_528, 65_528), bursty: (1024, 4096) };
-        assert_eq!(
-            completeness(&totals, both),
-            ", stacks 100.0 % complete (copies of 64 KiB, at each event 1 to 4 KiB)"
         );
         totals.truncated[0] = 1;
         assert_eq!(
-            completeness(&totals, of_clock((16_384, 16_384))),
+            completeness(&totals, Some((16_384, 16_384))),
             ", stacks 99.9 % complete (copies of 16 KiB)"
         );
-        assert_eq!(completeness(&StackTotals::default(), PerArrival::default()), "");
+        assert_eq!(completeness(&StackTotals::default(), None), "");
     }
 }

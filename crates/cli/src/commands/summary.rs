@@ -9,7 +9,7 @@ use export::summary::{counted, grouped, lost};
 use host::sys::clock;
 use model::Harm;
 use perfdata::sections::SWITCH_RECORDS;
-use recorder::unwind::{PerArrival, StackTotals};
+use recorder::unwind::StackTotals;
 use recorder::{OUTPUT_BUFFER_BYTES, Options, Summary};
 
 use super::missing_samples::{self, in_words};
@@ -20,7 +20,7 @@ use crate::console::Console;
 /// recording waited for the destination.
 pub fn print(
     summary: &Summary,
-    (stacks, copy_sizes): &(StackTotals, PerArrival<(u32, u32)>),
+    (stacks, copy_sizes): &(StackTotals, Option<(u32, u32)>),
     options: &Options,
     output: Option<(&Path, u64)>,
     blocked_time: Duration,

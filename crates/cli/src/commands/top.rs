@@ -12,7 +12,7 @@ use clap::Args;
 use crossbeam_channel::unbounded;
 use host::procfs::{self, Capability};
 use host::sys::{memory, system};
-use model::{Harm, Name};
+use model::{Harm, Name, Tid};
 use recorder::{Control, JvmMapTiming, Notice, Options, Target, Workload};
 use symbolizer::NameStyle;
 
@@ -38,36 +38,9 @@ Examples:
   prof top --off-cpu -p 1234         where its threads run and where they wait
 Press ? for help while it runs. A command that still runs at the end is terminated.";
 
-/// The remark about the JSON after the examples.
-const JSON_FIELDS: &str = "\
-The JSON is one object per interval, on one line. Fields are added over time, never removed or given another meaning
-while version is 1. All lists are bounded; *_omitted counts what they leave out.
-  version        1
-  target         whose samples, in words
-  seconds        length of the interval
-  cpus           CPUs that were sampled
-  samples        samples that came
-  lost           samples that the kernel could not deliver; null where a count of them could not be read
-  loss           what went missing: samples (at least so many), unread_counts, sideband_records (names and mappings),
-                 throttles, undecodable_records, unattributed_records, cut_bytes
-  complete       samples with a complete stack; null where that is not known (--call-graph fp, no)
-  own            cpu_percent and memory_bytes of the profiler itself
-  ended          whether the target has ended
-  remarks        files that are not used for names or stacks, or in part only, and why: a sentence each
-  events         for each event:
-    name, unit   its name, and what weights count: \"samples\", or the event's name (a sum of periods)
-    frequency    samples per second and CPU that were asked for; null for a fixed period
-    total, idle  the weight of all that follows (100 %), and that of idle CPUs beside it
-    functions    name, module (or null), kernel, self, total, self_percent, total_percent; most of own weight first
-    processes    pid, comm, container (null on the host), weight, percent, threads (tid, comm, weight); heaviest first
-    stacks       pid, tid, comm, container, weight, frames (name, module, kernel, inlined; outermost first), frames_omitted
-    time         with --off-cpu, and in each process and thread: nanoseconds running, runnable, blocked, waiting (event loops
-                 at rest, which are left out of all other weights unless with --at-rest), unknown (switches were lost)
-An interval is printed when its names are known, at the latest after 15 seconds.";
-
 /// Arguments of `prof top`.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{JSON_FIELDS}"))]
+#[command(before_help = EXAMPLES)]
 pub struct TopArguments {
     #[command(flatten)]
     target: TargetArguments,
@@ -83,29 +56,30 @@ pub struct TopArguments {
     #[arg(long, value_name = "N", conflicts_with = "once", allow_negative_numbers = true,
           value_parser = within(1..=u64::MAX))]
     intervals: Option<u64>,
-    /// The length of an interval; on the screen, the time between its updates
+    /// The length of an interval, and the time between updates of the screen
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval, allow_negative_numbers = true)]
     delay_secs: Duration,
     /// The length of the sliding window on the screen
     #[arg(long, value_name = "SECS", default_value = "10", value_parser = interval, allow_negative_numbers = true)]
     window: Duration,
-    /// Show running and waiting time together, by stack: on the CPU, ready to run, and blocked. Idle event loops are left out,
-    /// with a note
+    /// Show running and waiting time together, by stack
+    ///
+    /// On the CPU, ready to run, and blocked. Idle event loops are left out, with a note.
     #[arg(long, conflicts_with_all = ["all_user", "all_kernel"])]
     off_cpu: bool,
     /// With --off-cpu, the time of threads that counts: wall (all), cpu (running), offcpu (ready to run, or blocked), latency
     /// (running, divided by how many threads of the process ran at that moment) [default: wall]
-    #[arg(long, value_name = "KIND", value_parser = TimeWeight::NAMES, requires = "off_cpu")]
+    #[arg(hide_short_help = true, long, value_name = "KIND", value_parser = TimeWeight::NAMES, requires = "off_cpu")]
     weight: Option<String>,
     /// With --off-cpu, also event loops at rest
-    #[arg(long, requires = "off_cpu")]
+    #[arg(hide_short_help = true, long, requires = "off_cpu")]
     at_rest: bool,
     #[command(flatten)]
     nameless: NamelessArguments,
     #[command(flatten)]
     runtimes: RuntimeArguments,
     /// A command to start and watch, with its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, help_heading = "Target")]
     command: Vec<OsString>,
 }
 
@@ -127,6 +101,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 #[inline(never)]
 pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let printing = arguments.once || arguments.json || arguments.intervals.is_some();
+    let (target, words) = choose_target(&arguments.target, &arguments.command)?;
+    if let Target::Processes(pids) = &target
+        && let Some(gone) = pids.iter().find(|pid| host::procfs::status(Tid(pid.0)).is_err())
+    {
+        bail!("process {gone} does not exist; try: pgrep -a NAME");
+    }
     if !printing && !std::io::stdout().is_terminal() {
         bail!("the live view needs a terminal; try: prof top --once, or prof top --json");
     }
@@ -136,7 +116,6 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         );
     }
     memory::map_large_blocks_separately();
-    let (target, words) = choose_target(&arguments.target, &arguments.command)?;
     let mut options = Options::new(target);
     options.workload = (!arguments.command.is_empty()).then(|| {
         let words = arguments.command.clone();
@@ -167,10 +146,10 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         reads_resources: false,
         stacks_unwound: options.copies_stacks(),
         names: NameStyle::Demangled,
-        modules_only: arguments.nameless.modules_only,
         time,
     };
-    let scope = Scope { at_rest: arguments.at_rest, ..Scope::default() };
+    let (at_rest, modules_only) = (arguments.at_rest, arguments.nameless.modules_only);
+    let scope = Scope { at_rest, modules_only, ..Scope::default() };
     file_helper::enable_while_recording();
     let result = if printing {
         print(arguments, options, settings, scope, console)

@@ -1,7 +1,6 @@
 //! `prof view`: writes an interactive HTML page of a recording or a command.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -13,7 +12,7 @@ use analysis::input::Input;
 use analysis::packages::packages;
 use analysis::user_modules::UserModules;
 use analysis::{Analysis, EventView, Measure, Notices, Request, TimeWeight, archive};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
@@ -25,6 +24,7 @@ use super::flame_change;
 use super::view_change::{self, ChangeArguments};
 use super::view_parts::{gaps, pack_blocks, page_event};
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
+use crate::beside::{Kind, OutputArguments};
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
@@ -33,28 +33,24 @@ use crate::source_files::{self, SourceFiles};
 
 /// Arguments of `prof view`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
-  prof view -o page.html --open            prof.data of this folder, in the browser
-  prof view -o page.html -- ./program      record a program and show it
-  prof view perf.data -o page.html         a recording of perf
-  prof view --with-source -o page.html     with the sampled lines and instructions")]
+  prof view                          prof.data of this folder, to prof.html beside it, in the browser
+  prof view -- ./program             record a program and show it
+  prof view perf.data -o page.html   a recording of perf
+  prof view --with-source            with the sampled lines and instructions")]
 pub struct ViewArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// Output file [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Open the page in the browser
-    #[arg(long, requires = "output")]
-    open: bool,
+    #[command(flatten)]
+    output: OutputArguments,
     #[command(flatten)]
     runtimes: RuntimeArguments,
     /// Include all sampled source lines, and the instructions of 200 functions [default: both of the hottest functions, where small]
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     with_source: bool,
     /// Include no source lines, and instructions only from an archive
-    #[arg(long, conflicts_with_all = ["with_source", "source_dir"])]
+    #[arg(hide_short_help = true, long, conflicts_with_all = ["with_source", "source_dir"])]
     no_source: bool,
     /// Search sources below TO if debug information says FROM (may be repeated)
     #[arg(long, value_name = "FROM=TO", value_parser = source_files::parse_replacement)]
@@ -91,26 +87,21 @@ impl ViewArguments {
 /// # Errors
 /// The recording cannot be read, or the page cannot be written.
 pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    if arguments.output.is_none() && std::io::stdout().is_terminal() {
-        bail!(
-            "the page cannot go to a terminal; try: prof view -o view.html, or prof view -o view.html --open"
-        );
-    }
     let time = arguments.query.stacks.time();
     if let Some(before) = &arguments.diff {
         flame_change::check(before, "view", &arguments.command)?;
     }
-    let output = Output::open(arguments.output.as_deref(), console)?;
     let source = RecordingSource::new(
         arguments.recording.path(),
         &arguments.command,
         &arguments.runtimes,
         time.is_some(),
     );
-    let browser = arguments.output.as_deref().filter(|_| arguments.open);
+    let (output, shown) =
+        arguments.output.open(Kind::Marked("html", export::view::MARK), source.file(), console)?;
     let sources =
         (!arguments.no_source && arguments.diff.is_none()).then(|| SourceFiles::new(&arguments.source_dir));
-    reading::produce(&source, &arguments.query.debuginfod, output, browser, console, |input, output| {
+    reading::produce(&source, &arguments.query.debuginfod, output, shown, console, |input, output| {
         match &arguments.diff {
             Some(before) => {
                 let ViewArguments { title, query, .. } = arguments;
@@ -234,6 +225,7 @@ fn write(
         switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),
         package_of: &|module, function| packages.get(&(module.to_owned(), function.to_owned())).cloned(),
+        folds_starts: query.stacks.show_drawn().fold_starts,
         source: read.as_ref().map(|read| read as &SourceReader<'_>),
         has_lines: arguments.with_source,
         recording: arguments.recorded(),

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use export::summary::Summary;
 use export::view::{Page, PageSamples, PageSides, PageStacks};
 use profile::comparison::{AFTER, BEFORE, Comparison, Experiment, Side};
-use profile::{Columns, Detail, Show, Weight};
+use profile::{Columns, Detail, Show};
 
 use super::diff::facts::Facts;
 use super::view_parts::{gaps, pack_blocks, page_event};
@@ -53,10 +53,8 @@ pub fn write(
     }
     let [one, other] = events.as_slice() else { bail!("two recordings are compared") };
     let basis = |shown: &EventView<'_>| Basis::new(shown.event, shown.view.weight());
-    if let Some(difference) = Basis::difference((&names[BEFORE], &basis(one)), (&names[AFTER], &basis(other)))
-    {
-        bail!(difference);
-    }
+    Basis::check((&names[BEFORE], &basis(one)), (&names[AFTER], &basis(other)))
+        .map_err(anyhow::Error::msg)?;
     let (mut sides, mut facts) = ([Side::new(), Side::new()], [Facts::default(), Facts::default()]);
     for (index, (shown, analysis)) in events.iter().zip(&analyses).enumerate() {
         sides[index].add_run(&shown.view);
@@ -77,16 +75,11 @@ pub fn write(
         let parts = analyses[side].title_parts(events[side].event, &arguments.query.description());
         (names[side].clone(), parts.join(" · "))
     });
-    let mean = |side: usize| {
-        let total = events[side].view.profile().total();
-        let all = if events[side].view.weight() == Weight::Period { total.period } else { total.samples };
-        all as f64 / total.samples.max(1) as f64
-    };
     let page_sides = PageSides {
         comparison: &comparison,
         assessment: &assessment,
         gaps: analyses.each_ref().map(gaps),
-        mean_weights: [mean(BEFORE), mean(AFTER)],
+        mean_weights: comparison.mean_weights(),
         names: titles.clone(),
     };
     let own = analyses.each_ref().map(|analysis| UserModules::with_programs(&analysis.spaces));
@@ -107,6 +100,7 @@ pub fn write(
         switch_gaps: Vec::new(),
         is_own_code: &|module| own.iter().any(|own| own.contains(module)),
         package_of: &|_, _| None,
+        folds_starts: stacks.show_drawn().fold_starts,
         source: None,
         has_lines: false,
         recording: names[AFTER].clone(),

@@ -22,7 +22,6 @@ use model::{Harm, Name};
 use recorder::{Control, Importance, Notice, Options, ends_with_command, signals_of_recordings};
 
 use super::app::App;
-use super::code_view::{self, CodeAnswer, CodeRequest};
 use super::draw::draw;
 use super::keys::Request;
 use super::save;
@@ -37,8 +36,6 @@ enum Message {
     Notice(Notice),
     Ended(Result<(), recorder::Error>),
     Input(Event),
-    /// The code of a function.
-    Code(CodeAnswer),
     /// A file was saved, or why it was not, in words.
     Saved(String),
     /// There is no terminal to read from any more.
@@ -71,18 +68,11 @@ pub(crate) fn run(
     let result = match wait_for_start(&messages, console) {
         Ok(notices) => {
             listen_to_signals(signals, sender.clone())?;
-            let answers = sender.clone();
-            let tell = move |answer| {
-                // Sending fails when the screen has been left.
-                let _ = answers.send(Message::Code(answer));
-            };
-            let code = code_view::start(tell).context("cannot start a thread")?;
             let mut saving = Saving { told: sender.clone(), running: Vec::new() };
-            let channels = Channels { commands: commands.clone(), code };
             let mut app = App::new(scope, Span::Window);
             let wanted = notices.iter().filter(|notice| is_wanted(notice, console.verbosity()));
             app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
-            let shown = show((sender, &messages), &channels, &mut app, &mut saving, has_command);
+            let shown = show((sender, &messages), &commands, &mut app, &mut saving, has_command);
             saving.finish(console);
             // The screen shows only the first remark.
             app.snapshot.status.remarks.iter().for_each(|remark| console.warn(Harm::Names, remark));
@@ -279,24 +269,6 @@ impl Saving {
     }
 }
 
-/// The channels to the engine and to the thread that reads code.
-struct Channels {
-    commands: Sender<EngineCommand>,
-    code: std::sync::mpsc::Sender<CodeRequest>,
-}
-
-impl Channels {
-    /// Sends a command to the engine. Without effect where the recording has ended.
-    fn command(&self, command: EngineCommand) {
-        let _ = self.commands.send(command);
-    }
-
-    /// Asks for code; the thread that answers lives as long as we do.
-    fn request_code(&self, request: CodeRequest) {
-        let _ = self.code.send(request);
-    }
-}
-
 /// What the loop does after a message.
 enum Next {
     Draw,
@@ -305,7 +277,7 @@ enum Next {
 
 fn show(
     (sender, messages): (Sender<Message>, &Receiver<Message>),
-    channels: &Channels,
+    commands: &Sender<EngineCommand>,
     app: &mut App,
     saving: &mut Saving,
     mut command_runs: bool,
@@ -335,7 +307,7 @@ fn show(
                 Message::Signal(signal) if command_runs && !ends_with_command(signal) => continue,
                 _ => {}
             }
-            match handle(message, app, &mut screen, channels, saving)? {
+            match handle(message, app, &mut screen, commands, saving)? {
                 Next::Draw => {}
                 Next::Leave(code) => return Ok(code),
             }
@@ -347,16 +319,12 @@ fn handle(
     message: Message,
     app: &mut App,
     screen: &mut Screen,
-    channels: &Channels,
+    commands: &Sender<EngineCommand>,
     saving: &mut Saving,
 ) -> anyhow::Result<Next> {
     match message {
         Message::Started => {}
-        Message::Snapshot(snapshot) => {
-            app.receive(snapshot);
-            app.refresh_code().into_iter().for_each(|request| channels.request_code(request));
-        }
-        Message::Code(answer) => app.receive_code(answer),
+        Message::Snapshot(snapshot) => app.receive(snapshot),
         Message::Notice(notice) => {
             if is_wanted(&notice, 0) {
                 app.message = Some(notice.to_string());
@@ -377,9 +345,9 @@ fn handle(
             Some(Request::Quit) => return Ok(Next::Leave(ExitCode::SUCCESS)),
             Some(Request::Suspend) => screen.suspend().context("cannot use the terminal")?,
             Some(Request::Redraw) => screen.clear().context("cannot use the terminal")?,
-            Some(Request::Reset) => channels.command(EngineCommand::Reset),
-            Some(Request::Span(span)) => channels.command(EngineCommand::Span(span)),
-            Some(Request::Code(request)) => channels.request_code(request),
+            // Sending fails when the recording has ended.
+            Some(Request::Reset) => drop(commands.send(EngineCommand::Reset)),
+            Some(Request::Span(span)) => drop(commands.send(EngineCommand::Span(span))),
             Some(Request::Save(name)) => saving.begin(name, app),
         },
     }

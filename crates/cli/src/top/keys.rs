@@ -6,7 +6,6 @@ use crossterm::event::{
 use ratatui::layout::Position;
 
 use super::app::{App, ClickTarget, FunctionOrder, Prompt, Purpose, View};
-use super::code_view::CodeRequest;
 use live::snapshot::Span;
 use live::views::{Direction, TaskOrder};
 
@@ -25,8 +24,6 @@ pub(crate) enum Request {
     Span(Span),
     /// Write what is shown into a file of this name.
     Save(String),
-    /// Work out the code of a function.
-    Code(CodeRequest),
 }
 
 /// The help: every key and what it does. A test presses each of them.
@@ -36,9 +33,8 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("↑ ↓ pgup pgdn", "move; the cursor stays with its row while that is on the screen"),
     ("home end", "the first row, and stay on top · the last row"),
     ("← →", "close and open a row of callers; move beside in the flame graph"),
-    ("enter", "the code of a function with its samples (tab: the next hot row);"),
-    ("", "  zoom: samples of a process, a caller, a frame of the flame graph"),
-    ("esc", "back out of code or a zoom, then of the filter"),
+    ("enter", "zoom: callers of a function, samples of a process, a frame of the flame graph"),
+    ("esc", "back out of a zoom, then of the filter"),
     ("/", "filter rows; comm: pid: tid: container: choose samples, func: mod: rows;"),
     ("", "  letters match fuzzily; the flame graph highlights what matches"),
     ("s", "sort by the next column"),
@@ -51,7 +47,7 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("r", "with --off-cpu: show event loops at rest"),
     ("o", "with --off-cpu: all time, on the CPU alone, off the CPU alone"),
     ("e", "the next event, where several are sampled"),
-    ("S", "save: NAME.svg as a flame graph, any other as prof.data; typing replaces the name"),
+    ("S", "save what is shown as a flame graph (SVG); typing replaces the name"),
     ("ctrl-l", "draw the screen anew"),
     ("?", "this help"),
     ("q", "quit (also ctrl-c); a command that was started is terminated. ctrl-z suspends"),
@@ -75,7 +71,10 @@ impl App {
                 self.message = None;
                 self.key(*key)
             }
-            Event::Mouse(mouse) => self.mouse(*mouse),
+            Event::Mouse(mouse) => {
+                self.mouse(*mouse);
+                None
+            }
             Event::Paste(text) => {
                 if let Some(prompt) = &mut self.prompt {
                     prompt.take_over("");
@@ -122,9 +121,6 @@ impl App {
                 KeyCode::Char('q') | KeyCode::Char('?') | KeyCode::Esc | KeyCode::Enter => None,
                 _ => Some(line),
             };
-            return None;
-        }
-        if self.code_key(key.code) {
             return None;
         }
         match key.code {
@@ -179,7 +175,7 @@ impl App {
             }
             KeyCode::Char('e') => self.next_event(),
             KeyCode::Esc => self.back(),
-            KeyCode::Enter => return self.zoom(),
+            KeyCode::Enter => self.zoom(),
             code => self.move_cursor(code),
         }
         None
@@ -236,43 +232,35 @@ impl App {
         self.list();
     }
 
-    fn zoom(&mut self) -> Option<Request> {
+    fn zoom(&mut self) {
         match self.view {
-            View::Functions => {
-                let function = self.selected_function()?;
-                return self.open_code(function).map(Request::Code);
-            }
+            View::Functions => self.go_to(View::Callers),
             View::Tasks => {
-                if let Some(row) = self.tasks.get(self.task_cursor.index()) {
+                if let Some(row) = self.tasks.selected() {
                     self.scope.task = Some(row.choice);
                     self.go_to(View::Functions);
                 }
             }
             View::Callers => {
-                let row = self.call_rows.get(self.call_cursor.index())?;
-                let function = self.snapshot.functions.get(row.function as usize).cloned()?;
-                // The row of the function itself.
-                if row.side.is_none() {
-                    return self.open_code(function).map(Request::Code);
+                if let Some(row) = self.calls.selected() {
+                    self.show_callers(row.frame.label.clone());
                 }
-                self.show_callers(function);
             }
             View::Flame => {
-                self.flame_zoom = self.flame_cursor;
+                self.flame.zoom = self.flame.cursor;
                 self.list();
             }
         }
-        None
     }
 
     fn back(&mut self) {
         let all = live::views::PathKey::default();
-        if self.view == View::Flame && self.flame_zoom != all {
-            self.flame_zoom = all;
+        if self.view == View::Flame && self.flame.zoom != all {
+            self.flame.zoom = all;
             self.list();
         } else if self.view == View::Callers && self.focus.len() > 1 {
             self.focus.pop();
-            self.call_cursor = Default::default();
+            self.calls = Default::default();
             self.expanded.clear();
             self.list();
         } else if self.scope.task.take().is_some() {
@@ -303,15 +291,15 @@ impl App {
 
     fn step(&mut self, by: isize) {
         match self.view {
-            View::Functions => self.function_cursor.step(by),
-            View::Tasks => self.task_cursor.step(by),
-            View::Callers => self.call_cursor.step(by),
+            View::Functions => self.functions.cursor.step(by),
+            View::Tasks => self.tasks.cursor.step(by),
+            View::Callers => self.calls.cursor.step(by),
             View::Flame => {}
         }
     }
 
     fn open_row(&mut self, open: bool) {
-        let row = self.call_rows.get(self.call_cursor.index());
+        let row = self.calls.selected();
         if let Some((side, path)) =
             row.filter(|row| row.open.is_some()).and_then(|row| Some((row.side?, row.path)))
         {
@@ -321,21 +309,21 @@ impl App {
     }
 
     fn move_in_flame(&mut self, code: KeyCode) {
-        let Some(flame) = &self.flame else { return };
-        let from = |path, step| flame.step(&self.snapshot, path, step);
-        let step = |step| from(self.flame_cursor, step);
+        let Some(flame) = &self.flame.tree else { return };
+        let from = |path, step| flame.step(path, step);
+        let step = |step| from(self.flame.cursor, step);
         let next = match code {
             KeyCode::Up => step(Direction::Up),
             KeyCode::Down => step(Direction::Down),
             KeyCode::Left => step(Direction::Left),
             KeyCode::Right => step(Direction::Right),
-            KeyCode::Home => self.flame_zoom,
-            KeyCode::PageUp => (0..self.page).fold(self.flame_cursor, |path, _| from(path, Direction::Up)),
+            KeyCode::Home => self.flame.zoom,
+            KeyCode::PageUp => (0..self.page).fold(self.flame.cursor, |path, _| from(path, Direction::Up)),
             KeyCode::PageDown => {
-                (0..self.page).fold(self.flame_cursor, |path, _| from(path, Direction::Down))
+                (0..self.page).fold(self.flame.cursor, |path, _| from(path, Direction::Down))
             }
             KeyCode::End => {
-                let mut path = self.flame_cursor;
+                let mut path = self.flame.cursor;
                 loop {
                     let next = from(path, Direction::Up);
                     if next == path {
@@ -346,7 +334,7 @@ impl App {
             }
             _ => return,
         };
-        self.flame_cursor = next;
+        self.flame.cursor = next;
     }
 
     fn prompt_key(&mut self, code: KeyCode) -> Option<Request> {
@@ -386,14 +374,12 @@ impl App {
         }
     }
 
-    fn mouse(&mut self, mouse: MouseEvent) -> Option<Request> {
+    fn mouse(&mut self, mouse: MouseEvent) {
         match mouse.kind {
             MouseEventKind::ScrollUp | MouseEventKind::ScrollDown => {
                 let up = mouse.kind == MouseEventKind::ScrollUp;
                 if let Some(line) = self.help {
                     self.help = Some(if up { line.saturating_sub(1) } else { line + 1 });
-                } else if let Some(code) = &mut self.code {
-                    code.scroll(if up { -3 } else { 3 }, self.page);
                 } else if self.view == View::Flame {
                     self.move_in_flame(if up { KeyCode::Up } else { KeyCode::Down });
                 } else {
@@ -408,15 +394,14 @@ impl App {
                     && let Some(spot) = spot
                 {
                     self.message = None;
-                    return self.click(spot);
+                    self.click(spot);
                 }
             }
             _ => {}
         }
-        None
     }
 
-    fn click(&mut self, spot: ClickTarget) -> Option<Request> {
+    fn click(&mut self, spot: ClickTarget) {
         match spot {
             ClickTarget::Tab(view) => self.go_to(view),
             ClickTarget::Column(order) => {
@@ -427,23 +412,22 @@ impl App {
             }
             ClickTarget::Row(index) => {
                 let again = match self.view {
-                    View::Functions => self.function_cursor.click(index),
-                    View::Tasks => self.task_cursor.click(index),
-                    View::Callers => self.call_cursor.click(index),
+                    View::Functions => self.functions.cursor.click(index),
+                    View::Tasks => self.tasks.cursor.click(index),
+                    View::Callers => self.calls.cursor.click(index),
                     View::Flame => false,
                 };
                 if again {
-                    return self.zoom();
+                    self.zoom();
                 }
             }
             ClickTarget::Tile(path) => {
-                let again = self.flame_cursor == path;
-                self.flame_cursor = path;
+                let again = self.flame.cursor == path;
+                self.flame.cursor = path;
                 if again {
-                    return self.zoom();
+                    self.zoom();
                 }
             }
         }
-        None
     }
 }

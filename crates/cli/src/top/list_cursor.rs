@@ -2,6 +2,44 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::ops::Range;
+
+/// A list: its rows in their order on the screen, and the cursor among them.
+#[derive(Clone, Debug)]
+pub(crate) struct List<R, K> {
+    pub(crate) rows: Vec<R>,
+    pub(crate) cursor: ListCursor<K>,
+}
+
+impl<R, K> Default for List<R, K> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), cursor: ListCursor::default() }
+    }
+}
+
+impl<R, K: Clone + Eq + Hash> List<R, K> {
+    /// Replaces the rows. They come in the given order or, if `frozen`, known ones in their earlier order and new ones behind them.
+    pub(crate) fn update(&mut self, rows: Vec<R>, key: impl Fn(&R) -> K, frozen: bool) {
+        let order = self.cursor.update(rows.iter().map(key).collect(), frozen);
+        let mut rows: Vec<Option<R>> = rows.into_iter().map(Some).collect();
+        self.rows = order.iter().filter_map(|&index| rows.get_mut(index)?.take()).collect();
+    }
+
+    /// Returns the row under the cursor.
+    pub(crate) fn selected(&self) -> Option<&R> {
+        self.rows.get(self.cursor.index())
+    }
+}
+
+/// The rows of a list that are on the screen.
+pub(crate) struct Visible {
+    /// Their positions in the list.
+    pub(crate) rows: Range<usize>,
+    /// The position of the selected row.
+    pub(crate) cursor: usize,
+    /// The same in words: `3/120`.
+    pub(crate) position: String,
+}
 
 /// The selected row of a list. It stays with what was selected while that is on the screen. A row that leaves the screen leaves the cursor
 /// behind: only the user scrolls.
@@ -26,7 +64,7 @@ impl<K> Default for ListCursor<K> {
 impl<K: Clone + Eq + Hash> ListCursor<K> {
     /// Replaces the rows. Returns their order on the screen, as positions in `keys`: the given order or, if `frozen`, known rows in
     /// their earlier order and new rows behind them.
-    pub(crate) fn update(&mut self, keys: Vec<K>, frozen: bool) -> Vec<usize> {
+    fn update(&mut self, keys: Vec<K>, frozen: bool) -> Vec<usize> {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         if frozen {
             let places: HashMap<&K, usize> = self.keys.iter().zip(0..).collect();
@@ -39,12 +77,6 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
         }
         self.find();
         order
-    }
-
-    /// Replaces the keys of all rows, because rows have got other keys.
-    pub(crate) fn renumber(&mut self, name: impl Fn(K) -> K) {
-        self.keys = std::mem::take(&mut self.keys).into_iter().map(&name).collect();
-        self.selected = self.selected.take().map(name);
     }
 
     /// The position of the selected row.
@@ -83,12 +115,6 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
         }
     }
 
-    /// Returns where the cursor is: `3/120`.
-    pub(crate) fn position(&self) -> String {
-        let rows = self.keys.len();
-        format!("{}/{rows}", (self.index + 1).min(rows))
-    }
-
     /// Selects the row at `index`. Returns true if it was selected already.
     pub(crate) fn click(&mut self, index: usize) -> bool {
         let again = self.selected.is_some() && self.index == index;
@@ -96,13 +122,18 @@ impl<K: Clone + Eq + Hash> ListCursor<K> {
         again
     }
 
-    /// Scrolls so that the cursor is among the `height` rows shown; returns the first of them.
-    pub(crate) fn scroll(&mut self, height: usize) -> usize {
+    /// Scrolls so that the cursor is among the `height` rows shown.
+    pub(crate) fn scroll(&mut self, height: usize) -> Visible {
         let height = height.max(1);
         self.height = height;
         self.first = self.first.min(self.index).max((self.index + 1).saturating_sub(height));
-        self.first = self.first.min(self.keys.len().saturating_sub(height));
-        self.first
+        let rows = self.keys.len();
+        self.first = self.first.min(rows.saturating_sub(height));
+        Visible {
+            rows: self.first..(self.first + height).min(rows),
+            cursor: self.index,
+            position: format!("{}/{rows}", (self.index + 1).min(rows)),
+        }
     }
 
     fn find(&mut self) {
@@ -153,12 +184,16 @@ mod tests {
         cursor.scroll(10);
         cursor.step(3);
         cursor.update((0..100).rev().collect(), false);
-        assert_eq!((cursor.scroll(10), cursor.index()), (0, 3), "the row is far below now");
+        assert_eq!((cursor.scroll(10).rows.start, cursor.index()), (0, 3), "the row is far below now");
         cursor.update((0..100).collect(), false);
-        assert_eq!((cursor.scroll(10), cursor.index()), (0, 3), "and back");
+        assert_eq!((cursor.scroll(10).rows.start, cursor.index()), (0, 3), "and back");
         cursor.step(-3);
         cursor.update((50..100).collect(), false);
-        assert_eq!((cursor.index(), &*cursor.position()), (0, "1/50"), "it has come to the top, and stays");
+        assert_eq!(
+            (cursor.index(), &*cursor.scroll(10).position),
+            (0, "1/50"),
+            "it has come to the top, and stays"
+        );
     }
 
     #[test]
@@ -174,12 +209,12 @@ mod tests {
         let mut cursor = ListCursor::default();
         cursor.update((0..100).collect(), false);
         cursor.step(50);
-        assert_eq!(cursor.scroll(10), 41);
+        assert_eq!(cursor.scroll(10).rows, 41..51);
         cursor.step(-5);
-        assert_eq!(cursor.scroll(10), 41);
+        assert_eq!(cursor.scroll(10).rows, 41..51);
         cursor.step(1000);
-        assert_eq!((cursor.index(), cursor.scroll(10)), (99, 90));
+        assert_eq!((cursor.index(), cursor.scroll(10).rows), (99, 90..100));
         cursor.update((0..5).collect(), false);
-        assert_eq!(cursor.scroll(10), 0);
+        assert_eq!(cursor.scroll(10).rows.start, 0);
     }
 }

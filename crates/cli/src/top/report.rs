@@ -2,14 +2,16 @@
 //!
 //! The help of `prof top` (`commands::top`) describes the JSON; a snapshot test fixes its shape.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
+use export::report::{function, module};
 use export::summary::{self, Activity, counted};
 use model::Loss;
-use profile::FrameKind;
+use profile::{FrameKind, ViewFrame};
 use serde_json::{Map, Value, json};
 
-use live::snapshot::{Snapshot, share};
+use live::snapshot::{Snapshot, container_of, ids_of, share};
 use live::views::{FunctionRow, Scope, TaskOrder, TaskRow, TimeSpent, functions, tasks};
 
 /// The name and version of the schema (`docs/schemas/top.json`). A change that breaks readers raises the version.
@@ -43,7 +45,6 @@ pub(crate) fn json(snapshot: &Snapshot, scope: &Scope) -> String {
     };
     let facts = json!({
         "schema": SCHEMA,
-        "version": 1,
         "target": status.target,
         "seconds": rounded(status.covered.as_secs_f64()),
         "cpus": status.cpus,
@@ -93,18 +94,6 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
     let total = scope.total(snapshot);
     let idle = Scope { idle: true, ..scope.clone() }.total(snapshot).saturating_sub(total);
     let (functions, functions_omitted) = bounded(by_self_weight(snapshot, &scope), MAX_FUNCTIONS);
-    let function = |row: &FunctionRow| {
-        let function = snapshot.functions.get(row.function as usize);
-        json!({
-            "name": function.map(|function| &*function.name),
-            "module": function.map(|function| &*function.module).filter(|module| !module.is_empty()),
-            "kernel": row.in_kernel,
-            "self": row.self_weight,
-            "total": row.total,
-            "self_percent": rounded(share(row.self_weight, total)),
-            "total_percent": rounded(share(row.total, total)),
-        })
-    };
     let rows = tasks(snapshot, &scope, TaskOrder::Weight);
     let processes: Vec<&[TaskRow]> = rows.chunk_by(|_, next| next.choice.tid.is_some()).collect();
     let (processes, processes_omitted) = bounded(processes, MAX_PROCESSES);
@@ -115,14 +104,14 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
         let (process, threads) = rows.split_first()?;
         let (threads, threads_omitted) = bounded(threads.to_vec(), MAX_THREADS);
         let thread = |row: &TaskRow| {
-            let thread = json!({ "tid": row.choice.tid, "comm": &*row.comm, "weight": row.weight });
+            let thread = json!({ "tid": row.choice.tid, "comm": row.comm.to_string(), "weight": row.weight });
             with_time(thread, spent.as_ref().map(|spent| spent.of_task(row.choice)))
         };
         let time = spent.as_ref().map(|spent| spent.of_task(process.choice));
         let process = json!({
             "pid": process.choice.pid,
-            "comm": &*process.comm,
-            "container": process.container.as_deref(),
+            "comm": process.comm.to_string(),
+            "container": process.container.as_ref().map(ToString::to_string),
             "weight": process.weight,
             "percent": rounded(share(process.weight, total)),
             "threads": threads.iter().map(thread).collect::<Vec<_>>(),
@@ -135,15 +124,12 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
     let facts = json!({
         "event": of_event.map(|event| &event.name),
         "lost": (loss.unread == 0).then_some(loss.samples),
-        "rows": rows_of(snapshot, &functions, total),
+        "rows": functions.iter().map(|row| function_row(row, total)).collect::<Value>(),
         "rows_omitted": functions_omitted,
-        "name": of_event.map(|event| &event.name),
         "unit": of_event.map(|event| &event.unit),
         "frequency": of_event.and_then(|event| event.frequency),
         "total": total,
         "idle": idle,
-        "functions": functions.iter().map(function).collect::<Vec<_>>(),
-        "functions_omitted": functions_omitted,
         "processes": processes.iter().filter_map(process).collect::<Vec<_>>(),
         "processes_omitted": processes_omitted,
         "stacks": stacks,
@@ -171,48 +157,49 @@ fn with_time(mut object: Value, spent: Option<Activity>) -> Value {
     object
 }
 
-/// Formats functions as the `rows` of `report --json`.
-fn rows_of(snapshot: &Snapshot, functions: &[FunctionRow], total: u64) -> Value {
-    let row = |row: &FunctionRow| {
-        let function = snapshot.functions.get(row.function as usize);
-        json!({
-            "function": function.map(|function| &*function.name),
-            "module": function.map(|function| &*function.module).filter(|module| !module.is_empty()),
-            "self": row.self_weight,
-            "self_percent": rounded(share(row.self_weight, total)),
-            "total": row.total,
-            "total_percent": rounded(share(row.total, total)),
-        })
-    };
-    functions.iter().map(row).collect()
+/// Formats a function as a row of `report --json`.
+fn function_row(row: &FunctionRow, total: u64) -> Value {
+    json!({
+        "function": function(&row.frame),
+        "module": module_or_null(&row.frame),
+        "kernel": row.in_kernel,
+        "self": row.self_weight,
+        "self_percent": rounded(share(row.self_weight, total)),
+        "total": row.total,
+        "total_percent": rounded(share(row.total, total)),
+    })
+}
+
+fn module_or_null(frame: &ViewFrame) -> Option<String> {
+    Some(module(frame)).filter(|module| !module.is_empty())
 }
 
 fn stacks(snapshot: &Snapshot, scope: &Scope) -> (Vec<Value>, usize) {
+    let Some(profile) = snapshot.profiles.get(scope.event as usize) else { return (Vec::new(), 0) };
     let mut stacks: Vec<_> = scope.stacks(snapshot).collect();
-    stacks.sort_by_cached_key(|stack| {
-        let mut frames: Vec<_> = stack.frames().map(|frame| frame.function).collect();
-        frames.reverse();
-        (std::cmp::Reverse(stack.weight), stack.task.pid, stack.task.tid, frames)
-    });
+    stacks.sort_by_key(|stack| (Reverse(stack.weight), ids_of(stack.thread), stack.stack));
     let (stacks, omitted) = bounded(stacks, MAX_STACKS);
+    let view = scope.view(snapshot, profile, scope.show());
     let stacks = stacks.iter().map(|stack| {
-        let mut frames: Vec<_> = stack.frames().collect();
-        frames.reverse();
+        let mut frames = Vec::new();
+        view.stack(stack.thread_id, stack.stack, &mut frames);
+        let frames = frames.iter().map(|frame| &view.frames().frames()[frame.index()]);
+        let frames: Vec<_> = frames.filter(|frame| !frame.label.is_thread()).collect();
         let skipped = frames.len().saturating_sub(MAX_FRAMES);
         let frames = frames.iter().skip(skipped).map(|frame| {
-            let function = snapshot.functions.get(frame.function as usize);
             json!({
-                "name": function.map(|function| &*function.name),
-                "module": function.map(|function| &*function.module).filter(|module| !module.is_empty()),
-                "kernel": frame.in_kernel,
+                "name": function(frame),
+                "module": module_or_null(frame),
+                "kernel": frame.kind == FrameKind::Kernel,
                 "inlined": frame.kind == FrameKind::Inlined,
             })
         });
+        let (pid, tid) = ids_of(stack.thread);
         json!({
-            "pid": stack.task.pid,
-            "tid": stack.task.tid,
-            "comm": &*stack.task.comm,
-            "container": stack.task.container.as_deref(),
+            "pid": pid,
+            "tid": tid,
+            "comm": stack.thread.comm.to_string(),
+            "container": container_of(stack.thread).map(ToString::to_string),
             "weight": stack.weight,
             "frames_omitted": skipped,
             "frames": frames.collect::<Vec<_>>(),
@@ -251,26 +238,25 @@ pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
         line(format_args!("{:>7} {:>7}  {:<24} function", "self", "total", "module"));
         let (rows, omitted) = bounded(by_self_weight(snapshot, &scope), MAX_FUNCTION_LINES);
         for row in rows {
-            let Some(function) = snapshot.functions.get(row.function as usize) else { continue };
             line(format_args!(
                 "{:>6.2}% {:>6.2}%  {:<24} {}",
                 share(row.self_weight, total),
                 share(row.total, total),
-                function.module,
-                function.name
+                module(&row.frame),
+                function(&row.frame)
             ));
         }
         if omitted > 0 {
             line(format_args!("{:>16}  {omitted} more functions", ""));
         }
         let rows = tasks(snapshot, &scope, TaskOrder::Weight);
+        let width = container_width(&rows);
         let processes = rows.into_iter().filter(|row| row.choice.tid.is_none()).collect();
         let (rows, omitted) = bounded::<TaskRow>(processes, MAX_PROCESS_LINES);
-        let width = container_width(snapshot);
         let container = |text: &str| width.map_or(String::new(), |width| format!("{text:<width$}  "));
         line(format_args!("{:>7} {:>9}  {}process", "share", "pid", container("container")));
         for row in rows {
-            let container = container(row.container.as_deref().unwrap_or_default());
+            let container = container(&row.container.as_ref().map(ToString::to_string).unwrap_or_default());
             let TaskRow { choice, comm, weight, .. } = row;
             line(format_args!("{:>6.2}% {:>9}  {container}{comm}", share(weight, total), choice.pid));
         }
@@ -299,18 +285,18 @@ fn seconds(nanoseconds: u64) -> String {
     format!("{:.2} s", nanoseconds as f64 / 1e9)
 }
 
-/// Returns the width in characters of the column for container names, or `None` if no task runs in a container.
-pub(crate) fn container_width(snapshot: &Snapshot) -> Option<usize> {
+/// Returns the width in characters of the column for container names, or `None` if no process runs in a container.
+pub(crate) fn container_width(rows: &[TaskRow]) -> Option<usize> {
     const MAX_WIDTH: usize = 32;
-    let names = snapshot.tasks.iter().filter_map(|task| task.container.as_deref());
-    names.map(|name| name.chars().count().clamp("container".len(), MAX_WIDTH)).max()
+    let names = rows.iter().filter_map(|row| row.container.as_ref());
+    names.map(|name| name.to_string().chars().count().clamp("container".len(), MAX_WIDTH)).max()
 }
 
 fn by_self_weight(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
     let mut rows = functions(snapshot, scope);
     rows.sort_by(|a, b| {
-        let function = |row: &FunctionRow| snapshot.functions.get(row.function as usize);
-        (b.self_weight, b.total).cmp(&(a.self_weight, a.total)).then_with(|| function(a).cmp(&function(b)))
+        let text = |row: &FunctionRow| (function(&row.frame), module(&row.frame));
+        (b.self_weight, b.total).cmp(&(a.self_weight, a.total)).then_with(|| text(a).cmp(&text(b)))
     });
     rows
 }
@@ -383,8 +369,8 @@ mod tests {
         let snapshot = build.snapshot();
         let value: Value = serde_json::from_str(&json(&snapshot, &Scope::default())).unwrap();
         let event = &value["events"][0];
-        assert_eq!(event["functions"].as_array().unwrap().len(), MAX_FUNCTIONS);
-        assert_eq!(event["functions_omitted"], 301 - MAX_FUNCTIONS);
+        assert_eq!(event["rows"].as_array().unwrap().len(), MAX_FUNCTIONS);
+        assert_eq!(event["rows_omitted"], 301 - MAX_FUNCTIONS);
         assert_eq!(event["processes_omitted"], 300 - MAX_PROCESSES);
         assert_eq!(event["stacks_omitted"], 300 - MAX_STACKS);
         assert!(text(&snapshot, &Scope::default()).lines().count() < 50);

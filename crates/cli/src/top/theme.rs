@@ -1,58 +1,39 @@
-//! The abilities of the terminal (number of colours, characters beyond ASCII), and the styles that it can show.
+//! What the terminal can show (colours, characters beyond ASCII), and the styles of texts, for dark and light backgrounds alike.
 
 use std::borrow::Cow;
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
+use export::Rgb;
 use live::snapshot::StateKind;
 use live::views::Tile;
 
-use super::palette::{self, Hue, Rgb};
-
-/// The number of colours that a terminal can show.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ColourDepth {
-    /// No colours: `NO_COLOR` is set, or the terminal has none.
-    None,
-    /// The sixteen colours of ANSI terminals.
-    Sixteen,
-    /// xterm's 256 colours.
-    Indexed,
-    /// 24-bit colours.
-    Rgb,
-}
+/// The colour of frames that match the search, as in the SVG.
+const MATCH_COLOUR: Rgb = (230, 0, 230);
+/// The colour of texts about the kernel, and of warnings: readable on dark and light backgrounds.
+const ORANGE: Rgb = (190, 90, 0);
 
 /// The styles that the terminal can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Theme {
-    /// The number of colours.
-    pub(crate) depth: ColourDepth,
+    /// True if colours are wanted (`NO_COLOR` is not set) and the terminal has some. All but the oldest know xterm's 256.
+    pub(crate) colours: bool,
     /// True if the terminal shows characters beyond ASCII.
     pub(crate) unicode: bool,
 }
 
 impl Theme {
-    /// Reads the abilities of the terminal from the environment: `NO_COLOR`, `COLORTERM`, `TERM`, and the locale.
+    /// Reads the abilities of the terminal from the environment: `NO_COLOR`, `TERM`, and the locale.
     pub(crate) fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_default();
-        let depth = if set("NO_COLOR").is_some() || matches!(&*term, "" | "dumb" | "vt100" | "vt220") {
-            ColourDepth::None
-        } else if matches!(set("COLORTERM").as_deref(), Some("truecolor" | "24bit"))
-            || term.ends_with("-direct")
-        {
-            ColourDepth::Rgb
-        } else if term.contains("256color") {
-            ColourDepth::Indexed
-        } else {
-            ColourDepth::Sixteen
-        };
+        let colours = set("NO_COLOR").is_none() && !matches!(&*term, "" | "dumb" | "vt100" | "vt220");
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
         // The font of the Linux console lacks most of the characters that we would draw.
         let unicode = term != "linux" && (locale.contains("utf-8") || locale.contains("utf8"));
-        Self { depth, unicode }
+        Self { colours, unicode }
     }
 
     /// Returns the one of two forms of a text that the terminal can show.
@@ -99,8 +80,13 @@ impl Theme {
     }
 
     /// Returns a style with this text colour, or without colour if the terminal has none.
-    pub(crate) fn colour(&self, sixteen: Color) -> Style {
-        if self.depth == ColourDepth::None { Style::new() } else { Style::new().fg(sixteen) }
+    fn colour(&self, colour: Color) -> Style {
+        if self.colours { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    /// The style of kernel functions in lists.
+    pub(crate) fn kernel(&self) -> Style {
+        self.colour(indexed(ORANGE))
     }
 
     /// The style of emphasized text.
@@ -120,38 +106,31 @@ impl Theme {
 
     /// The style of a warning.
     pub(crate) fn warning(&self) -> Style {
-        self.colour(Color::Yellow).add_modifier(Modifier::BOLD)
+        self.kernel().add_modifier(Modifier::BOLD)
     }
 
     /// The style of a frame in a flame graph of samples.
     pub(crate) fn tile(&self, text: &str, found: bool, ancestor: bool) -> Style {
-        self.frame(palette::colour(text), sixteen(text), found, ancestor)
+        self.frame(export::frame_colour(text, false), found, ancestor)
     }
 
     /// The style of a frame in a flame graph of time (`--off-cpu`).
     pub(crate) fn tile_of_time(&self, tile: &Tile) -> Style {
-        let rgb = export::thread_time_colour(&tile.text, tile.is_off_cpu);
-        let colour = match tile.state {
-            Some(state) => state_colour(state),
-            None if tile.is_off_cpu => Color::Gray,
-            None => Color::LightRed,
-        };
-        self.frame(rgb, colour, tile.found, tile.ancestor)
+        self.frame(export::frame_colour(&tile.text, tile.is_off_cpu), tile.found, tile.ancestor)
     }
 
     /// The style of a colour in the legend.
-    pub(crate) fn swatch(&self, rgb: Rgb, sixteen: Color) -> Style {
-        self.frame(rgb, sixteen, false, false)
+    pub(crate) fn swatch(&self, rgb: Rgb) -> Style {
+        self.frame(rgb, false, false)
     }
 
-    fn frame(&self, rgb: Rgb, colour: Color, found: bool, ancestor: bool) -> Style {
-        let (rgb, colour) = if found { (palette::MATCH_COLOUR, Color::Magenta) } else { (rgb, colour) };
-        let style = match self.depth {
-            ColourDepth::None if found => Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            ColourDepth::None => Style::new(),
-            ColourDepth::Sixteen => Style::new().fg(Color::Black).bg(colour),
-            ColourDepth::Indexed => Style::new().fg(Color::Indexed(16)).bg(Color::Indexed(indexed(rgb))),
-            ColourDepth::Rgb => Style::new().fg(Color::Rgb(0, 0, 0)).bg(Color::Rgb(rgb.0, rgb.1, rgb.2)),
+    /// Black text on a colour, whatever the terminal's own are.
+    fn frame(&self, rgb: Rgb, found: bool, ancestor: bool) -> Style {
+        let rgb = if found { MATCH_COLOUR } else { rgb };
+        let style = match self.colours {
+            true => Style::new().fg(indexed((0, 0, 0))).bg(indexed(rgb)),
+            false if found => Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            false => Style::new(),
         };
         if ancestor { style.add_modifier(Modifier::DIM) } else { style }
     }
@@ -173,7 +152,7 @@ impl Theme {
     }
 }
 
-/// Returns the one of the sixteen colours that is nearest to the colour of the state in the SVG.
+/// Returns the text colour of a state: one of the sixteen that follow the terminal's background, near to that in the SVG.
 fn state_colour(state: StateKind) -> Color {
     match state {
         StateKind::Running => Color::LightRed,
@@ -184,24 +163,14 @@ fn state_colour(state: StateKind) -> Color {
     }
 }
 
-fn sixteen(text: &str) -> Color {
-    match Hue::from_frame_name(text) {
-        Hue::Orange => Color::Yellow,
-        Hue::Aqua => Color::Cyan,
-        Hue::Green => Color::Green,
-        Hue::Yellow => Color::LightYellow,
-        Hue::Red => Color::LightRed,
-    }
-}
-
-/// Returns the index of the nearest colour of xterm's cube, whose steps are 0, 95, 135, 175, 215, 255.
-fn indexed((red, green, blue): Rgb) -> u8 {
+/// Returns the nearest colour of xterm's cube, whose steps are 0, 95, 135, 175, 215, 255.
+pub(super) fn indexed((red, green, blue): Rgb) -> Color {
     let step = |channel: u8| match channel {
         0..=47 => 0,
         48..=114 => 1,
         _ => (channel - 35) / 40,
     };
-    16 + 36 * step(red) + 6 * step(green) + step(blue)
+    Color::Indexed(16 + 36 * step(red) + 6 * step(green) + step(blue))
 }
 
 #[cfg(test)]
@@ -217,40 +186,30 @@ mod tests {
     #[test]
     fn the_environment_decides() {
         let xterm = ("TERM", "xterm-256color");
-        assert_eq!(
-            theme(&[xterm, ("LANG", "de_DE.UTF-8")]),
-            Theme { depth: ColourDepth::Indexed, unicode: true }
-        );
-        assert_eq!(theme(&[xterm, ("COLORTERM", "truecolor")]).depth, ColourDepth::Rgb);
-        assert_eq!(theme(&[xterm, ("NO_COLOR", "1")]).depth, ColourDepth::None);
-        assert_eq!(
-            theme(&[xterm, ("NO_COLOR", "")]).depth,
-            ColourDepth::Indexed,
-            "empty is unset (no-color.org)"
-        );
+        assert_eq!(theme(&[xterm, ("LANG", "de_DE.UTF-8")]), Theme { colours: true, unicode: true });
+        assert!(!theme(&[xterm, ("NO_COLOR", "1")]).colours);
+        assert!(theme(&[xterm, ("NO_COLOR", "")]).colours, "empty is unset (no-color.org)");
+        assert!(!theme(&[("TERM", "vt100")]).colours);
         assert!(!theme(&[xterm, ("LC_ALL", "C"), ("LANG", "en_US.UTF-8")]).unicode);
-        assert_eq!(
-            theme(&[("TERM", "linux"), ("LANG", "C.UTF-8")]),
-            Theme { depth: ColourDepth::Sixteen, unicode: false }
-        );
+        assert_eq!(theme(&[("TERM", "linux"), ("LANG", "C.UTF-8")]), Theme { colours: true, unicode: false });
     }
 
     #[test]
     fn texts_fit_in_columns_not_in_bytes() {
-        let unicode = Theme { depth: ColourDepth::None, unicode: true };
+        let unicode = Theme { colours: false, unicode: true };
         assert_eq!(unicode.fit("日本語", 5), "日本…");
         assert_eq!(unicode.pad("日本", 5), "日本 ");
         assert_eq!(unicode.fit("abc", 3), "abc");
         assert_eq!(unicode.fit("abcd", 3), "ab…");
         assert_eq!(unicode.fit("abcd", 0), "");
-        let ascii = Theme { depth: ColourDepth::None, unicode: false };
+        let ascii = Theme { colours: false, unicode: false };
         assert_eq!(ascii.fit("añb\u{fffd}", 9), "a?b?");
     }
 
     #[test]
     fn the_cube() {
-        assert_eq!(indexed((0, 0, 0)), 16);
-        assert_eq!(indexed((255, 255, 255)), 231);
-        assert_eq!(indexed((230, 0, 230)), 16 + 36 * 4 + 4);
+        assert_eq!(indexed((0, 0, 0)), Color::Indexed(16));
+        assert_eq!(indexed((255, 255, 255)), Color::Indexed(231));
+        assert_eq!(indexed((230, 0, 230)), Color::Indexed(16 + 36 * 4 + 4));
     }
 }

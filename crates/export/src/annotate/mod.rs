@@ -9,7 +9,7 @@ use profile::code::CodeRange;
 use crate::SourceReader;
 
 pub use json::write as write_json;
-pub use text::{Heat, ListingRow, rows, write as write_text};
+pub use text::write as write_text;
 
 /// A function with all pieces of its code.
 pub struct AnnotatedFunction {

@@ -20,7 +20,7 @@ const MAX_PATH_COLUMNS: usize = 40;
 
 /// The share of its function's weight that a row has, in steps with a colour each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Heat {
+enum Heat {
     /// Less than a hundredth, or no instruction.
     None,
     /// At least a hundredth.
@@ -31,13 +31,11 @@ pub enum Heat {
 
 /// A row of a listing. Its text is safe for a terminal.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ListingRow {
+struct ListingRow {
     /// The text, without a line break.
-    pub text: String,
+    text: String,
     /// The heat, which selects the colour.
-    pub heat: Heat,
-    /// The address of the instruction; `None` for other rows.
-    pub address: Option<u64>,
+    heat: Heat,
 }
 
 /// Writes the listings of functions, one after the other.
@@ -49,7 +47,7 @@ pub fn write(
     functions: &[AnnotatedFunction],
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    rows(listing, functions, &mut |ListingRow { text, heat, .. }| match heat {
+    rows(listing, functions, &mut |ListingRow { text, heat }| match heat {
         Heat::Hot if listing.colour => writeln!(output, "\x1b[1;31m{text}\x1b[0m"),
         Heat::Warm if listing.colour => writeln!(output, "\x1b[33m{text}\x1b[0m"),
         _ => writeln!(output, "{text}"),
@@ -60,11 +58,11 @@ pub fn write(
 ///
 /// # Errors
 /// The first one that `each` returns.
-pub fn rows<E>(
+fn rows(
     listing: &Listing<'_>,
     functions: &[AnnotatedFunction],
-    each: &mut dyn FnMut(ListingRow) -> Result<(), E>,
-) -> Result<(), E> {
+    each: &mut dyn FnMut(ListingRow) -> io::Result<()>,
+) -> io::Result<()> {
     for (index, function) in functions.iter().enumerate() {
         if index > 0 {
             each(plain(String::new()))?;
@@ -85,15 +83,15 @@ pub fn rows<E>(
 }
 
 fn plain(text: String) -> ListingRow {
-    ListingRow { text, heat: Heat::None, address: None }
+    ListingRow { text, heat: Heat::None }
 }
 
-fn rows_of_range<E>(
+fn rows_of_range(
     listing: &Listing<'_>,
     function: &AnnotatedFunction,
     range: &CodeRange,
-    each: &mut dyn FnMut(ListingRow) -> Result<(), E>,
-) -> Result<(), E> {
+    each: &mut dyn FnMut(ListingRow) -> io::Result<()>,
+) -> io::Result<()> {
     let whole = function.weight();
     each(plain(String::new()))?;
     each(plain(format!(
@@ -235,7 +233,7 @@ impl Rows<'_> {
             _ if share >= WARM_PERCENT => Heat::Warm,
             _ => Heat::None,
         };
-        ListingRow { text, heat, address: Some(instruction.address.0) }
+        ListingRow { text, heat }
     }
 }
 

@@ -10,17 +10,12 @@ use crate::names::{frame_name, printable};
 
 /// The name of a frame, safe to print, and that of its module.
 pub(super) fn names(frame: &ViewFrame) -> (String, String) {
-    match &frame.label {
-        Label::Function(function, Some(module)) => {
-            let label = Label::Function(function.clone(), None);
-            let name = frame_name(&ViewFrame { label, kind: FrameKind::User, line: None });
-            (printable(&name).into_owned(), printable(&module.to_string()).into_owned())
-        }
-        _ => (
-            printable(&frame_name(&ViewFrame { kind: FrameKind::User, ..frame.clone() })).into_owned(),
-            String::new(),
-        ),
-    }
+    let name = frame_name(&ViewFrame { kind: FrameKind::User, ..frame.without_module() });
+    let module = match &frame.label {
+        Label::Function(_, Some(module)) => module.to_string(),
+        _ => String::new(),
+    };
+    (printable(&name).into_owned(), printable(&module).into_owned())
 }
 
 /// A weight with its unit.

@@ -1,29 +1,69 @@
-//! A comparison as JSON, by the schema in `docs/schemas/diff.json`.
+//! A comparison as JSON, by the schema in `docs/schemas/diff.json`, and its functions as comma-separated values.
 
 use std::io::{self, Write};
 
-use profile::comparison::statistics::{CONFIDENCE, Estimate, LEVEL};
-use profile::comparison::{Evidence, Presence, TotalKind, Verdict};
+use profile::comparison::statistics::{CONFIDENCE, Estimate, LEVEL, NEEDED_RUNS};
+use profile::comparison::{Evidence, Row, TotalKind, Verdict};
 use serde_json::{Value, json};
 
 use super::figures::total_name;
 use super::{Difference, Unit};
 use crate::figures::write_json_line;
 use crate::names::printable;
+use crate::table::{Cell, Table};
 
 /// The name and version of the schema. Increase the number with a change that breaks readers.
 const SCHEMA: &str = "prof-diff-1";
 
+/// The fields of a function that are columns of CSV, those of its change last.
+const COLUMNS: [&str; 14] = [
+    "function",
+    "module",
+    "before",
+    "after",
+    "difference",
+    "total_before",
+    "total_after",
+    "presence",
+    "verdict",
+    "factor",
+    "low",
+    "high",
+    "marked",
+    "smallest_growth_percent",
+];
+
+/// Weights from this on have no decimals in CSV.
+const WHOLE: f64 = 1000.0;
+
+pub(super) fn csv(difference: &Difference<'_>, output: &mut dyn Write) -> io::Result<()> {
+    let mut table = Table::new(&COLUMNS);
+    for row in &difference.assessment.rows {
+        let row = self::row(difference, row);
+        let field = |name: &str| row.get(name).or_else(|| row["change"].get(name));
+        let cell = |name| match field(name) {
+            Some(Value::Bool(is_so)) => Cell::Text(if *is_so { "yes" } else { "no" }.to_owned()),
+            Some(Value::Number(number)) => {
+                let number = number.as_f64().unwrap_or_default();
+                let is_whole = number.fract() == 0.0 || number.abs() >= WHOLE;
+                Cell::Number(number, if is_whole { 0 } else { 5 })
+            }
+            field => field.and_then(Value::as_str).map_or(Cell::Nothing, |text| Cell::Text(text.to_owned())),
+        };
+        table.rows.push(COLUMNS.into_iter().map(cell).collect());
+    }
+    table.csv(true, output)
+}
+
 pub(super) fn write(difference: &Difference<'_>, output: &mut dyn Write) -> io::Result<()> {
     let assessment = difference.assessment;
-    let [runs_before, runs_after] = difference.runs();
-    let side = |index: usize, runs: usize| {
-        let side = &difference.sides[index];
+    let side = |index: usize| {
+        let (side, runs) = (&difference.sides[index], difference.runs()[index]);
         json!({ "name": printable(&side.name), "title": printable(&side.title), "runs": runs })
     };
     let (evidence, needed) = match assessment.evidence {
         Evidence::SingleRecordings => ("single-recordings", None),
-        Evidence::TooFewRuns { needed } => ("too-few-runs", Some(needed)),
+        Evidence::TooFewRuns => ("too-few-runs", Some(NEEDED_RUNS)),
         Evidence::Runs => ("runs", None),
     };
     let totals = assessment.totals.iter().map(|total| {
@@ -40,34 +80,6 @@ pub(super) fn write(difference: &Difference<'_>, output: &mut dyn Write) -> io::
             "before": total.means.map(|means| means[0]),
             "after": total.means.map(|means| means[1]),
             "change": total.estimate.as_ref().map(change),
-        })
-    });
-    let rows = assessment.rows.iter().map(|row| {
-        let (function, module) = difference.name(row.frame);
-        let (verdict, moved) = match row.verdict {
-            Verdict::Unchanged => ("unchanged", None),
-            Verdict::Grown => ("grown", None),
-            Verdict::Shrunk => ("shrunk", None),
-            Verdict::Moved(index) => ("moved", Some(index)),
-        };
-        let presence = match row.presence {
-            Presence::Both => "both",
-            Presence::New => "new",
-            Presence::Gone => "gone",
-        };
-        json!({
-            "function": function,
-            "module": module,
-            "before": row.means[0],
-            "after": row.means[1],
-            "difference": row.difference,
-            "total_before": row.totals[0],
-            "total_after": row.totals[1],
-            "share": row.share,
-            "presence": presence,
-            "verdict": verdict,
-            "move": moved,
-            "change": row.estimate.as_ref().map(change),
         })
     });
     let names = |frames: &[profile::FrameId]| -> Value {
@@ -111,8 +123,8 @@ pub(super) fn write(difference: &Difference<'_>, output: &mut dyn Write) -> io::
     let document = json!({
         "schema": SCHEMA,
         "headline": difference.headline(),
-        "before": side(0, runs_before),
-        "after": side(1, runs_after),
+        "before": side(0),
+        "after": side(1),
         "event": printable(difference.event),
         "unit": match difference.unit {
             Unit::Time => "ns",
@@ -126,7 +138,7 @@ pub(super) fn write(difference: &Difference<'_>, output: &mut dyn Write) -> io::
         "confidence": CONFIDENCE,
         "factor": assessment.factor,
         "totals": totals.collect::<Value>(),
-        "rows": rows.collect::<Value>(),
+        "rows": assessment.rows.iter().map(|row| self::row(difference, row)).collect::<Value>(),
         "moves": moves.collect::<Value>(),
         "paths": paths.collect::<Value>(),
         "libraries": libraries.collect::<Value>(),
@@ -134,6 +146,25 @@ pub(super) fn write(difference: &Difference<'_>, output: &mut dyn Write) -> io::
         "threshold": threshold,
     });
     write_json_line(&document, output)
+}
+
+fn row(difference: &Difference<'_>, row: &Row) -> Value {
+    let (function, module) = difference.name(row.frame);
+    let moved = if let Verdict::Moved(index) = row.verdict { Some(index) } else { None };
+    json!({
+        "function": function,
+        "module": module,
+        "before": row.means[0],
+        "after": row.means[1],
+        "difference": row.difference,
+        "total_before": row.totals[0],
+        "total_after": row.totals[1],
+        "share": row.share,
+        "presence": row.presence.name(),
+        "verdict": row.verdict.name(),
+        "move": moved,
+        "change": row.estimate.as_ref().map(change),
+    })
 }
 
 fn change(estimate: &Estimate) -> Value {

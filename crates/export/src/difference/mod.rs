@@ -1,32 +1,18 @@
 //! Comparisons of two sides as a page of text, Markdown for a comment, JSON and CSV.
 
-mod csv;
 mod figures;
 mod headline;
 mod json;
-mod markdown;
-mod text;
+mod page;
 
 use std::io::{self, Write};
 
 use profile::FrameId;
 use profile::comparison::{Assessment, Comparison, Exceeding};
 
-/// The form of the output.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// A page of text, with names cut to this number of columns; whole names with `None`.
-    Text {
-        /// The number of columns of the terminal.
-        width: Option<usize>,
-    },
-    /// JSON by the schema in `docs/schemas/diff.json`.
-    Json,
-    /// Markdown of at most 4,000 bytes.
-    Markdown,
-    /// Comma-separated values, a line for each function.
-    Csv,
-}
+use crate::names::ShownNames;
+
+pub use crate::report::Format;
 
 /// The unit of weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +77,8 @@ pub struct Difference<'a> {
     pub libraries: Vec<Library>,
     /// The threshold, if one was asked for.
     pub threshold: Option<Threshold>,
+    /// The names of functions in text.
+    pub shown_names: ShownNames,
 }
 
 /// Writes a comparison.
@@ -99,17 +87,28 @@ pub struct Difference<'a> {
 /// Those of `output`.
 pub fn write(difference: &Difference<'_>, format: Format, output: &mut dyn Write) -> io::Result<()> {
     match format {
-        Format::Text { width } => text::write(difference, width, output),
+        Format::Text { width } => page::text(difference, width, output),
         Format::Json => json::write(difference, output),
-        Format::Markdown => markdown::write(difference, output),
-        Format::Csv => csv::write(difference, output),
+        Format::Markdown => page::markdown(difference, output),
+        Format::Csv => json::csv(difference, output),
     }
+}
+
+/// Chooses the names of functions of a comparison for text; whole ones if `are_full`.
+pub fn shown_names(comparison: &Comparison, are_full: bool) -> ShownNames {
+    let names: Vec<String> = comparison.tree().frames().iter().map(|frame| figures::names(frame).0).collect();
+    ShownNames::new(names.iter().map(String::as_str), are_full)
 }
 
 impl Difference<'_> {
     /// The name of a function, safe to print, and its module.
     fn name(&self, frame: FrameId) -> (String, String) {
         self.comparison.tree().frames().get(frame.index()).map_or_else(Default::default, figures::names)
+    }
+
+    /// The name of a function as text has it.
+    fn shown_name(&self, frame: FrameId) -> String {
+        self.shown_names.of(&self.name(frame).0).into_owned()
     }
 
     /// The number of runs of each side.

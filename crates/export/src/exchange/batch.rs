@@ -10,21 +10,21 @@ use super::{ExportedEvent, ExportedRecording};
 
 /// The type of an event's profiles.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ProfileKind {
+pub(super) struct ProfileKind {
     /// The event's name.
-    pub event: String,
+    pub(super) event: String,
     /// The type of its periods, by which engines name the profile: `cpu`, `off_cpu`, or the event's name.
-    pub name: String,
+    pub(super) name: String,
     /// The unit of periods.
-    pub unit: String,
+    pub(super) unit: String,
     /// True if samples have their number beside their periods; quantities of other tools are values of their own.
-    pub counts_samples: bool,
+    pub(super) counts_samples: bool,
     /// The number of units from sample to sample; 0 if it is not sampled.
-    pub period: u64,
+    pub(super) period: u64,
     /// The weight of samples.
-    pub weight: Weight,
+    pub(super) weight: Weight,
     /// Attributes of the profile.
-    pub stated: Vec<(&'static str, StatedValue)>,
+    pub(super) stated: Vec<(&'static str, StatedValue)>,
 }
 
 /// A value that a profile states of itself.

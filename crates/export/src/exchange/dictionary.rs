@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use model::{Name, Space, SpaceId};
-use profile::{Count, FrameId, FrameKind, Label, PlaceId, StackId, ThreadId, ViewFrame, module_of};
+use profile::{Count, FrameId, FrameKind, PlaceId, StackId, ThreadId, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
 use super::{ExportedRecording, ObjectIds, SampleLabel};
-use crate::frame_name;
 use crate::interner::Interner;
+use crate::report;
 
 /// The function of samples without a stack.
 const NO_STACK: &str = "[no stack]";
@@ -312,16 +312,10 @@ impl Dictionary {
     }
 
     fn line(&mut self, frame: &ViewFrame) -> Line {
-        let (label, module) = match &frame.label {
-            Label::Function(name, module) => (Label::Function(name.clone(), None), module.as_ref()),
-            Label::Module(module, _) => (frame.label.clone(), Some(module)),
-            other => (other.clone(), None),
-        };
-        let plain = ViewFrame { label, kind: profile::FrameKind::User, line: None };
         let at = frame.line.as_ref();
         let function = self.functions.intern(Function {
-            name: Name::from(frame_name(&plain).as_str()).to_string(),
-            module: module.map_or_else(String::new, ToString::to_string),
+            name: report::function(frame),
+            module: report::module(frame),
             file: at.map_or_else(String::new, |at| Name::from(&*at.file).to_string()),
             start_line: at.map_or(0, |at| at.start_line),
         });

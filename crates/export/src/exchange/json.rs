@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::ExportedRecording;
 use super::dictionary::Dictionary;
 use super::json_stream::Object;
+use super::{ExportedRecording, Resource};
 
 /// The name and version of the schema. Increase the number with a change that breaks readers.
 const SCHEMA: &str = "prof-profile-1";
@@ -37,7 +37,16 @@ pub(super) fn write(
     });
     let threads = dictionary.threads.values.iter().map(|thread| {
         let (pid, tid) = thread.ids.unzip();
-        json!({ "comm": thread.comm, "pid": pid, "tid": tid })
+        let resource = thread.pid.and_then(|pid| recording.resources.get(&pid));
+        let stated = |key: &str| resource.and_then(|resource| resource.text(key));
+        json!({
+            "comm": thread.comm,
+            "pid": pid,
+            "tid": tid,
+            "service": stated(Resource::SERVICE_NAME),
+            "host": stated("host.name"),
+            "container": stated("container.id"),
+        })
     });
     let events = recording.events.iter().enumerate().map(|(number, event)| {
         let samples = || dictionary.samples_of(number);

@@ -11,15 +11,10 @@ mod gzip;
 mod ingest;
 mod json;
 mod json_stream;
-mod live;
+mod messages;
 mod otlp;
-#[cfg(feature = "parquet")]
-mod parquet;
-#[cfg(not(feature = "parquet"))]
-#[path = "parquet/disabled.rs"]
-mod parquet;
 mod perfetto;
-mod pprof;
+pub mod pprof;
 mod resource;
 mod speedscope;
 mod string_table;
@@ -29,18 +24,16 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use model::{SpaceId, SpaceTable};
 use profile::{View, Weight};
 use thiserror::Error;
 
-use batch::Batch;
-pub use batch::{ProfileKind, StatedValue};
+pub use batch::StatedValue;
+use batch::{Batch, ProfileKind};
 use dictionary::Dictionary;
 pub use ingest::IngestedProfile;
-pub use live::{LiveInterval, LivePlace};
-pub use otlp::RequestLimits;
+pub use otlp::{RequestLimits, published_attributes};
 pub use resource::{Resource, ResourceValue};
 
 /// The unit of time in profiles.
@@ -63,27 +56,22 @@ pub enum Format {
     Firefox,
     /// A trace of Perfetto, as protobuf, with packets of stack samples.
     Perfetto,
-    /// A Parquet table with a row for each interval, thread and stack; needs the feature `parquet`.
-    Parquet,
 }
-
-/// True if [`Format::Parquet`] can be written, which needs the feature `parquet`.
-pub const HAS_PARQUET: bool = cfg!(feature = "parquet");
 
 impl Format {
     /// The names of all formats.
-    pub const NAMES: [&'static str; 8] =
-        ["folded", "pprof", "speedscope", "firefox", "perfetto", "parquet", "json", "otlp"];
+    pub const NAMES: [&'static str; 7] =
+        ["folded", "pprof", "speedscope", "firefox", "perfetto", "json", "otlp"];
 
     /// Returns true if the format is binary and must not be written to a terminal.
     pub fn is_binary(self) -> bool {
-        matches!(self, Self::Pprof | Self::Otlp | Self::Perfetto | Self::Parquet)
+        matches!(self, Self::Pprof | Self::Otlp | Self::Perfetto)
     }
 
     /// Returns true if the format has the time and CPU of each sample, and nothing to say without: profiles must keep single samples
     /// ([`profile::Detail::samples`]).
     pub fn is_timed(self) -> bool {
-        matches!(self, Self::Firefox | Self::Perfetto | Self::Parquet)
+        matches!(self, Self::Firefox | Self::Perfetto)
     }
 
     /// Returns true if the format has the order of samples where they have times.
@@ -109,7 +97,6 @@ impl FromStr for Format {
             "otlp" => Self::Otlp,
             "firefox" => Self::Firefox,
             "perfetto" => Self::Perfetto,
-            "parquet" => Self::Parquet,
             _ => return Err(UnknownFormat(text.to_owned())),
         })
     }
@@ -143,8 +130,6 @@ pub struct ExportedRecording<'a> {
     pub gaps: Vec<SampleGap>,
     /// When threads were off the CPU, of each thread in order of time; empty if that was not recorded.
     pub waits: Vec<ThreadWait>,
-    /// The length of the intervals that a row of [`Format::Parquet`] sums up.
-    pub bucket: Duration,
 }
 
 /// A label that another tool gave samples: a text, or a number with its unit.
@@ -209,6 +194,8 @@ pub struct ExportedEvent<'a> {
     pub period: Option<u64>,
     /// The number of samples per second, if the kernel adjusts the period.
     pub frequency: Option<u64>,
+    /// The attributes of the process that its profile states, beside what was lost.
+    pub stated: Vec<(&'static str, StatedValue)>,
 }
 
 /// A kind of time of threads.
@@ -269,7 +256,7 @@ impl ExportedEvent<'_> {
             counts_samples: self.unit.is_none(),
             period: self.sample_period(),
             weight: self.view.weight(),
-            stated: lost.into_iter().collect(),
+            stated: lost.into_iter().chain(self.stated.iter().cloned()).collect(),
         }
     }
 }
@@ -294,7 +281,6 @@ pub fn write(recording: &ExportedRecording<'_>, format: Format, output: &mut dyn
         Format::Otlp => otlp::write(&Batch::of(recording, &dictionary), output),
         Format::Firefox => firefox::write(recording, &dictionary, output),
         Format::Perfetto => perfetto::write(recording, &dictionary, output),
-        Format::Parquet => parquet::write(recording, &dictionary, recording.bucket, output),
     }
 }
 

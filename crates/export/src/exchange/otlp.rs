@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use model::Name;
 use prost::Message;
 
 use super::batch::{Batch, ProfileKind, StatedValue, in_order};
 use super::dictionary::{Dictionary, StackCount};
 use super::gzip::gzip;
+use super::messages::messages;
 use super::resource::{Resource as ProcessResource, ResourceValue};
 use super::signed;
 use super::string_table::{StringTable, position};
@@ -16,182 +18,117 @@ use super::string_table::{StringTable, position};
 /// The version of the semantic conventions that attributes follow.
 const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.38.0";
 
-#[derive(Clone, PartialEq, Message)]
-struct ProfilesData {
-    #[prost(message, repeated, tag = "1")]
-    resource_profiles: Vec<ResourceProfiles>,
-    #[prost(message, optional, tag = "2")]
-    dictionary: Option<ProfilesDictionary>,
-}
+messages! {
+    ProfilesData {
+        resource_profiles: Vec<ResourceProfiles> = 1 (message, repeated),
+        dictionary: Option<ProfilesDictionary> = 2 (message, optional),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct ProfilesDictionary {
-    #[prost(message, repeated, tag = "1")]
-    mapping_table: Vec<Mapping>,
-    #[prost(message, repeated, tag = "2")]
-    location_table: Vec<Location>,
-    #[prost(message, repeated, tag = "3")]
-    function_table: Vec<Function>,
-    #[prost(message, repeated, tag = "4")]
-    link_table: Vec<Link>,
-    #[prost(string, repeated, tag = "5")]
-    string_table: Vec<String>,
-    #[prost(message, repeated, tag = "6")]
-    attribute_table: Vec<KeyValueAndUnit>,
-    #[prost(message, repeated, tag = "7")]
-    stack_table: Vec<Stack>,
-}
+    ProfilesDictionary {
+        mapping_table: Vec<Mapping> = 1 (message, repeated),
+        location_table: Vec<Location> = 2 (message, repeated),
+        function_table: Vec<Function> = 3 (message, repeated),
+        link_table: Vec<Link> = 4 (message, repeated),
+        string_table: Vec<String> = 5 (string, repeated),
+        attribute_table: Vec<KeyValueAndUnit> = 6 (message, repeated),
+        stack_table: Vec<Stack> = 7 (message, repeated),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct ResourceProfiles {
-    #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    scope_profiles: Vec<ScopeProfiles>,
-    #[prost(string, tag = "3")]
-    schema_url: String,
-}
+    ResourceProfiles {
+        resource: Option<Resource> = 1 (message, optional),
+        scope_profiles: Vec<ScopeProfiles> = 2 (message, repeated),
+        schema_url: String = 3 (string),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    attributes: Vec<KeyValue>,
-    #[prost(uint32, tag = "2")]
-    dropped_attributes_count: u32,
-}
+    Resource {
+        attributes: Vec<KeyValue> = 1 (message, repeated),
+        dropped_attributes_count: u32 = 2 (uint32),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct KeyValue {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(message, optional, tag = "2")]
-    value: Option<AnyValue>,
-}
+    KeyValue {
+        key: String = 1 (string),
+        value: Option<AnyValue> = 2 (message, optional),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct ScopeProfiles {
-    #[prost(message, optional, tag = "1")]
-    scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    profiles: Vec<Profile>,
-    #[prost(string, tag = "3")]
-    schema_url: String,
-}
+    ScopeProfiles {
+        scope: Option<Scope> = 1 (message, optional),
+        profiles: Vec<Profile> = 2 (message, repeated),
+        schema_url: String = 3 (string),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Scope {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    version: String,
-}
+    Scope {
+        name: String = 1 (string),
+        version: String = 2 (string),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Profile {
-    #[prost(message, optional, tag = "1")]
-    sample_type: Option<ValueType>,
-    #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
-    #[prost(fixed64, tag = "3")]
-    time_unix_nano: u64,
-    #[prost(uint64, tag = "4")]
-    duration_nano: u64,
-    #[prost(message, optional, tag = "5")]
-    period_type: Option<ValueType>,
-    #[prost(int64, tag = "6")]
-    period: i64,
-    #[prost(bytes = "vec", tag = "7")]
-    profile_id: Vec<u8>,
-    #[prost(int32, repeated, tag = "11")]
-    attribute_indices: Vec<i32>,
-}
+    Profile {
+        sample_type: Option<ValueType> = 1 (message, optional),
+        samples: Vec<Sample> = 2 (message, repeated),
+        time_unix_nano: u64 = 3 (fixed64),
+        duration_nano: u64 = 4 (uint64),
+        period_type: Option<ValueType> = 5 (message, optional),
+        period: i64 = 6 (int64),
+        profile_id: Vec<u8> = 7 (bytes = "vec"),
+        attribute_indices: Vec<i32> = 11 (int32, repeated),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Link {}
+    Link {}
 
-#[derive(Clone, Copy, PartialEq, Message)]
-struct ValueType {
-    #[prost(int32, tag = "1")]
-    kind: i32,
-    #[prost(int32, tag = "2")]
-    unit: i32,
-}
+    #[derive(Copy)]
+    ValueType {
+        kind: i32 = 1 (int32),
+        unit: i32 = 2 (int32),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Sample {
-    #[prost(int32, tag = "1")]
-    stack_index: i32,
-    #[prost(int32, repeated, tag = "2")]
-    attribute_indices: Vec<i32>,
-    #[prost(int64, repeated, tag = "4")]
-    values: Vec<i64>,
-}
+    Sample {
+        stack_index: i32 = 1 (int32),
+        attribute_indices: Vec<i32> = 2 (int32, repeated),
+        values: Vec<i64> = 4 (int64, repeated),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Mapping {
-    #[prost(uint64, tag = "1")]
-    memory_start: u64,
-    #[prost(uint64, tag = "2")]
-    memory_limit: u64,
-    #[prost(uint64, tag = "3")]
-    file_offset: u64,
-    #[prost(int32, tag = "4")]
-    filename: i32,
-    #[prost(int32, repeated, tag = "5")]
-    attribute_indices: Vec<i32>,
-}
+    Mapping {
+        memory_start: u64 = 1 (uint64),
+        memory_limit: u64 = 2 (uint64),
+        file_offset: u64 = 3 (uint64),
+        filename: i32 = 4 (int32),
+        attribute_indices: Vec<i32> = 5 (int32, repeated),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Stack {
-    #[prost(int32, repeated, tag = "1")]
-    location_indices: Vec<i32>,
-}
+    Stack {
+        location_indices: Vec<i32> = 1 (int32, repeated),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Location {
-    #[prost(int32, tag = "1")]
-    mapping_index: i32,
-    #[prost(uint64, tag = "2")]
-    address: u64,
-    #[prost(message, repeated, tag = "3")]
-    lines: Vec<Line>,
-    #[prost(int32, repeated, tag = "4")]
-    attribute_indices: Vec<i32>,
-}
+    Location {
+        mapping_index: i32 = 1 (int32),
+        address: u64 = 2 (uint64),
+        lines: Vec<Line> = 3 (message, repeated),
+        attribute_indices: Vec<i32> = 4 (int32, repeated),
+    }
 
-#[derive(Clone, Copy, PartialEq, Message)]
-struct Line {
-    #[prost(int32, tag = "1")]
-    function_index: i32,
-    #[prost(int64, tag = "2")]
-    line: i64,
-    #[prost(int64, tag = "3")]
-    column: i64,
-}
+    #[derive(Copy)]
+    Line {
+        function_index: i32 = 1 (int32),
+        line: i64 = 2 (int64),
+        column: i64 = 3 (int64),
+    }
 
-#[derive(Clone, Copy, PartialEq, Message)]
-struct Function {
-    #[prost(int32, tag = "1")]
-    name: i32,
-    #[prost(int32, tag = "2")]
-    system_name: i32,
-    #[prost(int32, tag = "3")]
-    filename: i32,
-    #[prost(int64, tag = "4")]
-    start_line: i64,
-}
+    #[derive(Copy)]
+    Function {
+        name: i32 = 1 (int32),
+        system_name: i32 = 2 (int32),
+        filename: i32 = 3 (int32),
+        start_line: i64 = 4 (int64),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct KeyValueAndUnit {
-    #[prost(int32, tag = "1")]
-    key: i32,
-    #[prost(message, optional, tag = "2")]
-    value: Option<AnyValue>,
+    KeyValueAndUnit {
+        key: i32 = 1 (int32),
+        value: Option<AnyValue> = 2 (message, optional),
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct AnyValue {
-    #[prost(oneof = "Scalar", tags = "1, 3")]
+    #[prost(oneof = "Scalar", tags = "1, 2, 3")]
     value: Option<Scalar>,
 }
 
@@ -199,6 +136,8 @@ struct AnyValue {
 enum Scalar {
     #[prost(string, tag = "1")]
     Text(String),
+    #[prost(bool, tag = "2")]
+    Truth(bool),
     #[prost(int64, tag = "3")]
     Number(i64),
 }
@@ -486,6 +425,23 @@ fn resource_message(resource: &ProcessResource) -> Resource {
         KeyValue { key: key.clone(), value: Some(AnyValue { value: Some(value) }) }
     });
     Resource { attributes: attributes.collect(), dropped_attributes_count: resource.dropped }
+}
+
+/// Reads the texts, numbers and truth values of a `Resource` message that a process has published (OTEP 4719), up to the first damage.
+pub fn published_attributes(message: &[u8]) -> Vec<(String, ResourceValue)> {
+    let mut resource = Resource::default();
+    // What was read before an error stays.
+    let _ = resource.merge(message);
+    let printable = |text: &str| Name::from(text).to_string();
+    let attributes = resource.attributes.iter().filter_map(|KeyValue { key, value }| {
+        let value = match value.as_ref()?.value.as_ref()? {
+            Scalar::Text(text) => ResourceValue::Text(printable(text)),
+            Scalar::Truth(truth) => ResourceValue::Text(truth.to_string()),
+            Scalar::Number(number) => ResourceValue::Number(*number),
+        };
+        Some((printable(key), value))
+    });
+    attributes.collect()
 }
 
 /// Returns a hash of 16 bytes as the identity of a profile, so that each export of a recording has the same.

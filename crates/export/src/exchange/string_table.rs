@@ -27,6 +27,11 @@ impl StringTable {
         self.numbers.insert(text.to_owned(), number);
         number
     }
+
+    /// Returns the strings as the bytes that they are in messages.
+    pub(super) fn into_bytes(self) -> Vec<Vec<u8>> {
+        self.texts.into_iter().map(String::into_bytes).collect()
+    }
 }
 
 /// Converts the index of a table, saturating at the largest number. Larger tables do not fit into memory.

@@ -46,15 +46,6 @@ impl Timeline {
         Self { origin, length: 0, interval, is_timed: true }
     }
 
-    /// Returns true if all samples have a time.
-    #[cfg_attr(
-        not(feature = "parquet"),
-        expect(dead_code, reason = "only Parquet has columns without times")
-    )]
-    pub(super) fn is_timed(&self) -> bool {
-        self.is_timed
-    }
-
     /// Returns the time from the first sample to this one, in nanoseconds. `index` is its index among the samples of its
     /// event: samples without times are taken to be an interval apart.
     pub(super) fn since_start(&self, sample: &TimedSample, index: u64) -> u64 {

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use profile::ViewFrame;
 use profile::comparison::{AFTER, BEFORE};
 use profile::queries::{CallTree, NodeId};
-use profile::{Label, ViewFrame};
 
 use super::change_marks::{GREW, SAME, SHRANK, marked};
 use super::{Colors, Options, draw};
@@ -107,20 +107,14 @@ impl ChangedStacks {
 
 /// Returns the name of a frame: without its module, by which functions of one name were told apart.
 fn name(frame: &ViewFrame) -> String {
-    match &frame.label {
-        Label::Function(function, Some(_)) => {
-            let label = Label::Function(function.clone(), None);
-            frame_name(&ViewFrame { label, kind: frame.kind, line: None })
-        }
-        _ => frame_name(frame),
-    }
+    frame_name(&frame.without_module())
 }
 
 fn add(sum: &mut Weights, added: Weights) {
     sum.iter_mut().zip(added).for_each(|(sum, added)| *sum = sum.saturating_add(added));
 }
 
-/// Draws what changed. [`Options::colors`] and [`Options::chart`] are ignored.
+/// Draws what changed. [`Options::colors`] is ignored.
 ///
 /// # Errors
 /// Those of `output`, and `InvalidData` where there is no sample to draw.
@@ -150,7 +144,7 @@ pub fn write(change: &Change<'_>, options: &Options, output: &mut dyn Write) -> 
             .collect();
         drawn.push(&path, after);
     }
-    let options = Options { colors: Colors::Change, chart: false, ..options.clone() };
+    let options = Options { colors: Colors::Change, ..options.clone() };
     draw(&drawn, &options, output)
 }
 
@@ -216,6 +210,7 @@ fn figures([before, after]: Weights, all: Weights, options: &Options) -> String 
 mod tests {
     use super::*;
     use crate::palette::vision::Cone;
+    use profile::Label;
     use profile::queries::CallTreeBuilder;
     use profile::{FrameKind, FrameTable};
 
@@ -250,7 +245,6 @@ mod tests {
             min_width: 0.0,
             inverted: false,
             reverse: false,
-            chart: false,
             unit: "samples".to_owned(),
             per_unit: 1,
         }

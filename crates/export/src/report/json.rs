@@ -12,6 +12,7 @@ use super::table::Table;
 use super::tree::{Omitted, Tree};
 use super::{EventReport, Options, ReportBody, events_of};
 use crate::figures::write_json_line;
+use crate::table::Cell;
 
 /// The name and version of the schema. Increase the number with a change that breaks readers.
 const SCHEMA: &str = "prof-report-1";
@@ -101,24 +102,17 @@ fn rows(table: &Table, column: usize, options: &Options) -> Value {
 
 /// Returns the fields of a row by the names of their keys.
 fn keyed(keys: &[Key], fields: &[String]) -> Map<String, Value> {
-    let value = |(key, field): (&Key, &String)| {
-        let value = match field.parse::<i64>() {
-            Ok(number) if key.is_number() => number.into(),
-            _ if field.is_empty() => Value::Null,
-            _ => field.as_str().into(),
-        };
-        (key.name().to_owned(), value)
-    };
+    let value = |(key, field): (&Key, &String)| (key.name().to_owned(), key.cell(field).json());
     keys.iter().zip(fields).map(value).collect()
 }
 
 fn add_weights(object: &mut Map<String, Value>, weights: Weights, whole: u64, totals: bool) {
-    let percent = |weight: u64| (share(weight, whole) * 100_000.0).round() / 1000.0;
+    let percent = |weight: u64| Cell::Number(share(weight, whole) * 100.0, 3).json();
     object.insert("self".to_owned(), weights.self_weight.into());
-    object.insert("self_percent".to_owned(), percent(weights.self_weight).into());
+    object.insert("self_percent".to_owned(), percent(weights.self_weight));
     if totals {
         object.insert("total".to_owned(), weights.total.into());
-        object.insert("total_percent".to_owned(), percent(weights.total).into());
+        object.insert("total_percent".to_owned(), percent(weights.total));
     }
 }
 

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::frame_name;
 use crate::interner::Interner;
+use crate::table::Cell;
 
 /// A key of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,10 +66,6 @@ impl FromStr for Key {
 }
 
 impl Key {
-    /// The names of columns with text.
-    pub(super) const TEXTS: [&'static str; 7] =
-        ["comm", "container", "cgroup", "event", "module", "function", "line"];
-
     /// Returns the name of its column.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -85,6 +82,15 @@ impl Key {
         }
     }
 
+    /// Returns a cell with one of its values.
+    pub(super) fn cell(self, field: &str) -> Cell {
+        match field.parse() {
+            Ok(number) if self.is_number() => Cell::Number(number, 0),
+            _ if field.is_empty() => Cell::Nothing,
+            _ => Cell::Text(field.to_owned()),
+        }
+    }
+
     /// Returns true if its values are numbers.
     pub(super) fn is_number(self) -> bool {
         matches!(self, Self::Pid | Self::Tid | Self::Cpu)
@@ -96,16 +102,13 @@ impl Key {
 }
 
 /// Returns the function of a frame, safe for a terminal.
-pub(super) fn function(frame: &ViewFrame) -> String {
-    let label = match &frame.label {
-        Label::Function(name, _) => Label::Function(name.clone(), None),
-        other => other.clone(),
-    };
-    Name::from(frame_name(&ViewFrame { label, kind: FrameKind::User, line: None }).as_str()).to_string()
+pub fn function(frame: &ViewFrame) -> String {
+    let frame = ViewFrame { kind: FrameKind::User, ..frame.without_module() };
+    Name::from(frame_name(&frame).as_str()).to_string()
 }
 
 /// Returns the module of a frame, safe for a terminal; empty if it has none.
-pub(super) fn module(frame: &ViewFrame) -> String {
+pub fn module(frame: &ViewFrame) -> String {
     match &frame.label {
         Label::Function(_, Some(module)) | Label::Module(module, _) => module.to_string(),
         _ => String::new(),

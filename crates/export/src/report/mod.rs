@@ -1,6 +1,7 @@
 //! Reports: tables of samples by function or by other keys, and call trees, as text, JSON, CSV or Markdown.
 
 mod csv_and_markdown;
+mod figures;
 mod function_match;
 mod json;
 mod keys;
@@ -17,10 +18,9 @@ use profile::{Pattern, View, Weight};
 use thiserror::Error;
 
 use crate::summary::{Summary, subtitle};
-pub(crate) use csv_and_markdown::{escaped, quoted};
 use function_match::choose;
 pub use function_match::nearest_names;
-pub use keys::{Key, UnknownKey};
+pub use keys::{Key, UnknownKey, function, module};
 use table::Table;
 use tree::{Direction, Tree};
 
@@ -107,8 +107,12 @@ pub struct Options {
     pub per_thread: bool,
     /// Rows and calls below this share, from 0 to 1, are omitted; `None` for the default of the format.
     pub min_share: Option<f64>,
-    /// Maximum number of rows; `None` for no limit.
+    /// Maximum number of rows; 0 for all, also those of small shares. `None` for as many as the screen has in a table, else for no limit.
     pub limit: Option<usize>,
+    /// The rows of the screen that the report is printed to; `None` if there is none.
+    pub screen_rows: Option<usize>,
+    /// True for whole names of functions in text, and not short ones ([`crate::ShownNames`]). Other formats always have whole ones.
+    pub full_names: bool,
     /// The format of the output.
     pub format: Format,
     /// The recorded target, in one line.
@@ -141,13 +145,29 @@ impl Options {
     fn min_share(&self) -> f64 {
         let for_people = matches!(self.format, Format::Text { .. } | Format::Markdown);
         let fitting = match self.query {
+            _ if self.limit == Some(0) => 0.0,
             _ if !for_people && matches!(self.query, Query::Table(_)) => 0.0,
             Query::Table(_) => 0.001,
             _ => 0.005,
         };
         self.min_share.unwrap_or(fitting)
     }
+
+    /// Returns the maximum number of rows.
+    fn most_rows(&self) -> usize {
+        self.limit.filter(|&limit| limit > 0).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the maximum number of rows of a table below a heading of so many lines.
+    fn most_table_rows(&self, heading: usize) -> usize {
+        let rows =
+            self.screen_rows.filter(|_| self.limit.is_none() && matches!(self.format, Format::Text { .. }));
+        rows.map_or(self.most_rows(), |rows| rows.saturating_sub(heading + LINES_BESIDE).max(1))
+    }
 }
+
+/// Lines beside the rows of a table on a screen: an empty one and the names of columns above, what is left out and the prompt below.
+const LINES_BESIDE: usize = 4;
 
 /// The contents of a report, without its heading.
 enum ReportBody {
@@ -166,14 +186,15 @@ pub fn write(
     output: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let views: Vec<&View<'_>> = events.iter().map(|event| event.view).collect();
+    let most = options.most_table_rows(text::heading_lines(events, options));
     let body = match &options.query {
         Query::Totals => ReportBody::Totals,
         Query::Table(keys) if keys.contains(&Key::Event) => {
             let keys: Vec<Key> = keys.iter().copied().filter(|key| *key != Key::Event).collect();
-            let table = |view| Table::new(&[view], &keys, options);
+            let table = |view| Table::new(&[view], &keys, options, most);
             ReportBody::Tables(views.into_iter().map(table).collect())
         }
-        Query::Table(keys) => ReportBody::Tables(vec![Table::new(&views, keys, options)]),
+        Query::Table(keys) => ReportBody::Tables(vec![Table::new(&views, keys, options, most)]),
         Query::FromRoots => ReportBody::Tree(Tree::new(&CallTree::of(&views), Direction::Roots, options)),
         Query::FromLeaves => ReportBody::Tree(Tree::new(&CallTree::of(&views), Direction::Leaves, options)),
         Query::Callers(function) | Query::Callees(function) => {

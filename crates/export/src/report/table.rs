@@ -9,6 +9,7 @@ use profile::runtime_names::Tiers;
 use super::keys::{Grouping, Key};
 use super::shares::share;
 use super::{Options, Order};
+use crate::names::ShownNames;
 
 /// A table of one or several events.
 pub(super) struct Table {
@@ -37,10 +38,11 @@ pub(super) struct Row {
 
 impl Row {
     /// Returns the fields with the compilers beside the function: `fib [~*]`.
-    pub(super) fn fields_with_tiers(&self, keys: &[Key]) -> Vec<String> {
+    pub(super) fn fields_with_tiers(&self, keys: &[Key], names: &ShownNames) -> Vec<String> {
         let signs = self.tiers.signs();
         let with_tiers = |(field, key): (&String, &Key)| match key {
-            Key::Function if !signs.is_empty() => format!("{field} [{signs}]"),
+            Key::Function if !signs.is_empty() => format!("{} [{signs}]", names.of(field)),
+            Key::Function => names.of(field).into_owned(),
             _ => field.clone(),
         };
         self.fields.iter().zip(keys).map(with_tiers).collect()
@@ -48,18 +50,18 @@ impl Row {
 }
 
 impl Table {
-    /// Sums up the samples of events by the keys, with a column for each event.
-    pub(super) fn new(views: &[&View<'_>], keys: &[Key], options: &Options) -> Self {
+    /// Sums up the samples of events by the keys, with a column for each event. Has at most `most` rows.
+    pub(super) fn new(views: &[&View<'_>], keys: &[Key], options: &Options, most: usize) -> Self {
         if let [view] = views {
             let mut grouping = Grouping::new(view.frames().frames(), view.frames().tiers(), keys);
             if let Some(table) = FunctionTable::of_view(view, &mut grouping) {
-                return Self::from_functions(&table, &grouping, vec![view.total()], keys, options);
+                return Self::from_functions(&table, &grouping, vec![view.total()], keys, (options, most));
             }
         }
         let tree = CallTree::of(views);
         let mut grouping = Grouping::new(tree.frames(), &[], keys);
         let table = FunctionTable::new(&tree, &mut grouping);
-        Self::from_functions(&table, &grouping, tree.totals(NodeId::ROOT).to_vec(), keys, options)
+        Self::from_functions(&table, &grouping, tree.totals(NodeId::ROOT).to_vec(), keys, (options, most))
     }
 
     fn from_functions(
@@ -67,7 +69,7 @@ impl Table {
         grouping: &Grouping<'_>,
         totals: Vec<u64>,
         keys: &[Key],
-        options: &Options,
+        (options, most): (&Options, usize),
     ) -> Self {
         let row = |(thread, frame, weights): (u32, u32, &[Weights])| Row {
             fields: grouping.fields(thread, frame),
@@ -90,7 +92,6 @@ impl Table {
                 weight > 0 && share(weight, total) >= min_share
             })
         };
-        let most = options.limit.unwrap_or(usize::MAX);
         let mut left: Vec<Row> = Vec::new();
         let mut shown: Vec<Row> = Vec::new();
         for row in rows {

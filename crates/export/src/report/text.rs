@@ -4,13 +4,15 @@ use std::io::{self, Write};
 
 use profile::queries::Weights;
 
+use super::figures::Figures;
 use super::keys::Key;
-use super::ratios::{Ratio, ratios};
-use super::shares::{percent, percents, share};
+use super::ratios::Ratio;
+use super::shares::{percent, percents};
 use super::table::Table;
 use super::tree::{Line, Omitted, Tree};
-use super::{EventReport, Options, Query, ReportBody, events_of, heading, hints};
+use super::{EventReport, Format, Options, Query, ReportBody, events_of, heading, hints};
 use crate::figures::fit;
+use crate::names::{ShownNames, fit_name};
 use crate::summary::{counted, grouped};
 
 /// The width of a figure with the space before it, in columns.
@@ -27,11 +29,8 @@ pub(super) fn write(
     width: Option<usize>,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    for line in heading(events, options) {
-        writeln!(output, "# {line}")?;
-    }
-    for hint in hints(events) {
-        writeln!(output, "# {hint}")?;
+    for line in above(events, options) {
+        writeln!(output, "{line}")?;
     }
     match body {
         ReportBody::Totals => {
@@ -58,6 +57,18 @@ pub(super) fn write(
     Ok(())
 }
 
+/// Returns the lines above a report.
+fn above(events: &[EventReport<'_>], options: &Options) -> Vec<String> {
+    let hints = hints(events).into_iter().map(str::to_owned);
+    heading(events, options).into_iter().chain(hints).map(|line| format!("# {line}")).collect()
+}
+
+/// Returns how many lines of the screen the lines above a report take.
+pub(super) fn heading_lines(events: &[EventReport<'_>], options: &Options) -> usize {
+    let Format::Text { width: Some(width) } = options.format else { return 0 };
+    above(events, options).iter().map(|line| line.chars().count().div_ceil(width.max(1))).sum()
+}
+
 /// Returns a field, or `-` for an empty one.
 fn shown(field: &str) -> &str {
     if field.is_empty() { "-" } else { field }
@@ -67,79 +78,26 @@ fn of_event(event: &EventReport<'_>) -> String {
     if event.unit() == event.summary.event { String::new() } else { format!(" of {}", event.summary.event) }
 }
 
-/// A column of figures.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Column {
-    SelfWeight,
-    Total,
+/// Returns the figures of a table or a tree.
+fn figures(events: &[EventReport<'_>], options: &Options) -> Figures {
+    let self_first = options.order == super::Order::SelfWeight && matches!(options.query, Query::Table(_));
+    Figures::new(events, options, self_first)
 }
 
-impl Column {
-    fn heading(self) -> &'static str {
-        match self {
-            Self::SelfWeight => "self",
-            Self::Total => "total",
-        }
-    }
-
-    fn of(self, weights: &Weights) -> u64 {
-        match self {
-            Self::SelfWeight => weights.self_weight,
-            Self::Total => weights.total,
-        }
-    }
+fn figures_width(figures: &Figures, events: usize) -> usize {
+    let ratios: usize = figures.ratios.iter().map(ratio_width).sum();
+    events * figures.columns.len() * FIGURE_COLUMNS + ratios
 }
 
-/// The columns of figures.
-struct Figures {
-    /// Of each event.
-    columns: &'static [Column],
-    ratios: Vec<Ratio>,
-}
-
-impl Figures {
-    fn new(events: &[EventReport<'_>], options: &Options) -> Self {
-        let self_first =
-            options.order == super::Order::SelfWeight && matches!(options.query, Query::Table(_));
-        let columns: &[Column] = match (options.query.has_self_weights(), options.totals) {
-            (false, _) => &[Column::Total],
-            (true, false) => &[Column::SelfWeight],
-            (true, true) if self_first => &[Column::SelfWeight, Column::Total],
-            (true, true) => &[Column::Total, Column::SelfWeight],
-        };
-        Self { columns, ratios: ratios(events) }
-    }
-
-    fn columns_of_event(&self) -> usize {
-        self.columns.len()
-    }
-
-    fn width(&self, events: usize) -> usize {
-        let ratios: usize = self.ratios.iter().map(ratio_width).sum();
-        events * self.columns_of_event() * FIGURE_COLUMNS + ratios
-    }
-
-    fn headings(&self) -> String {
-        self.columns.iter().map(|column| format!("{:>FIGURE_COLUMNS$}", column.heading())).collect()
-    }
-
-    fn row(&self, weights: &[Weights], wholes: &[u64]) -> String {
-        let mut text = String::new();
-        for (weights, &whole) in weights.iter().zip(wholes) {
-            for column in self.columns {
-                text += &format!("{:>FIGURE_COLUMNS$}", percent(share(column.of(weights), whole)));
-            }
-        }
-        for ratio in &self.ratios {
-            let weight = |event: usize| {
-                let weights = weights.get(event).copied().unwrap_or_default();
-                self.columns.first().map_or(0, |column| column.of(&weights))
-            };
-            let value = ratio.value(weight).map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-            text += &format!("{value:>width$}", width = ratio_width(ratio));
-        }
-        text
-    }
+/// Returns the figures of a row as text.
+fn row(figures: &Figures, weights: &[Weights], wholes: &[u64]) -> String {
+    let shares = figures.shares(weights, wholes);
+    let shares = shares.map(|(_, share)| format!("{:>FIGURE_COLUMNS$}", percent(share)));
+    let ratios = figures.ratios(weights).map(|(ratio, value)| {
+        let value = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        format!("{value:>width$}", width = ratio_width(ratio))
+    });
+    shares.chain(ratios).collect()
 }
 
 fn ratio_width(ratio: &Ratio) -> usize {
@@ -153,7 +111,7 @@ fn write_headings(
     output: &mut dyn Write,
 ) -> io::Result<()> {
     if let [_, _, ..] = events {
-        let room = figures.columns_of_event() * FIGURE_COLUMNS;
+        let room = figures.columns.len() * FIGURE_COLUMNS;
         let names = events.iter().map(|event| format!("{:>room$}", fit(event.summary.event, room - 1)));
         writeln!(output, "{}", names.collect::<String>())?;
     }
@@ -161,7 +119,8 @@ fn write_headings(
         let width = ratio_width(ratio);
         format!("{:>width$}", ratio.heading)
     });
-    let headings = figures.headings().repeat(events.len());
+    let headings = figures.columns.iter().map(|column| format!("{:>FIGURE_COLUMNS$}", column.heading()));
+    let headings = headings.collect::<String>().repeat(events.len());
     writeln!(output, "{headings}{}  {fields}", ratios.collect::<String>())
 }
 
@@ -172,7 +131,7 @@ fn write_table(
     width: Option<usize>,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let figures = Figures::new(events, options);
+    let figures = figures(events, options);
     let (last, first) = match table.keys.split_last() {
         Some((last, first)) => (last.name(), first),
         None => ("all", &[][..]),
@@ -186,8 +145,17 @@ fn write_table(
             .clamp(key.name().len(), MAX_FIELD_COLUMNS)
     };
     let widths: Vec<usize> = first.iter().enumerate().map(|(at, key)| longest(at, key)).collect();
-    let used = figures.width(events.len()) + 2 + widths.iter().map(|width| width + 2).sum::<usize>();
+    let used =
+        figures_width(&figures, events.len()) + 2 + widths.iter().map(|width| width + 2).sum::<usize>();
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(used).max(MIN_LAST_COLUMNS));
+    let function = table.keys.iter().position(|key| *key == Key::Function);
+    let functions = table.rows.iter().filter_map(|row| Some(row.fields.get(function?)?.as_str()));
+    let names_of_functions = ShownNames::new(functions, options.full_names);
+    let cut = if function == Some(first.len()) {
+        |text: &str, room| fit_name(text, room).into_owned()
+    } else {
+        fit
+    };
     let line = |fields: &[String]| {
         let mut text = String::new();
         for ((field, key), &width) in fields.iter().zip(first).zip(&widths) {
@@ -196,18 +164,19 @@ fn write_table(
             let (before, behind) = if key.is_number() { (&*pad, "") } else { ("", &*pad) };
             text += &format!("{before}{field}{behind}  ");
         }
-        text + &fields.get(first.len()).map_or_else(String::new, |last| fit(shown(last), room))
+        text + &fields.get(first.len()).map_or_else(String::new, |last| cut(shown(last), room))
     };
     let names: Vec<String> = table.keys.iter().map(|key| key.name().to_owned()).collect();
     let names = if names.is_empty() { last.to_owned() } else { line(&names) };
     write_headings(events, &figures, &names, output)?;
     for row in &table.rows {
-        let fields = line(&row.fields_with_tiers(&table.keys));
-        writeln!(output, "{}  {}", figures.row(&row.weights, &table.totals), fields.trim_end())?;
+        let fields = line(&row.fields_with_tiers(&table.keys, &names_of_functions));
+        writeln!(output, "{}  {}", self::row(&figures, &row.weights, &table.totals), fields.trim_end())?;
     }
     if table.omitted > 0 {
         let rows = counted(table.omitted as u64, "more row", "more rows");
-        writeln!(output, "# {rows}: {} self", percents(&table.omitted_self, &table.totals))?;
+        let all = if options.screen_rows.is_some() { "; try: --limit 0" } else { "" };
+        writeln!(output, "# {rows}: {} self{all}", percents(&table.omitted_self, &table.totals))?;
     }
     Ok(())
 }
@@ -219,9 +188,10 @@ fn write_tree(
     width: Option<usize>,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let figures = Figures::new(events, options);
+    let figures = figures(events, options);
     write_headings(events, &figures, "function (module)", output)?;
-    let used = figures.width(events.len()) + 2;
+    let used = figures_width(&figures, events.len()) + 2;
+    let names = ShownNames::new(tree.lines.iter().map(|line| line.function.as_str()), options.full_names);
     // The marks before each line. A call that is the only one of its caller gets none.
     let mut marks: Vec<String> = Vec::with_capacity(tree.lines.len());
     let mut shown_below: Vec<usize> = vec![0; tree.lines.len()];
@@ -242,12 +212,12 @@ fn write_tree(
                 }
             }
         };
-        let name = name(line);
+        let name = name(line, &names);
         let room = width.map_or(usize::MAX, |width| {
             width.saturating_sub(used + before.chars().count()).max(MIN_LAST_COLUMNS)
         });
-        let weights = figures.row(&line.weights, &tree.totals);
-        writeln!(output, "{weights}  {before}{}", fit(&name, room))?;
+        let weights = row(&figures, &line.weights, &tree.totals);
+        writeln!(output, "{weights}  {before}{}", fit_name(&name, room))?;
         marks.push(before);
         open.push(number);
     }
@@ -289,14 +259,14 @@ fn stem(marks: &str) -> String {
     marks.replace("├ ", "│ ").replace("└ ", "  ")
 }
 
-fn name(line: &Line) -> String {
+fn name(line: &Line, names: &ShownNames) -> String {
     let module = if line.module.is_empty() || line.function == format!("[{}]", line.module) {
         String::new()
     } else {
         format!(" ({})", line.module)
     };
     let at = if line.line.is_empty() { String::new() } else { format!(" {}", line.line) };
-    format!("{}{module}{at}", line.function)
+    format!("{}{module}{at}", names.of(&line.function))
 }
 
 fn omitted(omitted: &Omitted, totals: &[u64]) -> String {

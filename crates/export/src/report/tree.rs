@@ -71,7 +71,7 @@ impl Tree {
         };
         let tree = tree.as_ref().unwrap_or(calls);
         let mut shown = Self { lines: Vec::new(), omitted: Omitted::default(), totals: totals.clone() };
-        let most = options.limit.unwrap_or(usize::MAX);
+        let most = options.most_rows();
         // The nodes that are still to be visited, the next one last.
         let mut rest: Vec<(NodeId, Option<usize>)> = Vec::new();
         let mut at = (NodeId::ROOT, None);

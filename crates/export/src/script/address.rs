@@ -41,12 +41,6 @@ impl AddressStyle {
         Self { fields: fields & of_addresses, inlined }
     }
 
-    /// Returns a number that differs from style to style.
-    pub(super) fn number(self) -> u32 {
-        // All fields that concern addresses are among the first 16 bits.
-        (self.fields.bits() as u32) << 1 | u32::from(self.inlined)
-    }
-
     fn has(self, field: Fields) -> bool {
         self.fields.contains(field)
     }
@@ -67,14 +61,9 @@ impl AddressStyle {
     }
 
     /// Appends an address of a call chain: a line for the function, after one for each function inlined into it. Each line
-    /// starts with a tab and the address, if the address is printed ([`super::ChainLineTexts`] relies on that).
-    pub(super) fn lines(
-        self,
-        out: &mut Vec<u8>,
-        located: &LocatedAddress,
-        resolution: Option<&Resolution>,
-        symbols: &dyn SymbolLookup,
-    ) {
+    /// starts with a tab and the address, if the address is printed.
+    pub(super) fn lines(self, out: &mut Vec<u8>, located: &LocatedAddress, symbols: &dyn SymbolLookup) {
+        let resolution = symbols.resolution(&located.entry);
         if self.inlined
             && let Some(Resolution::Resolved(found)) = resolution
             && let Some((_, inlined)) = found.frames.split_last()
@@ -159,24 +148,6 @@ fn symbol_of(out: &mut Vec<u8>, resolution: Option<&Resolution>, with_offset: bo
             display(out, format_args!("[truncated: {reason}]"))
         }
         _ => out.extend_from_slice(b"[unknown]"),
-    }
-}
-
-/// Appends the function of a kernel address as `%pS` (with its offset) and `%ps` print it.
-pub(super) fn kernel_function(
-    out: &mut Vec<u8>,
-    located: &LocatedAddress,
-    with_offset: bool,
-    symbols: &dyn SymbolLookup,
-) {
-    // A user address stays a number.
-    if located.entry.in_kernel
-        && let Some(Resolution::Resolved(_)) = symbols.resolution(&located.entry)
-    {
-        symbol(out, located, with_offset, symbols);
-    } else {
-        out.extend_from_slice(b"0x");
-        number::hex(out, located.address, 0);
     }
 }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 bitflags! {
     /// The set of fields of a sample that are printed.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-    pub struct Fields: u64 {
+    pub struct Fields: u32 {
         /// The thread's name.
         const COMM = 1 << 0;
         /// The thread.
@@ -36,38 +36,18 @@ bitflags! {
         const SRCLINE = 1 << 12;
         /// The number of events that the sample stands for.
         const PERIOD = 1 << 13;
-        /// Registers at the interrupt.
-        const IREGS = 1 << 14;
-        /// Registers of user space.
-        const UREGS = 1 << 15;
         /// Branches as addresses.
-        const BRSTACK = 1 << 16;
+        const BRSTACK = 1 << 14;
         /// Branches as functions.
-        const BRSTACKSYM = 1 << 17;
+        const BRSTACKSYM = 1 << 15;
         /// Branches as offsets in objects.
-        const BRSTACKOFF = 1 << 18;
-        /// The source of the data that were accessed.
-        const DATA_SRC = 1 << 19;
-        /// The cost of the access.
-        const WEIGHT = 1 << 20;
+        const BRSTACKOFF = 1 << 16;
         /// Raw data of BPF programs.
-        const BPF_OUTPUT = 1 << 21;
-        /// The physical data address.
-        const PHYS_ADDR = 1 << 22;
+        const BPF_OUTPUT = 1 << 17;
         /// The record header's flags, a letter each.
-        const MISC = 1 << 23;
-        /// The page size of the data address.
-        const DATA_PAGE_SIZE = 1 << 24;
-        /// The page size of the instruction.
-        const CODE_PAGE_SIZE = 1 << 25;
-        /// The instruction's latency (`PERF_SAMPLE_WEIGHT_STRUCT`).
-        const INS_LAT = 1 << 26;
+        const MISC = 1 << 18;
         /// The path of the cgroup.
-        const CGROUP = 1 << 27;
-        /// Flags of transactional memory (not perf's).
-        const TRANSACTION = 1 << 28;
-        /// The column of branch flags, which only decoded instruction traces fill.
-        const FLAGS = 1 << 29;
+        const CGROUP = 1 << 19;
     }
 }
 
@@ -86,42 +66,23 @@ const NAMES: &[(&str, Fields)] = &[
     ("symoff", Fields::SYMOFF),
     ("srcline", Fields::SRCLINE),
     ("period", Fields::PERIOD),
-    ("iregs", Fields::IREGS),
-    ("uregs", Fields::UREGS),
     ("brstack", Fields::BRSTACK),
     ("brstacksym", Fields::BRSTACKSYM),
     ("brstackoff", Fields::BRSTACKOFF),
-    ("data_src", Fields::DATA_SRC),
-    ("weight", Fields::WEIGHT),
     ("bpf-output", Fields::BPF_OUTPUT),
-    ("phys_addr", Fields::PHYS_ADDR),
     ("misc", Fields::MISC),
-    ("data_page_size", Fields::DATA_PAGE_SIZE),
-    ("code_page_size", Fields::CODE_PAGE_SIZE),
-    ("ins_lat", Fields::INS_LAT),
     ("cgroup", Fields::CGROUP),
-    ("transaction", Fields::TRANSACTION),
-    ("flags", Fields::FLAGS),
 ];
 
 /// The part of a sample that each field needs, and its name. Fields that are not listed need none.
 const REQUIRED_PARTS: &[(Fields, SampleFormat, &str)] = &[
     (Fields::IP, SampleFormat::IP, "IP"),
     (Fields::ADDR, SampleFormat::ADDR, "ADDR"),
-    (Fields::DATA_SRC, SampleFormat::DATA_SRC, "DATA_SRC"),
-    (Fields::WEIGHT, SampleFormat::WEIGHT.union(SampleFormat::WEIGHT_STRUCT), "WEIGHT"),
     (Fields::PID, SampleFormat::TID, "TID"),
     (Fields::TID, SampleFormat::TID, "TID"),
     (Fields::TIME, SampleFormat::TIME, "TIME"),
     (Fields::CPU, SampleFormat::CPU, "CPU"),
-    (Fields::IREGS, SampleFormat::REGS_INTR, "REGS_INTR"),
-    (Fields::UREGS, SampleFormat::REGS_USER, "REGS_USER"),
-    (Fields::PHYS_ADDR, SampleFormat::PHYS_ADDR, "PHYS_ADDR"),
-    (Fields::DATA_PAGE_SIZE, SampleFormat::DATA_PAGE_SIZE, "DATA_PAGE_SIZE"),
-    (Fields::CODE_PAGE_SIZE, SampleFormat::CODE_PAGE_SIZE, "CODE_PAGE_SIZE"),
-    (Fields::INS_LAT, SampleFormat::WEIGHT_STRUCT, "WEIGHT_STRUCT"),
     (Fields::CGROUP, SampleFormat::CGROUP, "CGROUP"),
-    (Fields::TRANSACTION, SampleFormat::TRANSACTION, "TRANSACTION"),
 ];
 
 /// The kinds of events with different default fields, by `attr.type`.
@@ -173,11 +134,7 @@ impl EventKind {
         match self {
             Self::Tracepoint => common | Fields::TRACE,
             Self::Software => common | stack | Fields::BPF_OUTPUT,
-            Self::Raw => {
-                let memory = Fields::ADDR | Fields::DATA_SRC | Fields::WEIGHT | Fields::INS_LAT;
-                let pages = Fields::PHYS_ADDR | Fields::DATA_PAGE_SIZE | Fields::CODE_PAGE_SIZE;
-                common | stack | memory | pages
-            }
+            Self::Raw => common | stack | Fields::ADDR,
             _ => common | stack,
         }
     }

@@ -37,8 +37,6 @@ pub(super) enum SymbolGap {
     Symbol(LocatedAddress, bool),
     /// An object.
     Object(LocatedAddress),
-    /// A kernel function; with its offset if true.
-    KernelFunction(LocatedAddress, bool),
 }
 
 impl GappedText {
@@ -58,10 +56,9 @@ impl GappedText {
     /// Returns the addresses whose symbols fill gaps, without those of call chains.
     pub fn addresses(&self) -> impl Iterator<Item = &LocatedAddress> {
         self.symbol_gaps.iter().map(|gap| match gap {
-            SymbolGap::Line(located, _)
-            | SymbolGap::Symbol(located, _)
-            | SymbolGap::Object(located)
-            | SymbolGap::KernelFunction(located, _) => located,
+            SymbolGap::Line(located, _) | SymbolGap::Symbol(located, _) | SymbolGap::Object(located) => {
+                located
+            }
         })
     }
 
@@ -126,9 +123,6 @@ impl SymbolGap {
             Self::Line(located, style) => style.one_line(out, located, symbols),
             Self::Symbol(located, with_offset) => address::symbol(out, located, *with_offset, symbols),
             Self::Object(located) => address::object(out, located, symbols),
-            Self::KernelFunction(located, with_offset) => {
-                address::kernel_function(out, located, *with_offset, symbols);
-            }
         }
     }
 }

@@ -10,17 +10,15 @@
 mod address;
 mod branches;
 mod chain_lines;
-pub mod dump;
 mod fields;
 mod gapped_text;
-mod memory;
 mod number;
 mod printer;
-mod registers;
-pub mod tracepoint;
+mod tracepoint;
 
 pub use address::{AddressStyle, LocatedAddress, SymbolLookup};
-pub use chain_lines::{ChainLine, ChainLineId, ChainLinePlan, ChainLineTable, ChainLineTexts};
+pub use chain_lines::{ChainLine, ChainLineId, ChainLineTable, ChainLineTexts};
 pub use fields::{EventKind, FieldError, FieldSelection, Fields};
 pub use gapped_text::GappedText;
 pub use printer::{Printer, SampleStack, ScriptEvent};
+pub use tracepoint::TracepointFormat;

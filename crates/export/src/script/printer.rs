@@ -5,7 +5,6 @@ use decoder::attr::{
     TYPE_HARDWARE, TYPE_SOFTWARE,
 };
 use decoder::record::{Cgroup, CpuMode};
-use decoder::registers::Architecture;
 use decoder::{Attr, Sample, SampleFormat};
 use model::{AddressKind, EventIndex, Name};
 use std::collections::HashMap;
@@ -15,8 +14,8 @@ use super::branches::{self, Ends};
 use super::chain_lines::ChainLineId;
 use super::fields::{EventKind, FieldError, FieldSelection, Fields};
 use super::gapped_text::{GappedText, SymbolGap};
+use super::number;
 use super::tracepoint::TracepointFormat;
-use super::{memory, number, registers};
 
 /// The attr and the name of an event.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +39,10 @@ pub enum SampleStack<'a> {
 #[derive(Debug)]
 pub struct Printer {
     events: Vec<Event>,
-    architecture: Architecture,
     // With a keyed hash: a hostile file chooses the ids.
     cgroups: HashMap<u64, Name>,
     /// True to print times with nine decimals.
     nanoseconds: bool,
-    /// The width of the widest data source so far. The column grows, as in perf.
-    data_source_width: usize,
 }
 
 #[derive(Debug)]
@@ -57,7 +53,6 @@ struct Event {
     name: Box<[u8]>,
     has_chains: bool,
     default_period: u64,
-    weight_is_struct: bool,
     form: Form,
     format: Option<TracepointFormat>,
 }
@@ -88,15 +83,13 @@ impl Form {
 }
 
 impl Printer {
-    /// Creates a printer for the events of a recording from a machine of `architecture`. `inlined` is true to print
-    /// inlined functions in call chains.
+    /// Creates a printer for the events of a recording. `inlined` is true to print inlined functions in call chains.
     ///
     /// # Errors
     /// If the samples do not have what `selection` asks for.
     pub fn new(
         events: &[ScriptEvent<'_>],
         selection: &FieldSelection,
-        architecture: Architecture,
         inlined: bool,
     ) -> Result<Self, FieldError> {
         let kind = |event: &ScriptEvent<'_>| EventKind::from_attr_type(event.attr.kind);
@@ -121,17 +114,14 @@ impl Printer {
                 name: format!("{name:>width$}: ").into_bytes().into(),
                 has_chains: has_chains(event),
                 default_period: event.attr.sample_period,
-                weight_is_struct: event.attr.sample_format.contains(SampleFormat::WEIGHT_STRUCT),
                 form: Form::from_attr(event.attr),
                 format: None,
             })
         };
         Ok(Self {
             events: events.iter().map(build).collect::<Result<_, _>>()?,
-            architecture,
             cgroups: HashMap::new(),
             nanoseconds: false,
-            data_source_width: 0,
         })
     }
 
@@ -196,35 +186,16 @@ impl Printer {
         if has(Fields::EVENT) {
             text.bytes.extend_from_slice(&event.name);
         }
-        if has(Fields::FLAGS) {
-            number::blanks(&mut text.bytes, 24);
-        }
         if event.form == Form::Branch {
             return single_branch(event, sample, stack, locate, text);
         }
         if has(Fields::TRACE)
             && let (Some(format), Some(raw)) = (&event.format, sample.raw)
         {
-            format.print(raw, locate, text);
+            format.print(raw, &mut text.bytes);
         }
         if has(Fields::ADDR) {
             data_address(event, sample, locate, text);
-        }
-        if has(Fields::DATA_SRC) {
-            let before = text.bytes.len();
-            memory::data_source(&mut text.bytes, sample.data_source.unwrap_or(0));
-            self.data_source_width = self.data_source_width.max(text.bytes.len() - before);
-            text.bytes.resize(before + self.data_source_width, b' ');
-        }
-        let weight = Weight::from_sample(event, sample);
-        if has(Fields::WEIGHT) {
-            number::decimal(&mut text.bytes, weight.cost, 16);
-        }
-        if has(Fields::INS_LAT) {
-            number::decimal(&mut text.bytes, weight.latency.into(), 16);
-        }
-        if has(Fields::TRANSACTION) {
-            memory::transaction(&mut text.bytes, sample.transaction.unwrap_or(0));
         }
         match stack {
             Some(SampleStack::Chain(chain)) if has(Fields::IP) => {
@@ -237,33 +208,12 @@ impl Printer {
             }
             _ => {}
         }
-        if has(Fields::IREGS)
-            && let Some(values) = sample.interrupt_registers.filter(|values| values.abi != 0)
-        {
-            registers::registers(&mut text.bytes, &values, self.architecture);
-        }
-        if has(Fields::UREGS)
-            && let Some(values) = sample.user_registers.filter(|values| values.abi != 0)
-        {
-            registers::registers(&mut text.bytes, &values, self.architecture);
-        }
         branch_stack(fields, sample, locate, text);
         if event.form == Form::BpfOutput
             && has(Fields::BPF_OUTPUT)
             && let Some(raw) = sample.raw
         {
             bpf_output(&mut text.bytes, raw);
-        }
-        if has(Fields::PHYS_ADDR) {
-            number::hex(&mut text.bytes, sample.physical_address.unwrap_or(0), 16);
-        }
-        for (field, size) in
-            [(Fields::DATA_PAGE_SIZE, sample.data_page_size), (Fields::CODE_PAGE_SIZE, sample.code_page_size)]
-        {
-            if has(field) {
-                text.bytes.push(b' ');
-                memory::page_size(&mut text.bytes, size.unwrap_or(0));
-            }
         }
         if has(Fields::CGROUP) {
             text.bytes.push(b' ');
@@ -345,23 +295,6 @@ fn misc(out: &mut Vec<u8>, mode: CpuMode) {
         _ => "",
     };
     number::left(out, letters.as_bytes(), 6);
-}
-
-/// The weight of a sample: one number (`PERF_SAMPLE_WEIGHT`), or three (`PERF_SAMPLE_WEIGHT_STRUCT`).
-struct Weight {
-    cost: u64,
-    latency: u16,
-}
-
-impl Weight {
-    fn from_sample(event: &Event, sample: &Sample<'_>) -> Self {
-        let word = sample.weight.unwrap_or(0);
-        if event.weight_is_struct {
-            Self { cost: word & 0xffff_ffff, latency: (word >> 32) as u16 }
-        } else {
-            Self { cost: word, latency: 0 }
-        }
-    }
 }
 
 fn data_address(

@@ -17,7 +17,7 @@ mod waits;
 use std::io::{self, Write};
 
 use model::{Name, Pid, Tid};
-use profile::{View, Weight};
+use profile::{StartPart, View, Weight};
 use serde_json::{Value, json};
 
 use crate::SourceReader;
@@ -33,6 +33,9 @@ pub use sides::PageSides;
 pub use stacks::PageStacks;
 use tree::{Kind, PageTree};
 use waits::Waits;
+
+/// The mark in the first bytes of a page by which `prof` knows its own files.
+pub const MARK: &str = "<meta name=\"generator\" content=\"prof\">";
 
 /// The recording that a page shows: title, events, gaps and waits.
 pub struct Page<'p> {
@@ -59,6 +62,8 @@ pub struct Page<'p> {
     pub is_own_code: &'p dyn Fn(&str) -> bool,
     /// Returns the package that a function in a module of the user's is of, by the names of module and function.
     pub package_of: &'p dyn Fn(&str, &str) -> Option<String>,
+    /// True if the frames that start a program or thread are one until the reader unfolds them.
+    pub folds_starts: bool,
     /// Reads source files; `None` for a page without source.
     pub source: Option<&'p SourceReader<'p>>,
     /// True for all sampled source lines, and not just those of `code`. The views must show lines.
@@ -209,7 +214,7 @@ pub fn write(
     let code = script::joined();
     write!(
         output,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{MARK}\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{content}",
@@ -240,6 +245,7 @@ impl<'p> Page<'p> {
             switch_gaps: self.switch_gaps.clone(),
             is_own_code: self.is_own_code,
             package_of: self.package_of,
+            folds_starts: self.folds_starts,
             source: self.source,
             has_lines: self.has_lines,
             recording: text(&self.recording),
@@ -318,6 +324,9 @@ fn meta(
             events.push(part);
         }
     }
+    let start = starts(page, tree);
+    let modules: Vec<&str> =
+        tree.modules.iter().map(String::as_str).chain((!start.is_null()).then_some("start")).collect();
     let mut processes: Vec<Value> = Vec::new();
     let mut process_numbers = std::collections::BTreeMap::new();
     let threads: Vec<Value> = lanes
@@ -364,8 +373,9 @@ fn meta(
         "threads": threads,
         "segments": columns.segments,
         "names": tree.names,
-        "modules": tree.modules,
-        "mine": tree.modules.iter().map(|module| u8::from((page.is_own_code)(module))).collect::<Vec<_>>(),
+        "modules": modules,
+        "start": start,
+        "mine": modules.iter().map(|module| u8::from((page.is_own_code)(module))).collect::<Vec<_>>(),
         "packages": packages,
         "functions": {
             "name": differences(tree.functions.iter().map(|(name, _, _)| *name)),
@@ -380,6 +390,22 @@ fn meta(
         },
         "gaps": gaps.collect::<Vec<_>>(),
     })
+}
+
+/// Returns what the page needs to fold the frames that start programs and threads: the number of the module that their frame is shown as, and
+/// the part that each frame has in a start ([`StartPart`]); null where none has one, or nothing is folded.
+fn starts(page: &Page<'_>, tree: &PageTree) -> Value {
+    let part = |(number, &(function, kind, _)): (usize, &(u32, Kind, u32))| {
+        let (name, module, _) = tree.functions.get(function as usize)?;
+        let module = usize::try_from(*module).ok().and_then(|module| tree.modules.get(module));
+        let part = StartPart::of(tree.names.get(*name as usize)?, module.map(String::as_str));
+        (kind.is_code() && part != StartPart::None).then_some([number, part as usize])
+    };
+    let parts: Vec<[usize; 2]> = tree.frames.iter().enumerate().filter_map(part).collect();
+    if parts.is_empty() || !page.folds_starts {
+        return Value::Null;
+    }
+    json!({ "module": tree.modules.len(), "parts": parts })
 }
 
 /// Returns the packages of functions, and for each function the number of its own, from 1; none where no function is of a package.

@@ -32,6 +32,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Returns true for code of user space, with or without a name.
+    pub(crate) fn is_code(self) -> bool {
+        matches!(self, Self::User | Self::Inlined | Self::Generated | Self::Nameless)
+    }
+
     /// Returns true for the state of a thread off the CPU, or in time whose switches were not recorded.
     pub(crate) fn is_off_cpu(self) -> bool {
         matches!(self, Self::Runnable | Self::Blocked | Self::Waiting | Self::UnknownState)
@@ -378,11 +383,7 @@ fn page_frame(frame: &ViewFrame) -> Frame {
         | Label::Cgroup(_)) => (text(label, FrameKind::User), String::new(), Kind::Root),
     };
     // The same colour as in `prof flame`, whose labels have no module.
-    let label = match &frame.label {
-        Label::Function(function, _) => Label::Function(function.clone(), None),
-        other => other.clone(),
-    };
-    let colour = colour(&text(&label, frame.kind));
+    let colour = colour(&text(&frame.without_module().label, frame.kind));
     Frame { name, module, kind, colour }
 }
 

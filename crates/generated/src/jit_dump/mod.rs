@@ -93,8 +93,6 @@ pub struct UnwindingInfo<'a> {
     pub eh_frame: &'a [u8],
     /// The address that `.eh_frame` would have, counted from the function's first byte.
     pub eh_frame_address: u64,
-    /// `.eh_frame_hdr`, directly behind it.
-    pub eh_frame_header: &'a [u8],
 }
 
 /// The contents of a dump, as far as it has been read.
@@ -111,12 +109,12 @@ pub struct JitDump {
     numbers: FxHashMap<u64, usize>,
     /// Lines whose function has not been loaded yet, by its address.
     lines_ahead: FxHashMap<u64, Lines>,
-    unwinding_ahead: Option<(Span, usize)>,
+    /// The `.eh_frame` of the function that is loaded next.
+    unwinding_ahead: Option<Span>,
     arena: Arena,
     lines: LineTable,
     records: usize,
     bad_records: usize,
-    cut_names: usize,
     /// True if there is unwinding information.
     unwinding: bool,
     full: bool,
@@ -138,8 +136,8 @@ struct KnownFunction {
     size: u64,
     name: Span,
     lines: Lines,
-    /// The unwinding information, and the length of the `.eh_frame_hdr` at its end.
-    unwinding: Option<(Span, usize)>,
+    /// Its `.eh_frame`.
+    unwinding: Option<Span>,
 }
 
 impl JitDump {
@@ -173,7 +171,6 @@ impl JitDump {
             lines: LineTable::default(),
             records: 0,
             bad_records: 0,
-            cut_names: 0,
             unwinding: false,
             full: false,
         }
@@ -268,13 +265,12 @@ impl JitDump {
                 let bytes = file.at_most(body as usize)?;
                 let Some(unwinding) = Unwinding::parse(&bytes, endian) else { return Ok(false) };
                 // V8 writes an `.eh_frame_hdr` alone for code without tables: nearly all of it.
-                let is_there = unwinding.bytes.len() > unwinding.header_bytes;
+                let is_there = !unwinding.eh_frame.is_empty();
                 self.unwinding |= is_there;
-                self.unwinding_ahead =
-                    is_there.then(|| (self.arena.push(unwinding.bytes), unwinding.header_bytes));
+                self.unwinding_ahead = is_there.then(|| self.arena.push(unwinding.eh_frame));
                 Ok(true)
             }
-            Kind::Close | Kind::Unknown => Ok(true),
+            Kind::Other => Ok(true),
         }
     }
 
@@ -284,10 +280,9 @@ impl JitDump {
         if load.name.is_empty() || !is_range(load.address, load.size) {
             return false;
         }
-        let text = String::from_utf8_lossy(load.name);
-        let name = Name::cut(&text);
-        self.cut_names += usize::from(name.len() < text.len());
-        let name = if self.limits.names { self.arena.push(name.as_bytes()) } else { Span::default() };
+        let name = String::from_utf8_lossy(load.name);
+        let name =
+            if self.limits.names { self.arena.push(Name::cut(&name).as_bytes()) } else { Span::default() };
         let lines = self.lines.relative(lines, load.address, load.size);
         self.numbers.insert(load.number, self.functions.len());
         self.functions.push(KnownFunction { offset, size: load.size, name, lines, unwinding });
@@ -331,11 +326,8 @@ impl JitDump {
     /// The unwinding information of the function that has the byte at this offset of the dump.
     pub fn unwinding_info(&self, offset: u64) -> Option<UnwindingInfo<'_>> {
         let known = self.function_at(offset)?;
-        let (bytes, header_bytes) = known.unwinding?;
-        let bytes = self.arena.get(bytes);
-        let (eh_frame, eh_frame_header) = bytes.split_at_checked(bytes.len().checked_sub(header_bytes)?)?;
-        let eh_frame_address = known.size.checked_next_multiple_of(8)?;
-        Some(UnwindingInfo { eh_frame, eh_frame_address, eh_frame_header })
+        let eh_frame = self.arena.get(known.unwinding?);
+        Some(UnwindingInfo { eh_frame, eh_frame_address: known.size.checked_next_multiple_of(8)? })
     }
 
     /// Returns true if there is unwinding information for any function.
@@ -348,19 +340,9 @@ impl JitDump {
         self.header.is_some_and(|header| header.processor_times)
     }
 
-    /// The process that wrote it, by its own number.
-    pub fn pid(&self) -> Option<u32> {
-        self.header.map(|header| header.pid)
-    }
-
     /// Records that were passed over because they make no sense.
     pub fn bad_records(&self) -> usize {
         self.bad_records
-    }
-
-    /// Names that were cut, because they are longer than [`Name::MAX_BYTES`].
-    pub fn cut_names(&self) -> usize {
-        self.cut_names
     }
 
     /// Returns true if reading ended before the end of the file, because it says too much, or cannot be followed any further.

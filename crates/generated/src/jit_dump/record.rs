@@ -73,7 +73,6 @@ impl<'a> Fields<'a> {
 pub(super) struct Header {
     pub(super) endian: Endian,
     pub(super) total_size: u32,
-    pub(super) pid: u32,
     pub(super) processor_times: bool,
 }
 
@@ -100,7 +99,7 @@ impl Header {
         };
         let mut fields = Fields::new(bytes, endian);
         let mut next = || fields.u32().unwrap_or_default();
-        let [_, version, total_size, _machine, _, pid] = std::array::from_fn(|_| next());
+        let [_, version, total_size, _machine, _, _pid] = std::array::from_fn(|_| next());
         let _start = fields.u64();
         let flags = fields.u64().unwrap_or_default();
         if version != 1 {
@@ -109,7 +108,7 @@ impl Header {
         if (total_size as usize) < HEADER_BYTES {
             return Err(JitDumpError::HeaderSize(total_size));
         }
-        Ok(Self { endian, total_size, pid, processor_times: flags & ARCH_TIMESTAMP != 0 })
+        Ok(Self { endian, total_size, processor_times: flags & ARCH_TIMESTAMP != 0 })
     }
 }
 
@@ -119,9 +118,9 @@ pub(super) enum Kind {
     Load,
     Move,
     DebugInfo,
-    Close,
     Unwinding,
-    Unknown,
+    /// The end of the dump, or one of a later version.
+    Other,
 }
 
 /// The header that each record begins with.
@@ -139,9 +138,8 @@ impl Prefix {
             Some(0) => Kind::Load,
             Some(1) => Kind::Move,
             Some(2) => Kind::DebugInfo,
-            Some(3) => Kind::Close,
             Some(4) => Kind::Unwinding,
-            _ => Kind::Unknown,
+            _ => Kind::Other,
         };
         let total_size = fields.u32().unwrap_or_default();
         Self { kind, total_size, time: Timestamp(fields.u64().unwrap_or_default()) }
@@ -192,9 +190,8 @@ impl Move {
 /// `JIT_CODE_UNWINDING_INFO`, about the function that is loaded next.
 #[derive(Debug)]
 pub(super) struct Unwinding<'a> {
-    /// `.eh_frame`, and `.eh_frame_hdr` at its end.
-    pub(super) bytes: &'a [u8],
-    pub(super) header_bytes: usize,
+    /// `.eh_frame`. The `.eh_frame_hdr` behind it is not needed.
+    pub(super) eh_frame: &'a [u8],
 }
 
 impl<'a> Unwinding<'a> {
@@ -202,7 +199,7 @@ impl<'a> Unwinding<'a> {
         let mut fields = Fields::new(bytes, endian);
         let (size, header_bytes, _mapped) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let bytes = fields.rest().get(..usize::try_from(size).ok()?)?;
-        let header_bytes = usize::try_from(header_bytes).ok().filter(|&length| length <= bytes.len())?;
-        Some(Self { bytes, header_bytes })
+        let tables = bytes.len().checked_sub(usize::try_from(header_bytes).ok()?)?;
+        Some(Self { eh_frame: bytes.get(..tables)? })
     }
 }

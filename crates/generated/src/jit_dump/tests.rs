@@ -78,7 +78,7 @@ fn code_is_named_by_where_its_bytes_lie() {
     assert_eq!(dump.function(first + 0x20), None);
     assert_eq!(dump.function(second).unwrap().name, "second");
     assert_eq!(dump.function(first - 1), None);
-    assert_eq!((dump.bad_records(), dump.is_cut(), dump.pid()), (0, false, Some(42)));
+    assert_eq!((dump.bad_records(), dump.is_cut()), (0, false));
     assert!(!dump.has_processor_times() && Writer::new(1).read().has_processor_times());
 }
 
@@ -129,7 +129,7 @@ fn unwinding_information_is_of_the_next_function() {
     writer.record(4, 1, &words(&[1 << 40, 0, 0]));
     let dump = writer.read();
     let info = dump.unwinding_info(with + 1).unwrap();
-    assert_eq!((info.eh_frame, info.eh_frame_header), (b"fram".as_slice(), b"eh".as_slice()));
+    assert_eq!(info.eh_frame, b"fram");
     assert_eq!(info.eh_frame_address, 0x28);
     assert_eq!(dump.unwinding_info(without), None);
     assert_eq!(dump.bad_records(), 2);
@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_counted_or_ends_the_reading() {
     writer.record(1, 1, &words(&[1, 0, 0x1000, 0x5000, 0x20, 77]));
     let good = writer.load(1, 0x1000, 4, 5, &"n".repeat(3 * Name::MAX_BYTES));
     let dump = writer.read();
-    assert_eq!((dump.bad_records(), dump.placements().len(), dump.cut_names()), (6, 1, 1));
+    assert_eq!((dump.bad_records(), dump.placements().len()), (6, 1));
     assert!(Name::is_cut(dump.function(good).unwrap().name));
 
     let length = writer.0.len() as u64;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use model::Pid;
 
-use crate::in_root;
+use crate::{in_root, process_memory};
 
 /// The option that disables attaching. Any word that contains it counts.
 const DISABLE_OPTION: &[u8] = b"+DisableAttachMechanism";
@@ -35,7 +35,7 @@ impl JavaOptions {
     pub(super) fn of_process(pid: Pid) -> io::Result<Self> {
         let read = |name: &str| -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
-            File::open(crate::procfs::shared_path(pid, name)?)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
+            process_memory::open(pid, name)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         Ok(Self::new(&read("cmdline")?, &read("environ")?))

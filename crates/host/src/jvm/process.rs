@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::{Pid, Tid};
 
 use super::error::AttachError;
+use crate::process_memory;
 use crate::procfs::{self, Status};
 
 /// The number of SIGQUIT (signal(7)).
@@ -25,7 +26,8 @@ pub(super) struct JavaProcess {
 impl JavaProcess {
     /// Reads the mappings and the status of a process.
     pub(super) fn inspect(pid: Pid) -> Result<Self, AttachError> {
-        let (maps, _) = procfs::executable_maps(pid, false, MAPS_TIMEOUT).map_err(AttachError::Unreadable)?;
+        let (maps, _) =
+            process_memory::executable_maps(pid, false, MAPS_TIMEOUT).map_err(AttachError::Unreadable)?;
         let is = |path: &[u8], start: &[u8]| {
             path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(start))
         };

@@ -24,10 +24,9 @@ const MAX_COPIED_BYTES: u64 = 4 << 30;
 pub enum ObjectBytes {
     /// A memory-mapped file, and the user who answers for its contents ([`file_author`]).
     Mapped(FileMap, u32),
-    /// A copy of a file on a file system that may not answer. Nobody answers for its contents.
-    Copied(Vec<u8>),
-    /// A copy of an image without a file, or an unpacked file.
-    Memory(Vec<u8>),
+    /// A copy in memory, and the user who answers for its contents: nobody ([`NOBODY`]) for a file on a file system that may not answer,
+    /// `None` for an image without a file, or an unpacked file.
+    Memory(Vec<u8>, Option<u32>),
 }
 
 /// An object with its bytes.
@@ -38,7 +37,7 @@ impl ObjectBytes {
     pub fn has_changed(&self) -> bool {
         match self {
             Self::Mapped(map, _) => map.has_changed(),
-            Self::Copied(_) | Self::Memory(_) => false,
+            Self::Memory(..) => false,
         }
     }
 
@@ -46,8 +45,7 @@ impl ObjectBytes {
     pub fn author(&self) -> Option<u32> {
         match self {
             Self::Mapped(_, author) => Some(*author),
-            Self::Copied(_) => Some(NOBODY),
-            Self::Memory(_) => None,
+            Self::Memory(_, author) => *author,
         }
     }
 }
@@ -67,7 +65,7 @@ impl AsRef<[u8]> for ObjectBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Mapped(map, _) => map.as_ref(),
-            Self::Copied(bytes) | Self::Memory(bytes) => bytes,
+            Self::Memory(bytes, _) => bytes,
         }
     }
 }
@@ -104,7 +102,7 @@ impl FileBytes for ObjectBytes {
         if read_fully(&file, 0, &mut bytes) < bytes.len() {
             return Err(Reason::NoAnswer);
         }
-        Object::parse(Self::Copied(bytes)).map_err(|error| Reason::Malformed(error.to_string()))
+        Object::parse(Self::Memory(bytes, Some(NOBODY))).map_err(|error| Reason::Malformed(error.to_string()))
     }
 
     /// Releases the pages of a mapped file until they are read again.

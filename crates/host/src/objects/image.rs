@@ -10,7 +10,7 @@ use super::{HostObject, ObjectBytes};
 
 /// Reads the vDSO from the memory of this process. All processes of the same word size have the same one.
 pub fn own_vdso() -> Option<HostObject> {
-    Object::parse(ObjectBytes::Memory(own_vdso_bytes()?)).ok()
+    Object::parse(ObjectBytes::Memory(own_vdso_bytes()?, None)).ok()
 }
 
 /// Reads the bytes of [`own_vdso`].

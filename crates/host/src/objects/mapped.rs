@@ -135,14 +135,13 @@ impl MappedFileReader {
     /// Has another process open the file of a mapping, in the same ways.
     fn open_there(&self, system: &FileSystem, mapping: &FileMapping<'_>) -> Option<OpenFile> {
         let FileMapping { pid, start, end, .. } = *mapping;
-        let links = links(&MappingLocation { pid, start, end, root: None, is_foreign: false });
+        let at = MappingLocation { pid, start, end, root: None, is_foreign: false };
+        // What a link leads to can be known without FUSE. So whoever keeps the lock of its memory holds up nobody's file system.
+        let linked: Vec<File> = if system.is_fuse() { opened_links(&at).collect() } else { Vec::new() };
+        let links = links(&at).filter(|_| !system.is_fuse()).chain(linked.iter().map(path_here));
         let by_link = links.map(|link| (link, Path::new("")));
         let root_of_process = procfs::shared_path(pid, "root").ok();
-        let kept = self
-            .roots
-            .iter()
-            .rev()
-            .map(|(_, root)| PathBuf::from(format!("/proc/{}/fd/{}", own_pid(), root.as_raw_fd())));
+        let kept = self.roots.iter().rev().map(|(_, root)| path_here(root));
         let roots = root_of_process.into_iter().chain(kept).chain([PathBuf::from("/")]);
         let by_path = roots.map(|root| (root, without_deleted_suffix(mapping.path)));
         let is_it = |facts: FileFacts| facts.inode == mapping.inode && facts.size > mapping.page_offset;
@@ -173,10 +172,15 @@ impl MappedFileReader {
     }
 }
 
+/// Returns a path by which another process opens a file that is open here.
+fn path_here(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", own_pid(), file.as_raw_fd()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::procfs::{MapEntry, executable_maps};
+    use crate::process_memory::{MapEntry, executable_maps};
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;

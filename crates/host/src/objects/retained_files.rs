@@ -3,21 +3,20 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata, OpenOptions};
-use std::io;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::{BuildId, ObjectIdentity, Pid};
 
 use super::bytes::{FileBytes, build_id_of_file};
-use crate::in_root;
+use crate::in_root::{self, open_path};
 use crate::mounts::{MountId, Mounts, mount_of};
 use crate::procfs;
-use crate::slow_files::OpenFile;
+use crate::slow_files::{self, OpenFile};
 use crate::sys::limits;
 use crate::sys::perf_event::own_pid;
 
@@ -34,20 +33,16 @@ const TEMPORARY_FOLDERS: [&[u8]; 4] = [b"/tmp/", b"/var/tmp/", b"/dev/shm/", b"/
 /// The suffix that the kernel appends to the path of a deleted file.
 pub(super) const DELETED_SUFFIX: &[u8] = b" (deleted)";
 
-/// The retained files, by the identity that the recording stores. Clones share the open files.
+/// The retained files. Clones share the open files.
 #[derive(Clone, Default, Debug)]
 pub struct RetainedFiles {
-    files: HashMap<ObjectIdentity, RetainedFile>,
-    /// The identities of retained files by the identities that they have once their build ids are known.
-    by_build_id: HashMap<ObjectIdentity, ObjectIdentity>,
+    files: Vec<RetainedFile>,
     /// The number of attempts to open each file.
     attempts: HashMap<ObjectIdentity, u8>,
     /// True if the least recently mapped file makes room for a new one. Otherwise new files are not retained when there is no room.
     newest_only: bool,
     /// The number of mappings so far.
     mappings: u64,
-    /// Files that another process retained and passed to this one.
-    handed_over: HandedOver,
 }
 
 #[derive(Clone, Debug)]
@@ -56,19 +51,17 @@ struct RetainedFile {
     size: u64,
     /// The time of the last modification, in nanoseconds since 1970.
     modified: i64,
-    /// The number of mappings when this file was mapped last.
-    mapped: u64,
+    inode: u64,
+    /// The last component of its path.
+    name: OsString,
+    /// The build id; `None` for a foreign file, which names nothing that another one with this build id is mapped as.
+    build_id: Option<BuildId>,
     /// True if the file names only mappings of its inode.
     is_foreign: bool,
-}
-
-#[derive(Clone, Default, Debug)]
-struct HandedOver {
-    by_build_id: HashMap<BuildId, RetainedFile>,
-    /// By inode and file name, because inodes of different file systems may be equal.
-    by_inode: HashMap<(u64, OsString), RetainedFile>,
-    /// Foreign files, in the same way.
-    foreign: HashMap<(u64, OsString), RetainedFile>,
+    /// The identity in the recording; `None` if another process retained the file and passed it to this one.
+    recorded: Option<ObjectIdentity>,
+    /// The number of mappings when this file was mapped last.
+    mapped: u64,
 }
 
 /// The process and addresses of a mapping.
@@ -91,7 +84,8 @@ impl RetainedFiles {
     /// files, and none on a file system that may not answer.
     pub fn add(&mut self, identity: &ObjectIdentity, at: &MappingLocation<'_>) {
         self.mappings += 1;
-        if let Some(retained) = self.files.get_mut(identity) {
+        let is_retained = |retained: &&mut RetainedFile| retained.recorded.as_ref() == Some(identity);
+        if let Some(retained) = self.files.iter_mut().find(is_retained) {
             retained.mapped = self.mappings;
             return;
         }
@@ -125,24 +119,16 @@ impl RetainedFiles {
         if let Some(found) = found
             && let Some(file) = found.open()
         {
-            let MappedFile { metadata, is_foreign, .. } = found;
             if !has_room {
-                let oldest = self.files.iter().min_by_key(|(_, retained)| retained.mapped);
-                if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
-                    self.files.remove(&oldest);
-                    self.by_build_id.retain(|_, retained| *retained != oldest);
+                let oldest = self.files.iter().enumerate().min_by_key(|(_, retained)| retained.mapped);
+                if let Some((oldest, _)) = oldest {
+                    self.files.swap_remove(oldest);
                 }
             }
-            // A foreign file names nothing that another one of that path and build id is mapped as.
-            if identity.build_id.is_none()
-                && !is_foreign
-                && let Some(build_id) = build_id_of_file(&file)
-            {
-                let with_id = ObjectIdentity { build_id: Some(build_id), file: None, ..identity.clone() };
-                self.by_build_id.insert(with_id, identity.clone());
-            }
-            let retained = RetainedFile { is_foreign, ..RetainedFile::new(file, &metadata, self.mappings) };
-            self.files.insert(identity.clone(), retained);
+            let name = path.file_name().unwrap_or_default().to_owned();
+            let retained = RetainedFile::new(file, &found.metadata, name, found.is_foreign);
+            let (recorded, mapped) = (Some(identity.clone()), self.mappings);
+            self.files.push(RetainedFile { recorded, mapped, ..retained });
         }
     }
 
@@ -157,26 +143,20 @@ impl RetainedFiles {
         files: impl IntoIterator<Item = File>,
         foreign: impl IntoIterator<Item = File>,
     ) -> Self {
-        let mut handed_over = HandedOver::default();
-        let all =
-            files.into_iter().map(|file| (file, false)).chain(foreign.into_iter().map(|file| (file, true)));
-        for (file, is_foreign) in all {
-            let Ok(metadata) = file.metadata() else { continue };
-            let build_id = build_id_of_file(&file).filter(|_| !is_foreign);
-            let retained = RetainedFile { is_foreign, ..RetainedFile::new(file, &metadata, 0) };
-            let path = std::fs::read_link(format!("/proc/self/fd/{}", retained.file.as_raw_fd()));
-            let name = path.ok().and_then(|path| Some(file_name(path.as_os_str().as_bytes())?.to_owned()));
-            let HandedOver { by_build_id, by_inode, foreign } = &mut handed_over;
-            let by_inode = if is_foreign { foreign } else { by_inode };
-            by_inode.extend(name.map(|name| ((metadata.ino(), name), retained.clone())));
-            by_build_id.extend(build_id.map(|build_id| (build_id, retained)));
-        }
-        Self { handed_over, ..Self::default() }
+        let files = files.into_iter().map(|file| (file, false));
+        let files = files.chain(foreign.into_iter().map(|file| (file, true)));
+        let retained = files.filter_map(|(file, is_foreign)| {
+            let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
+            let name = without_deleted_suffix(path.as_os_str().as_bytes()).file_name()?.to_owned();
+            let metadata = file.metadata().ok()?;
+            Some(RetainedFile::new(file, &metadata, name, is_foreign))
+        });
+        Self { files: retained.collect(), ..Self::default() }
     }
 
     /// Returns the open files; those that are foreign, or the others.
     pub fn files(&self, foreign: bool) -> impl Iterator<Item = &File> {
-        let files = self.files.values().filter(move |retained| retained.is_foreign == foreign);
+        let files = self.files.iter().filter(move |retained| retained.is_foreign == foreign);
         files.map(|retained| &*retained.file)
     }
 
@@ -186,7 +166,8 @@ impl RetainedFiles {
             return;
         }
         let (mounts, root) = (Mounts::of_process(own_pid()), open_path("/"));
-        self.files.retain(|identity, retained| {
+        self.files.retain(|retained| {
+            let Some(identity) = &retained.recorded else { return true };
             let path = identity.path.as_bytes();
             if TEMPORARY_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
                 return true;
@@ -206,8 +187,7 @@ impl RetainedFiles {
 
     /// Returns true if no file is retained.
     pub fn is_empty(&self) -> bool {
-        let HandedOver { by_build_id, by_inode, foreign } = &self.handed_over;
-        self.files.is_empty() && by_build_id.is_empty() && by_inode.is_empty() && foreign.is_empty()
+        self.files.is_empty()
     }
 
     /// Returns true if this file is retained.
@@ -230,30 +210,41 @@ impl RetainedFiles {
     }
 
     fn find(&self, identity: &ObjectIdentity) -> Option<&RetainedFile> {
-        let HandedOver { by_build_id, by_inode, foreign } = &self.handed_over;
-        let handed_over = || match (&identity.build_id, &identity.file) {
-            (Some(build_id), None) => by_build_id.get(build_id),
-            (build_id, Some(file)) => {
-                let key = (file.inode, file_name(identity.path.as_bytes())?.to_owned());
-                let others = || by_inode.get(&key).filter(|_| build_id.is_none());
-                foreign.get(&key).filter(|_| build_id.is_some()).or_else(others)
-            }
-            (None, None) => None,
-        };
-        let with_id = || self.files.get(self.by_build_id.get(identity)?);
-        let by_file = || self.files.get(&ObjectIdentity { build_id: None, ..identity.clone() });
-        self.files.get(identity).or_else(with_id).or_else(by_file).or_else(handed_over)
+        self.files.iter().find(|retained| retained.is(identity))
     }
 }
 
 impl RetainedFile {
-    fn new(file: File, metadata: &Metadata, mapped: u64) -> Self {
+    fn new(file: File, metadata: &Metadata, name: OsString, is_foreign: bool) -> Self {
         Self {
+            build_id: build_id_of_file(&file).filter(|_| !is_foreign),
             file: Arc::new(file),
             size: metadata.len(),
             modified: modified(metadata),
-            mapped,
-            is_foreign: false,
+            inode: metadata.ino(),
+            name,
+            is_foreign,
+            recorded: None,
+            mapped: 0,
+        }
+    }
+
+    /// Returns true if the file is the one that has this identity: by build id, or by inode and name. Another file may have been given its
+    /// build id, and inodes of different file systems may be equal: path and device must be those that were recorded, if they were.
+    fn is(&self, identity: &ObjectIdentity) -> bool {
+        let recorded = self.recorded.as_ref();
+        match (&identity.build_id, &identity.file) {
+            (Some(build_id), None) => {
+                let is_path = recorded.is_none_or(|recorded| recorded.path == identity.path);
+                is_path && self.build_id.as_ref() == Some(build_id)
+            }
+            (build_id, Some(file)) => {
+                let recorded = recorded.and_then(|recorded| recorded.file);
+                let is_file = self.inode == file.inode && recorded.is_none_or(|known| known == *file);
+                let name = path_in_process(identity).file_name();
+                is_file && (self.is_foreign || build_id.is_none()) && Some(&*self.name) == name
+            }
+            (None, None) => false,
         }
     }
 }
@@ -340,7 +331,7 @@ pub(super) fn opened_links(at: &MappingLocation<'_>) -> impl Iterator<Item = Fil
     let pid = at.pid;
     link_names(at)
         .into_iter()
-        .filter_map(move |name| procfs::read_shared(pid, &name, |path| open_path(path)).ok())
+        .filter_map(move |name| procfs::read_shared(pid, &name, slow_files::follow_link).ok())
 }
 
 /// Returns links to a mapped file.
@@ -354,10 +345,6 @@ pub(super) fn links(at: &MappingLocation<'_>) -> impl Iterator<Item = PathBuf> +
 fn link_names(at: &MappingLocation<'_>) -> [String; 2] {
     let &MappingLocation { start, end, .. } = at;
     [format!("map_files/{start:x}-{end:x}"), "exe".to_owned()]
-}
-
-pub(super) fn open_path(path: impl AsRef<Path>) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
 /// Returns true if the build id of a file that is open with `O_PATH`, or else its inode, is that of `identity`.
@@ -382,12 +369,6 @@ pub(super) fn path_in_process(identity: &ObjectIdentity) -> &Path {
 /// Returns a path without the suffix of deleted files.
 pub(super) fn without_deleted_suffix(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path.strip_suffix(DELETED_SUFFIX).unwrap_or(path)))
-}
-
-/// Returns the last component of a path, without the suffix of deleted files.
-fn file_name(path: &[u8]) -> Option<&OsStr> {
-    let path = path.strip_suffix(DELETED_SUFFIX).unwrap_or(path);
-    path.rsplit(|&byte| byte == b'/').next().map(OsStr::from_bytes)
 }
 
 fn modified(metadata: &Metadata) -> i64 {
@@ -458,6 +439,22 @@ mod tests {
             path: Name::new(&[text.path.as_bytes(), DELETED_SUFFIX].concat()),
             ..text
         }));
+    }
+
+    #[test]
+    fn a_build_id_that_two_files_have_names_the_one_at_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["evil", "genuine"].map(|name| folder.path().join(name));
+        let mut retained = RetainedFiles::default();
+        for path in &paths {
+            fs::copy(std::env::current_exe().unwrap(), path).unwrap();
+            retained.add(&identity(path), &NOWHERE);
+        }
+        let Some(build_id) = retained.files[0].build_id else { return };
+        for path in &paths {
+            let with_id = ObjectIdentity { build_id: Some(build_id), file: None, ..identity(path) };
+            assert_eq!(Some(&*retained.find(&with_id).unwrap().name), path.file_name());
+        }
     }
 
     #[test]
@@ -533,7 +530,7 @@ mod tests {
         let mut retained = RetainedFiles::default();
         retained.add(&identity, &NOWHERE);
         assert!(retained.open::<ObjectBytes>(&identity, &()).is_some());
-        OpenOptions::new().write(true).open(&copy).unwrap().set_len(100 << 30).unwrap();
+        fs::OpenOptions::new().write(true).open(&copy).unwrap().set_len(100 << 30).unwrap();
         assert!(retained.open::<ObjectBytes>(&identity, &()).is_none());
     }
 }

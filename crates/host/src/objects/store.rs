@@ -8,11 +8,11 @@ use model::{BuildId, FileIdentity, Name, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open_as;
 use super::recorded_files::RecordedFiles;
-use super::retained_files::{DELETED_SUFFIX, RetainedFiles, open_path, path_in_process};
+use super::retained_files::{DELETED_SUFFIX, RetainedFiles, path_in_process};
 use super::{BlockBytes, FileBytes, ObjectBytes, SearchPaths, own_vdso_bytes};
 use crate::mounts::Mounts;
-use crate::procfs;
 use crate::slow_files::{self, FileFacts};
+use crate::{process_memory, procfs};
 
 /// Finds and opens the objects of a recording, and caches them.
 #[derive(Debug)]
@@ -288,7 +288,7 @@ fn is_other_inode(recorded: &FileIdentity, found: &FileFacts) -> bool {
 /// mapped through a mount of another namespace, where its path may be any.
 fn map_files_link(pid: Pid, identity: &ObjectIdentity) -> Option<PathBuf> {
     let path = identity.path.as_bytes();
-    let (maps, _) = procfs::executable_maps(pid, false, Duration::from_millis(100)).ok()?;
+    let (maps, _) = process_memory::executable_maps(pid, false, Duration::from_millis(100)).ok()?;
     let entry = maps.into_iter().find(|entry| {
         let is_inode = identity.file.is_none_or(|file| {
             (file.major, file.minor, file.inode) == (entry.device.0, entry.device.1, entry.inode)
@@ -296,7 +296,7 @@ fn map_files_link(pid: Pid, identity: &ObjectIdentity) -> Option<PathBuf> {
         is_inode && (entry.path == path || entry.path.strip_suffix(DELETED_SUFFIX) == Some(path))
     })?;
     let link = procfs::shared_path(pid, &format!("map_files/{:x}-{:x}", entry.start, entry.end)).ok()?;
-    let is_of_view = || Mounts::of_process(pid).contains(&open_path(&link).ok()?).then_some(());
+    let is_of_view = || Mounts::of_process(pid).contains(&slow_files::follow_link(&link).ok()?).then_some(());
     if identity.file.is_none() {
         is_of_view()?;
     }

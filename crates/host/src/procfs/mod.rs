@@ -1,8 +1,6 @@
 //! Reads processes and threads from `/proc`.
 
-mod maps;
 mod path;
-mod resource;
 mod stat;
 mod status;
 mod syscall_state;
@@ -18,9 +16,7 @@ use crate::sys::namespace;
 use crate::sys::perf_event::own_pid;
 use crate::sys::system::shows_our_pids;
 
-pub use maps::{MapEntry, executable_maps};
 pub(crate) use path::{path, read_shared, shared_path};
-pub use resource::{ServiceEnvironment, executable, process_context, service_environment};
 pub use stat::{Lineage, TaskState, busy_time, context_switches, cpu_time, life, lineage, task_state};
 pub use status::{Capability, Status, allowed_cpus, own_status, status};
 pub use syscall_state::{SyscallState, descriptor_target, has_open, syscall_state};

@@ -8,8 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::patience::WaitingTime;
-use super::protocol::{FACTS_BYTES, FileFacts, MAX_READ_BYTES, Request, length_of_answer};
+use model::Pid;
+
+use super::protocol::{
+    FACTS_BYTES, FileFacts, LINK_BYTES, MAX_READ_BYTES, Request, decode_ranges, length_of_answer, numbers,
+};
 use crate::helper_process::read_until;
+use crate::in_root::open_path;
 use crate::sys::poll::PollSet;
 
 /// A connection to a process that serves one file system.
@@ -33,6 +38,8 @@ struct Socket {
 enum Owed {
     /// The answer opens a file.
     File,
+    /// The answer opens what a link leads to.
+    Link,
     /// The answer leaves nothing behind.
     Bytes,
 }
@@ -50,6 +57,18 @@ impl Connection {
         Self { socket: Mutex::new(Some(Socket { file: socket, owed: None })), waiting }
     }
 
+    /// Makes a connection as [`Connection::new`], and waits until the other process answers at all: on a busy machine, its start takes
+    /// longer than any answer.
+    pub(super) fn to_started(socket: File, waiting: Arc<WaitingTime>) -> Arc<Self> {
+        let until = Instant::now() + waiting.patience.total;
+        let connection = Self::new(socket, waiting);
+        if let Some(socket) = connection.lock().as_mut() {
+            // Whatever it says to a handle that it never gave, or if it says nothing: the next request tells.
+            let _ = socket.exchange(&Request::Look { handle: 0 }, &mut [], until);
+        }
+        Arc::new(connection)
+    }
+
     /// Opens a regular file.
     ///
     /// # Errors
@@ -57,6 +76,38 @@ impl Connection {
     pub(super) fn open(self: &Arc<Self>, root: &Path, path: &Path, follow: bool) -> io::Result<SlowFile> {
         let request = Request::Open { root: root.to_owned(), path: path.to_owned(), follow };
         Ok(SlowFile { connection: Arc::clone(self), facts: self.ask_for_facts(&request)? })
+    }
+
+    /// Opens, with `O_PATH`, what a link of `/proc` leads to: here, through the process that has looked it up.
+    ///
+    /// # Errors
+    /// Those of opening it; `TimedOut` if it is not looked up in time.
+    pub(super) fn open_link(&self, path: &Path) -> io::Result<File> {
+        let mut answer = [0; LINK_BYTES];
+        self.ask(&Request::Link { path: path.to_owned() }, &mut answer)?;
+        let [pid, handle] = numbers(&mut answer.as_slice())?;
+        let file = open_path(format!("/proc/{pid}/fd/{handle}"));
+        self.close(handle);
+        file
+    }
+
+    /// Closes a file there, without waiting.
+    fn close(&self, handle: u64) {
+        if let Some(socket) = self.lock().as_mut() {
+            // If it cannot be sent, the other process ends soon.
+            let _ = socket.file.write_all(&Request::Close { handle }.encode());
+        }
+    }
+
+    /// Reads ranges of the memory of a process, each an address and a length. Returns as many bytes of each as could be read.
+    ///
+    /// # Errors
+    /// That of the first range; `TimedOut` if it is not read in time.
+    pub(super) fn read_memory(&self, pid: Pid, ranges: &[(u64, u64)]) -> io::Result<Vec<Vec<u8>>> {
+        let most: u64 = ranges.iter().fold(0, |sum, (_, length)| sum.saturating_add(length + 8));
+        let mut bytes = vec![0; usize::try_from(most).unwrap_or(MAX_READ_BYTES).min(MAX_READ_BYTES)];
+        let read = self.ask(&Request::Memory { pid, ranges: ranges.to_vec() }, &mut bytes)?;
+        decode_ranges(bytes.get(..read).unwrap_or_default())
     }
 
     fn ask_for_facts(&self, request: &Request) -> io::Result<FileFacts> {
@@ -72,7 +123,8 @@ impl Connection {
         let mut open = self.lock();
         let socket = open.as_mut().ok_or(io::ErrorKind::TimedOut)?;
         let begin = Instant::now();
-        let answer = socket.exchange(request, into, begin + self.waiting.for_an_answer());
+        let time = self.waiting.for_an_answer().ok_or(io::ErrorKind::TimedOut)?;
+        let answer = socket.exchange(request, into, begin + time);
         self.waiting.add(begin.elapsed());
         answer.unwrap_or_else(|_| {
             // Behind an answer that was not read whole, nothing can be made of the next.
@@ -103,8 +155,11 @@ impl Socket {
         }
         self.file.write_all(&request.encode())?;
         if !self.is_readable(until)? {
-            let is_open = matches!(request, Request::Open { .. });
-            self.owed = Some(if is_open { Owed::File } else { Owed::Bytes });
+            self.owed = Some(match request {
+                Request::Open { .. } => Owed::File,
+                Request::Link { .. } => Owed::Link,
+                _ => Owed::Bytes,
+            });
             return Ok(Err(io::ErrorKind::TimedOut.into()));
         }
         self.read_answer(into, until)
@@ -126,8 +181,12 @@ impl Socket {
     fn drop_answer(&mut self, owed: Owed, until: Instant) -> io::Result<()> {
         let mut bytes = vec![0; MAX_READ_BYTES.max(FACTS_BYTES)];
         let answer = self.read_answer(&mut bytes, until)?;
-        if let (Owed::File, Ok(FACTS_BYTES)) = (owed, answer) {
-            let FileFacts { handle, .. } = FileFacts::decode(&bytes)?;
+        let handle = match (owed, answer) {
+            (Owed::File, Ok(FACTS_BYTES)) => Some(FileFacts::decode(&bytes)?.handle),
+            (Owed::Link, Ok(LINK_BYTES)) => Some(numbers::<2>(&mut bytes.as_slice())?[1]),
+            _ => None,
+        };
+        if let Some(handle) = handle {
             self.file.write_all(&Request::Close { handle }.encode())?;
         }
         self.owed = None;
@@ -176,9 +235,6 @@ impl SlowFile {
 
 impl Drop for SlowFile {
     fn drop(&mut self) {
-        if let Some(socket) = self.connection.lock().as_mut() {
-            // If it cannot be sent, the other process ends soon.
-            let _ = socket.file.write_all(&Request::Close { handle: self.facts.handle }.encode());
-        }
+        self.connection.close(self.facts.handle);
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use model::Pid;
 
 use super::{OpenFile, registry};
-use crate::in_root;
+use crate::in_root::{self, open_path};
 use crate::mounts::{FileSystem, Mounts};
 use crate::sys::perf_event::own_pid;
 
@@ -85,12 +85,26 @@ pub(crate) fn ask_for(system: &FileSystem, root: &Path, path: &Path, follow: boo
     opened.map(OpenFile::There)
 }
 
-/// Opens what a link of `/proc` leads to.
+/// Opens, with `O_PATH`, what a link of `/proc` leads to. Those in `map_files` are looked up under the lock of the process's memory: the
+/// process that reads it opens them.
+///
+/// # Errors
+/// Those of `open(2)`; `TimedOut` if it is not looked up in time.
+pub(crate) fn follow_link(path: &Path) -> io::Result<File> {
+    let is_of_memory = path.parent().is_some_and(|folder| folder.ends_with("map_files"));
+    let pid = through_process(path).filter(|(pid, _)| is_of_memory && *pid != own_pid());
+    match pid.map(|(pid, _)| registry::process_reader(pid)).transpose()?.flatten() {
+        Some(reader) => reader.open_link(path),
+        None => open_path(path),
+    }
+}
+
+/// Opens what a link of `/proc` leads to for reading.
 fn open_link(path: &Path, mounts: &Mounts) -> io::Result<OpenFile> {
     if mounts.may_call_for_links() {
         return ask(&FileSystem::unknown(), path, Path::new(""));
     }
-    let found = open_path(path)?;
+    let found = follow_link(path)?;
     match mounts.slow_system(&found) {
         Some(system) => ask(&system, path, Path::new("")),
         None => in_root::open_regular(&found).map(OpenFile::Here),
@@ -109,10 +123,6 @@ fn through_process(path: &Path) -> Option<(Pid, Option<PathBuf>)> {
     let below = parts.next().filter(|part| part.as_os_str() == "root");
     let pid = pid.map_or_else(own_pid, Pid);
     Some((pid, below.map(|_| parts.as_path().to_owned())))
-}
-
-fn open_path(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Who calls such a file system cannot be killed until it answers, be it to open, read or close. So this process opens no file there:
 //! a process of its own does ([`serve`]), one for each file system, which is left behind if it does not answer. All other files are
-//! opened here.
+//! opened here. The same goes for the memory of other users' processes (`crate::process_memory`).
 
 mod connection;
 mod door;
@@ -12,10 +12,14 @@ mod registry;
 mod server;
 
 pub use connection::SlowFile;
-pub(crate) use door::{ask, ask_for, open, real_path};
+pub(crate) use door::{ask, ask_for, follow_link, open, real_path};
 pub use patience::Patience;
 pub use protocol::FileFacts;
-pub use registry::{SilentFileSystem, enable, prepare, silent_file_systems};
+pub(crate) use protocol::MAX_RANGES;
+pub(crate) use registry::{MemoryReader, memory_reader, process_reader};
+pub use registry::{
+    SilentFileSystem, ask_for_memory, enable, prepare, silent_file_systems, silent_processes,
+};
 pub use server::serve;
 
 use std::fs::File;

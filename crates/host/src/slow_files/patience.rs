@@ -18,7 +18,7 @@ pub struct Patience {
 /// The time that was waited for all file systems together.
 #[derive(Debug)]
 pub(super) struct WaitingTime {
-    patience: Patience,
+    pub(super) patience: Patience,
     began: Instant,
     waited: Mutex<Duration>,
 }
@@ -29,15 +29,17 @@ impl WaitingTime {
         Self { patience, began: Instant::now(), waited: Mutex::new(Duration::ZERO) }
     }
 
-    /// Returns the time to wait for the next answer.
-    pub(super) fn for_an_answer(&self) -> Duration {
+    /// Returns the time to wait for the next answer; `None` if there is none left.
+    pub(super) fn for_an_answer(&self) -> Option<Duration> {
         let total = self.patience.total + self.began.elapsed() / WAITING_SHARE;
-        self.patience.answer.min(total.saturating_sub(*self.waited()))
+        (*self.waited() < total).then_some(self.patience.answer)
     }
 
-    /// Adds the time that was waited for an answer.
+    /// Adds the time that was waited for an answer. Those that come within a tenth of their time are as good as any other's, however many.
     pub(super) fn add(&self, waited: Duration) {
-        *self.waited() += waited;
+        if waited > self.patience.answer / WAITING_SHARE {
+            *self.waited() += waited;
+        }
     }
 
     fn waited(&self) -> MutexGuard<'_, Duration> {

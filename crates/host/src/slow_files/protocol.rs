@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use model::Pid;
+
 /// Maximum number of bytes of one read.
 pub(super) const MAX_READ_BYTES: usize = 1 << 20;
+/// Maximum number of ranges of memory in one request.
+pub(crate) const MAX_RANGES: usize = 128;
 /// Maximum length of a path: `PATH_MAX` of limits.h.
 const MAX_PATH_BYTES: u64 = 4096;
 /// The kinds of requests.
@@ -15,12 +19,14 @@ const OPEN: u64 = 1;
 const READ: u64 = 2;
 const CLOSE: u64 = 3;
 const LOOK: u64 = 4;
+const MEMORY: u64 = 5;
+const LINK: u64 = 6;
 
 /// The metadata of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct FileFacts {
     /// The number of the file in the process that has it open.
-    pub(super) handle: u64,
+    pub(crate) handle: u64,
     /// The size in bytes.
     pub size: u64,
     /// The device of its file system (`st_dev`).
@@ -51,6 +57,12 @@ pub(super) enum Request {
     Read { handle: u64, offset: u64, length: u64 },
     /// Looks at the file again. Answer: the facts.
     Look { handle: u64 },
+    /// Reads ranges of the memory of a process, each an address and a length. Answer: for each the number of bytes that could be read, and
+    /// they.
+    Memory { pid: Pid, ranges: Vec<(u64, u64)> },
+    /// Opens, with `O_PATH`, what a link of `/proc` leads to. Answer: the number of the process that has it open, and that of its
+    /// descriptor, which is also the handle by which it is closed.
+    Link { path: PathBuf },
     /// Closes.
     Close { handle: u64 },
 }
@@ -64,9 +76,16 @@ impl Request {
             }
             Self::Read { handle, offset, length } => ([READ, *handle, *offset, *length], [Path::new(""); 2]),
             Self::Look { handle } => ([LOOK, *handle, 0, 0], [Path::new(""); 2]),
+            Self::Memory { pid, ranges } => {
+                ([MEMORY, u64::from(pid.0.unsigned_abs()), ranges.len() as u64, 0], [Path::new(""); 2])
+            }
+            Self::Link { path } => ([LINK, path.as_os_str().len() as u64, 0, 0], [path, Path::new("")]),
             Self::Close { handle } => ([CLOSE, *handle, 0, 0], [Path::new(""); 2]),
         };
-        let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let ranges = if let Self::Memory { ranges, .. } = self { ranges.as_slice() } else { &[] };
+        let numbers =
+            numbers.into_iter().chain(ranges.iter().flat_map(|&(address, length)| [address, length]));
+        let mut bytes: Vec<u8> = numbers.flat_map(u64::to_ne_bytes).collect();
         paths.iter().for_each(|path| bytes.extend(path.as_os_str().as_bytes()));
         bytes
     }
@@ -91,8 +110,14 @@ impl Request {
                 Ok(Self::Open { root, path, follow: third != 0 })
             }
             READ => Ok(Self::Read { handle: first, offset: second, length: third }),
+            LINK => Ok(Self::Link { path: path(from, first)? }),
             LOOK => Ok(Self::Look { handle: first }),
             CLOSE => Ok(Self::Close { handle: first }),
+            MEMORY if second <= MAX_RANGES as u64 => {
+                let pid = Pid(i32::try_from(first).map_err(io::Error::other)?);
+                let ranges = (0..second).map(|_| numbers(from).map(|[address, length]| (address, length)));
+                Ok(Self::Memory { pid, ranges: ranges.collect::<io::Result<_>>()? })
+            }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -102,7 +127,7 @@ impl Request {
 ///
 /// # Errors
 /// Those of `from`.
-fn numbers<const N: usize>(from: &mut impl Read) -> io::Result<[u64; N]> {
+pub(super) fn numbers<const N: usize>(from: &mut impl Read) -> io::Result<[u64; N]> {
     let mut numbers = [0; N];
     for number in &mut numbers {
         let mut bytes = [0; 8];
@@ -112,6 +137,8 @@ fn numbers<const N: usize>(from: &mut impl Read) -> io::Result<[u64; N]> {
     Ok(numbers)
 }
 
+/// The length of an answer to [`Request::Link`], in bytes.
+pub(super) const LINK_BYTES: usize = 2 * 8;
 /// The length of an answer with facts, in bytes.
 pub(super) const FACTS_BYTES: usize = 9 * 8;
 
@@ -130,6 +157,28 @@ impl FileFacts {
         let (owner, mode) = ((rights >> 32) as u32, rights as u32);
         Ok(Self { handle, size, device, inode, blocks, links, owner, mode, modified, changed })
     }
+}
+
+/// Appends what could be read of a range of memory.
+pub(super) fn encode_range(bytes: &[u8], into: &mut Vec<u8>) {
+    into.extend((bytes.len() as u64).to_ne_bytes());
+    into.extend(bytes);
+}
+
+/// Splits an answer into what could be read of each range.
+///
+/// # Errors
+/// `UnexpectedEof` if it is cut.
+pub(super) fn decode_ranges(mut bytes: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    let mut ranges = Vec::new();
+    while !bytes.is_empty() {
+        let [length] = numbers(&mut bytes)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let (range, rest) = bytes.split_at_checked(length).ok_or(io::ErrorKind::UnexpectedEof)?;
+        ranges.push(range.to_vec());
+        bytes = rest;
+    }
+    Ok(ranges)
 }
 
 /// Returns the first numbers of an answer: the errno, 0 for none, and the length of what follows.
@@ -170,6 +219,8 @@ mod tests {
             Request::Open { root: "/proc/1/exe".into(), path: PathBuf::new(), follow: true },
             Request::Read { handle: 1, offset: u64::MAX, length: 3 },
             Request::Look { handle: 8 },
+            Request::Memory { pid: Pid(7), ranges: vec![(u64::MAX, 8), (0, 1)] },
+            Request::Link { path: "/proc/1/map_files/0-1".into() },
             Request::Close { handle: 7 },
         ] {
             assert_eq!(Request::read(&mut request.encode().as_slice()).unwrap(), request);
@@ -188,6 +239,15 @@ mod tests {
         };
         assert_eq!(FileFacts::decode(&facts.encode()).unwrap(), facts);
         assert_eq!(facts.encode().len(), FACTS_BYTES);
+    }
+
+    #[test]
+    fn ranges_are_read_as_written() {
+        let ranges = [b"abc".to_vec(), Vec::new(), vec![0; 300]];
+        let mut bytes = Vec::new();
+        ranges.iter().for_each(|range| encode_range(range, &mut bytes));
+        assert_eq!(decode_ranges(&bytes).unwrap(), ranges);
+        assert!(decode_ranges(&bytes[..9]).is_err());
     }
 
     #[test]

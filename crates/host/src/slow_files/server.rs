@@ -1,31 +1,37 @@
-//! The process that opens and reads files for another.
+//! The process that opens and reads files, and memory of processes, for another.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::protocol::{FileFacts, MAX_READ_BYTES, Request, encode_answer};
-use crate::in_root;
+use model::Pid;
+
+use super::protocol::{FileFacts, MAX_READ_BYTES, Request, encode_answer, encode_range};
+use crate::in_root::{self, open_path};
+use crate::sys::perf_event::own_pid;
+use crate::sys::process_memory;
 
 /// Answers requests on a socket until its other end is closed.
 ///
 /// # Errors
 /// Those of the socket.
 pub fn serve(socket: &File) -> io::Result<()> {
-    let (mut input, mut output) = (socket, socket);
-    let (mut files, mut opened) = (HashMap::new(), 0);
+    let (mut input, mut output) = (BufReader::new(socket), socket);
+    let mut files = HashMap::new();
     loop {
         let request = match Request::read(&mut input) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             request => request?,
         };
         let answer = match request {
-            Request::Open { root, path, follow } => open(&root, &path, follow).map(|(file, facts)| {
-                opened += 1;
-                files.insert(opened, file);
-                FileFacts { handle: opened, ..facts }.encode()
+            Request::Open { root, path, follow } => open(&root, &path, follow)
+                .map(|(file, facts)| FileFacts { handle: keep(file, &mut files), ..facts }.encode()),
+            Request::Link { path } => open_path(&path).map(|file| {
+                let numbers = [u64::from(own_pid().0.unsigned_abs()), keep(file, &mut files)];
+                numbers.into_iter().flat_map(u64::to_ne_bytes).collect()
             }),
             Request::Read { handle, offset, length } => match files.get(&handle) {
                 Some(file) => read(file, offset, length),
@@ -35,6 +41,7 @@ pub fn serve(socket: &File) -> io::Result<()> {
                 Some(file) => file.metadata().map(|metadata| FileFacts::from(&metadata).encode()),
                 None => Err(io::Error::from_raw_os_error(libc::EBADF)),
             },
+            Request::Memory { pid, ranges } => memory(pid, &ranges),
             Request::Close { handle } => {
                 files.remove(&handle);
                 continue;
@@ -44,14 +51,25 @@ pub fn serve(socket: &File) -> io::Result<()> {
     }
 }
 
+/// Keeps a file until the client closes it. Returns its handle: the number of its descriptor.
+fn keep(file: File, files: &mut HashMap<u64, File>) -> u64 {
+    let handle = u64::from(file.as_raw_fd().unsigned_abs());
+    files.insert(handle, file);
+    handle
+}
+
 fn open(root: &Path, path: &Path, follow: bool) -> io::Result<(File, FileFacts)> {
-    let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(root)?;
+    let root = open_path(root)?;
     let found = match (path.as_os_str().is_empty(), follow) {
         (true, _) => root,
         (false, true) => in_root::open_target(&root, path, &|_, _| true)?,
         (false, false) => in_root::open(&root, path, &|_, _| true)?,
     };
-    let file = in_root::open_regular(&found)?;
+    let file = match found.metadata()? {
+        // One of `/proc`, or it has nothing to read.
+        empty if path.as_os_str().is_empty() && empty.is_file() => in_root::reopen(&found)?,
+        _ => in_root::open_regular(&found)?,
+    };
     let facts = FileFacts::from(&file.metadata()?);
     Ok((file, facts))
 }
@@ -59,9 +77,31 @@ fn open(root: &Path, path: &Path, follow: bool) -> io::Result<(File, FileFacts)>
 fn read(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     let length = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_READ_BYTES);
     let mut bytes = vec![0; length];
-    let read = file.read_at(&mut bytes, offset)?;
-    bytes.truncate(read);
+    let mut done = 0;
+    // A file of `/proc` is read a page at a time.
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(done as u64)) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    bytes.truncate(done);
     Ok(bytes)
+}
+
+/// Reads ranges of the memory of a process. The error is that of the first.
+fn memory(pid: Pid, ranges: &[(u64, u64)]) -> io::Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    for (index, &(address, length)) in ranges.iter().enumerate() {
+        let left = MAX_READ_BYTES.saturating_sub(answer.len() + 8 * ranges.len());
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(left).min(left)];
+        let read = process_memory::read(pid, address, &mut bytes, &mut |_| true);
+        let read = if index == 0 { read? } else { read.unwrap_or(0) };
+        encode_range(bytes.get(..read).unwrap_or_default(), &mut answer);
+    }
+    Ok(answer)
 }
 
 #[cfg(test)]
@@ -112,6 +152,23 @@ mod tests {
         assert!(open("link", false).is_err(), "a link is no file");
         assert_eq!(open("none", true).unwrap_err().kind(), io::ErrorKind::NotFound);
         drop((file, connection));
+        server.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_opened_and_closed_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&path, "contents").unwrap();
+        symlink("file", &link).unwrap();
+        let (ours, theirs) = sockets().unwrap();
+        let server = std::thread::spawn(move || super::serve(&theirs));
+        let connection = connection(ours);
+        let file = connection.open_link(&link).unwrap();
+        assert_eq!(file.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
+        let missing = connection.open_link(&folder.path().join("none"));
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+        drop(connection);
         server.join().unwrap().unwrap();
     }
 

@@ -3,12 +3,16 @@
 use std::ffi::{CStr, CString, OsString};
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::check;
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, linkat, mkdirat, openat, readlinkat, renameat,
+    unlinkat,
+};
+use rustix::io::retry_on_intr;
 
 /// An open directory (`O_PATH` of `open(2)`), independent of its current name.
 #[derive(Debug)]
@@ -25,7 +29,7 @@ impl Directory {
     /// # Errors
     /// Those of `open(2)`.
     pub fn root() -> io::Result<Self> {
-        open_at(libc::AT_FDCWD, c"/", libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
+        open_at(CWD, c"/", OFlags::PATH | OFlags::DIRECTORY, 0).map(Self)
     }
 
     /// Opens the working directory of this process.
@@ -33,7 +37,7 @@ impl Directory {
     /// # Errors
     /// Those of `open(2)`.
     pub fn current() -> io::Result<Self> {
-        open_at(libc::AT_FDCWD, c".", libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
+        open_at(CWD, c".", OFlags::PATH | OFlags::DIRECTORY, 0).map(Self)
     }
 
     /// Duplicates the descriptor.
@@ -69,8 +73,8 @@ impl Directory {
     /// # Errors
     /// Those of `openat(2)`; `ENOTDIR` if it is not a directory, or a link to one.
     pub fn enter(&self, name: &CStr) -> io::Result<Self> {
-        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        open_at(self.0.as_raw_fd(), name, flags, 0).map(Self)
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        open_at(&self.0, name, flags, 0).map(Self)
     }
 
     /// Opens a subdirectory, following a link of the kernel such as `/proc/PID/cwd`.
@@ -78,7 +82,7 @@ impl Directory {
     /// # Errors
     /// Those of `openat(2)`.
     pub fn enter_following(&self, name: &CStr) -> io::Result<Self> {
-        open_at(self.0.as_raw_fd(), name, libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
+        open_at(&self.0, name, OFlags::PATH | OFlags::DIRECTORY, 0).map(Self)
     }
 
     /// Opens an entry with `O_PATH`. If it is a link, opens the link itself.
@@ -86,7 +90,7 @@ impl Directory {
     /// # Errors
     /// Those of `openat(2)`.
     pub fn look_at(&self, name: &CStr) -> io::Result<Entry> {
-        open_at(self.0.as_raw_fd(), name, libc::O_PATH | libc::O_NOFOLLOW, 0).map(Entry)
+        open_at(&self.0, name, OFlags::PATH | OFlags::NOFOLLOW, 0).map(Entry)
     }
 
     /// Returns owner, mode and inode.
@@ -102,17 +106,12 @@ impl Directory {
     /// # Errors
     /// Those of `openat(2)`.
     pub fn open(&self) -> io::Result<File> {
-        open_at(self.0.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
+        open_at(&self.0, c".", OFlags::RDONLY | OFlags::DIRECTORY, 0)
     }
 
     /// Returns true if the directory is in `/proc`.
     pub fn is_of_proc(&self) -> bool {
-        let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the kernel writes the structure, which is read only where it says that it has.
-        unsafe {
-            libc::fstatfs(self.0.as_raw_fd(), about.as_mut_ptr()) == 0
-                && about.assume_init().f_type == libc::PROC_SUPER_MAGIC
-        }
+        fstatfs(&self.0).is_ok_and(|about| about.f_type == PROC_SUPER_MAGIC)
     }
 
     /// Returns the current path of the directory.
@@ -123,12 +122,6 @@ impl Directory {
         std::fs::read_link(proc_path(&self.0))
     }
 
-    /// Returns a path of a name in it, for calls without a directory argument. The name may refer to another file by then.
-    pub fn proc_path_of(&self, name: &CStr) -> PathBuf {
-        use std::os::unix::ffi::OsStrExt;
-        PathBuf::from(proc_path(&self.0)).join(std::ffi::OsStr::from_bytes(name.to_bytes()))
-    }
-
     /// Creates a nameless file in this file system (`O_TMPFILE`), for reading and writing, with `mode` (less the umask). It vanishes
     /// with its last descriptor.
     ///
@@ -136,7 +129,7 @@ impl Directory {
     /// Those of `openat(2)`; `EOPNOTSUPP` or `EISDIR` if the file system or the kernel does not support it, and `ENOENT` if `/proc` is
     /// not mounted, which [`Directory::link`] needs.
     pub fn create_nameless(&self, mode: u32) -> io::Result<File> {
-        let file = open_at(self.0.as_raw_fd(), c".", libc::O_RDWR | libc::O_TMPFILE, mode)?;
+        let file = open_at(&self.0, c".", OFlags::RDWR | OFlags::TMPFILE, mode)?;
         std::fs::symlink_metadata(proc_path(&file))?;
         Ok(file)
     }
@@ -146,12 +139,8 @@ impl Directory {
     /// # Errors
     /// Those of `openat(2)`; `EEXIST` also for a dangling link.
     pub fn create_new(&self, name: &CStr, mode: u32) -> io::Result<File> {
-        open_at(
-            self.0.as_raw_fd(),
-            name,
-            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
-            mode,
-        )
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        open_at(&self.0, name, flags, mode)
     }
 
     /// Creates a directory. The name must not exist.
@@ -159,8 +148,7 @@ impl Directory {
     /// # Errors
     /// Those of `mkdirat(2)`.
     pub fn make_directory(&self, name: &CStr, mode: u32) -> io::Result<()> {
-        // SAFETY: the name is a C string, which lives until the call returns.
-        check(unsafe { libc::mkdirat(self.0.as_raw_fd(), name.as_ptr(), mode) }).map(drop)
+        Ok(mkdirat(&self.0, name, Mode::from_raw_mode(mode))?)
     }
 
     /// Links an open file to a name, which must not exist.
@@ -168,20 +156,8 @@ impl Directory {
     /// # Errors
     /// Those of `linkat(2)`.
     pub fn link(&self, file: &File, name: &CStr) -> io::Result<()> {
-        let source =
-            CString::new(proc_path(file)).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         // Linking through /proc needs no privilege, unlike AT_EMPTY_PATH (linkat(2)).
-        // SAFETY: both are C strings, which live until the call returns.
-        check(unsafe {
-            libc::linkat(
-                libc::AT_FDCWD,
-                source.as_ptr(),
-                self.0.as_raw_fd(),
-                name.as_ptr(),
-                libc::AT_SYMLINK_FOLLOW,
-            )
-        })
-        .map(drop)
+        Ok(linkat(CWD, proc_path(file), &self.0, name, AtFlags::SYMLINK_FOLLOW)?)
     }
 
     /// Renames `from` to `to`, replacing a file, link or empty directory of that name.
@@ -189,9 +165,7 @@ impl Directory {
     /// # Errors
     /// Those of `renameat(2)`.
     pub fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
-        let fd = self.0.as_raw_fd();
-        // SAFETY: both names are C strings, which live until the call returns.
-        check(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) }).map(drop)
+        Ok(renameat(&self.0, from, &self.0, to)?)
     }
 
     /// Removes a name, unless it is a directory.
@@ -199,8 +173,7 @@ impl Directory {
     /// # Errors
     /// Those of `unlinkat(2)`.
     pub fn remove(&self, name: &CStr) -> io::Result<()> {
-        // SAFETY: the name is a C string, which lives until the call returns.
-        check(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
+        Ok(unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
     /// Removes an empty directory.
@@ -208,9 +181,7 @@ impl Directory {
     /// # Errors
     /// Those of `unlinkat(2)`.
     pub fn remove_directory(&self, name: &CStr) -> io::Result<()> {
-        let flags = libc::AT_REMOVEDIR;
-        // SAFETY: the name is a C string, which lives until the call returns.
-        check(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), flags) }).map(drop)
+        Ok(unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 }
 
@@ -240,20 +211,10 @@ impl Entry {
     /// Returns the target of the link.
     ///
     /// # Errors
-    /// Those of `readlinkat(2)`; `ENOENT` if it is not a link, `ENAMETOOLONG` if the target exceeds `PATH_MAX`.
+    /// Those of `readlinkat(2)`; `ENOENT` if it is not a link.
     pub fn link_target(&self) -> io::Result<OsString> {
-        // PATH_MAX, including the NUL.
-        let mut target = vec![0_u8; 4096];
-        // SAFETY: the empty name means the descriptor itself; at most as many bytes as there are are written.
-        let length = unsafe {
-            libc::readlinkat(self.0.as_raw_fd(), c"".as_ptr(), target.as_mut_ptr().cast(), target.len())
-        };
-        let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
-        if length == target.len() {
-            return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
-        }
-        target.truncate(length);
-        Ok(OsString::from_vec(target))
+        // The empty name means the descriptor itself.
+        Ok(OsString::from_vec(readlinkat(&self.0, c"", Vec::new())?.into_bytes()))
     }
 
     /// Returns a path that opens the file itself, without resolving its name again.
@@ -266,16 +227,9 @@ fn proc_path(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-fn open_at(directory: i32, name: &CStr, flags: i32, mode: u32) -> io::Result<File> {
-    loop {
-        // SAFETY: the name is a C string, which lives until the call returns; the descriptor that comes back is ours alone.
-        match check(unsafe { libc::openat(directory, name.as_ptr(), flags | libc::O_CLOEXEC, mode) }) {
-            // SAFETY: as above.
-            Ok(fd) => return Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) })),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+fn open_at(directory: impl AsFd, name: &CStr, flags: OFlags, mode: u32) -> io::Result<File> {
+    let (flags, mode) = (flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
+    Ok(retry_on_intr(|| openat(&directory, name, flags, mode))?.into())
 }
 
 #[cfg(test)]

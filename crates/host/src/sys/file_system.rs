@@ -2,10 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-
-use super::check;
 
 /// The magic number of FUSE (`linux/magic.h`): a program of any user may serve its files.
 const FUSE: u32 = 0x6573_5546;
@@ -66,12 +62,7 @@ pub enum FileSystem {
 /// # Errors
 /// Those of `fstatfs(2)`.
 pub fn of(file: &File) -> io::Result<FileSystem> {
-    let mut facts = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the kernel writes the structure, for which zeroes are valid, too.
-    let facts = unsafe {
-        check(libc::fstatfs(file.as_raw_fd(), facts.as_mut_ptr()))?;
-        facts.assume_init()
-    };
+    let facts = rustix::fs::fstatfs(file)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "magic numbers have 32 bits")]
     let magic = facts.f_type as u32;
     Ok(match magic {

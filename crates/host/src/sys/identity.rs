@@ -19,8 +19,7 @@ const UNCHANGED: libc::c_long = -1;
 /// # Errors
 /// `EPERM` if `user` is not ours and we are not root. Those of the calls; the thread may then be changed in part.
 pub fn act_as(user: u32, group: u32) -> io::Result<()> {
-    // SAFETY: no memory is involved.
-    let own_group = unsafe { libc::getegid() };
+    let own_group = rustix::process::getegid().as_raw();
     if (user, group) == (system::effective_user(), own_group) {
         return Ok(());
     }

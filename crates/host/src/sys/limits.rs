@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::check;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A resource limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,12 +15,12 @@ pub struct Limit {
 
 /// Returns the number of file descriptors this process may have open (`RLIMIT_NOFILE`).
 pub fn open_files() -> Limit {
-    get(libc::RLIMIT_NOFILE)
+    get(Resource::Nofile)
 }
 
 /// Returns the number of bytes this process may lock in memory (`RLIMIT_MEMLOCK`).
 pub fn locked_memory() -> Limit {
-    get(libc::RLIMIT_MEMLOCK)
+    get(Resource::Memlock)
 }
 
 /// Lowers the limit of private memory of this process and its children (`RLIMIT_DATA`) to `bytes`, unless it is lower already. Mapped
@@ -29,10 +29,8 @@ pub fn locked_memory() -> Limit {
 /// # Errors
 /// Those of `setrlimit(2)`.
 pub fn lower_data_limit(bytes: u64) -> io::Result<()> {
-    let Limit { current, maximum } = get(libc::RLIMIT_DATA);
-    let wanted = libc::rlimit { rlim_cur: bytes.min(current), rlim_max: bytes.min(maximum) };
-    // SAFETY: the kernel reads the structure before the call returns.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const wanted) }).map(drop)
+    let Limit { current, maximum } = get(Resource::Data);
+    set(Resource::Data, Limit { current: bytes.min(current), maximum: bytes.min(maximum) })
 }
 
 /// Raises the limit of file descriptors to the hard limit, and with `CAP_SYS_RESOURCE` to `needed` if that is more. Returns the limit
@@ -56,19 +54,15 @@ pub fn raise_open_files(needed: u64) -> Limit {
 /// # Errors
 /// Those of `setrlimit(2)`.
 pub fn set_open_files(limit: Limit) -> io::Result<()> {
-    let wanted = libc::rlimit { rlim_cur: limit.current, rlim_max: limit.maximum };
-    // SAFETY: the kernel reads the structure before the call returns.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) }).map(drop)
+    set(Resource::Nofile, limit)
 }
 
-#[cfg(target_env = "musl")]
-type Resource = libc::c_int;
-#[cfg(not(target_env = "musl"))]
-type Resource = libc::__rlimit_resource_t;
+fn set(resource: Resource, limit: Limit) -> io::Result<()> {
+    let known = |limit| Some(limit).filter(|&limit| limit < u64::MAX);
+    Ok(setrlimit(resource, Rlimit { current: known(limit.current), maximum: known(limit.maximum) })?)
+}
 
 fn get(resource: Resource) -> Limit {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes the structure; the resources used here are known to every kernel.
-    unsafe { libc::getrlimit(resource, &raw mut limit) };
-    Limit { current: limit.rlim_cur, maximum: limit.rlim_max }
+    let Rlimit { current, maximum } = getrlimit(resource);
+    Limit { current: current.unwrap_or(u64::MAX), maximum: maximum.unwrap_or(u64::MAX) }
 }

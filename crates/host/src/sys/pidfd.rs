@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use model::{Pid, Tid};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::check;
 
@@ -68,13 +69,9 @@ pub fn number_exists(number: i32) -> bool {
 
 /// Returns true if our child with this pid has ended; it can still be waited for. `None` if it is no child of ours, or was waited for.
 pub fn has_child_ended(pid: i32) -> Option<bool> {
-    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    let id = libc::id_t::try_from(pid).ok()?;
-    // SAFETY: the kernel writes the structure, for which zeros are valid.
-    check(unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), flags) }).ok()?;
-    // SAFETY: as above. waitid(2): the pid is zero where no child has ended.
-    Some(unsafe { info.assume_init().si_pid() } != 0)
+    let pid = Some(pid).filter(|&pid| pid > 0).and_then(rustix::process::Pid::from_raw)?;
+    let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(pid), flags).ok().map(|ended| ended.is_some())
 }
 
 impl AsFd for PidFd {

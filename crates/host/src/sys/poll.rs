@@ -1,8 +1,10 @@
 //! Waits for several file descriptors (`poll(2)`) and for what has none, and wakes a waiting thread (`eventfd(2)`).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::check;
 
@@ -160,24 +162,19 @@ impl Waker {
     /// # Errors
     /// Those of `eventfd(2)`.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no memory is involved; the descriptor that comes back is ours alone.
-        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: as above.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self { fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
     /// Makes the descriptor readable.
     pub fn wake(&self) {
-        let one = 1_u64;
-        // SAFETY: eight bytes are read from `one`. The only failure, a full counter, leaves it readable too.
-        unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
+        // The only failure, a full counter, leaves it readable too.
+        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
 
     /// Makes the descriptor unreadable again.
     pub fn clear(&self) {
-        let mut count = 0_u64;
-        // SAFETY: eight bytes are written to `count`. The only failure is that there was nothing to clear.
-        unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) };
+        // The only failure is that there was nothing to clear.
+        let _ = rustix::io::read(&self.fd, &mut [0; 8]);
     }
 }
 

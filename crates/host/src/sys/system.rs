@@ -1,15 +1,12 @@
 //! Basic facts from the C library: page size, CPUs, clock ticks, user, `uname(2)`.
 
 use std::ffi::{CStr, OsString};
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
 /// Returns the page size in bytes.
 pub fn page_size() -> usize {
-    static SIZE: OnceLock<usize> = OnceLock::new();
-    // SAFETY: sysconf touches no memory of ours.
-    *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))
+    rustix::param::page_size()
 }
 
 /// Returns the number of configured CPUs, including offline ones.
@@ -20,8 +17,7 @@ pub fn configured_cpus() -> u32 {
 
 /// Returns the number of clock ticks per second (`USER_HZ`), at least 1.
 pub fn ticks_per_second() -> u64 {
-    // SAFETY: sysconf touches no memory of ours.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).clamp(1, 1_000_000_000)
+    rustix::param::clock_ticks_per_second().clamp(1, 1_000_000_000)
 }
 
 /// Returns true if `/proc` shows processes by the numbers that they have for us. It shows those of the pid namespace in which it was
@@ -43,8 +39,7 @@ fn has_one_number(status: &str) -> bool {
 
 /// Returns the effective user id of this process.
 pub fn effective_user() -> u32 {
-    // SAFETY: geteuid cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// The names that `uname(2)` returns.
@@ -61,19 +56,9 @@ pub struct SystemName {
 impl SystemName {
     /// Reads the names with `uname(2)`.
     pub fn read() -> Self {
-        let mut name = MaybeUninit::<libc::utsname>::zeroed();
-        // SAFETY: the structure is written by the kernel; zeroed, it is valid (empty strings) already.
-        let name = unsafe {
-            libc::uname(name.as_mut_ptr());
-            name.assume_init()
-        };
-        let text = |field: &[libc::c_char; 65]| {
-            // `c_char` is signed or unsigned, depending on the architecture.
-            let bytes: [u8; 65] = field.map(|character| character.to_ne_bytes()[0]);
-            let text = CStr::from_bytes_until_nul(&bytes).map(CStr::to_bytes).unwrap_or_default();
-            OsString::from_vec(text.to_vec())
-        };
-        Self { host: text(&name.nodename), release: text(&name.release), machine: text(&name.machine) }
+        let name = rustix::system::uname();
+        let text = |text: &CStr| OsString::from_vec(text.to_bytes().to_vec());
+        Self { host: text(name.nodename()), release: text(name.release()), machine: text(name.machine()) }
     }
 }
 

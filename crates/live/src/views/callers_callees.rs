@@ -4,13 +4,12 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use profile::FrameId;
 use profile::queries::{CallTree, NodeId};
+use profile::{Detail, FrameId, Label, ViewFrame};
 
 use super::Scope;
-pub use super::scope_tree::PathKey;
-use super::scope_tree::{Label, Paths, ScopeTree};
-use crate::snapshot::{Frame, FrameNode, Function, Snapshot};
+use super::paths::{PathKey, Paths};
+use crate::snapshot::Snapshot;
 
 /// Callers or callees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,7 +30,7 @@ pub struct CallRow {
     /// The number of calls between the function and the row, from 0.
     pub depth: usize,
     /// The function of the row.
-    pub function: u32,
+    pub frame: ViewFrame,
     /// The weight of those of the function's stacks that lead along this path.
     pub weight: u64,
     /// True if its children are shown; `None` where there are none.
@@ -41,7 +40,7 @@ pub struct CallRow {
 /// Callers and callees of a function.
 #[derive(Clone, Debug)]
 pub struct CallersAndCallees {
-    function: u32,
+    function: ViewFrame,
     callers: Calls,
     callees: Calls,
 }
@@ -49,16 +48,16 @@ pub struct CallersAndCallees {
 /// The tree of a function's callers, or of its callees.
 #[derive(Clone, Debug)]
 struct Calls {
-    tree: CallTree<Label>,
+    tree: CallTree,
     /// The function; the root where it is on no stack.
     function: NodeId,
     paths: Paths,
 }
 
 impl Calls {
-    fn new(tree: CallTree<Label>, snapshot: &Snapshot) -> Self {
+    fn new(tree: CallTree) -> Self {
         let function = tree.children(NodeId::ROOT).next().unwrap_or(NodeId::ROOT);
-        let paths = Paths::new(&tree, function, snapshot, &[]);
+        let paths = Paths::new(&tree, function);
         Self { tree, function, paths }
     }
 
@@ -73,18 +72,16 @@ pub type ExpandedRows = HashMap<(Side, PathKey), bool, FxBuildHasher>;
 impl CallersAndCallees {
     /// Builds both trees from the outermost call of the function in each stack, so that no stack counts twice. Returns `None` where the
     /// snapshot does not have the function.
-    pub fn new(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Option<Self> {
-        let number = snapshot.functions.iter().position(|known| known == function)? as u32;
-        // Inlined calls of the function and other ones are merged.
-        let one = Frame { function: number, ..FrameNode::ROOT.frame };
-        let same = |frame: Frame| if frame.function == number { one } else { frame };
-        let ScopeTree { calls, .. } = ScopeTree::merged(snapshot, scope, same);
-        let is_function =
-            |frame: FrameId| calls.frames().get(frame.index()).is_some_and(|label| label.is_of(number));
+    pub fn new(snapshot: &Snapshot, scope: &Scope, function: &Label) -> Option<Self> {
+        let profile = scope.profile(snapshot, Detail::default());
+        let tree = CallTree::of(&[&scope.view(snapshot, &profile, scope.show())]).merged_kinds();
+        let is_function = |frame: &ViewFrame| frame.label == *function;
+        let known = tree.frames().iter().find(|frame| is_function(frame))?.clone();
+        let of_tree = |frame: FrameId| is_function(&tree.frames()[frame.index()]);
         Some(Self {
-            function: number,
-            callers: Calls::new(calls.callers(is_function, |_| true), snapshot),
-            callees: Calls::new(calls.callees(is_function), snapshot),
+            function: known,
+            callers: Calls::new(tree.callers(of_tree, |_| true)),
+            callees: Calls::new(tree.callees(of_tree)),
         })
     }
 
@@ -108,7 +105,7 @@ impl CallersAndCallees {
             side: None,
             path: PathKey::default(),
             depth: 0,
-            function: self.function,
+            frame: self.function.clone(),
             weight: self.total(),
             open: None,
         });
@@ -134,13 +131,13 @@ fn walk(
     let mut children: Vec<NodeId> = tree.children(node).collect();
     children.sort_by_key(|&child| (std::cmp::Reverse(calls.weight(child)), child));
     for child in children {
-        let label = tree.frame(child).and_then(|frame| tree.frames().get(frame.index()));
-        let Some(frame) = label.and_then(|label| label.frame()) else { continue };
+        let frame = tree.frame(child).and_then(|frame| tree.frames().get(frame.index()));
+        let Some(frame) = frame.cloned() else { continue };
         let (path, weight) = (paths.of(child), calls.weight(child));
         let is_hot = hot && heaviest == Some(child) && weight.saturating_mul(2) >= calls.weight(node);
         let has_children = tree.children(child).next().is_some() && depth < MAX_DEPTH;
         let open = has_children.then(|| expanded.get(&(side, path)).copied().unwrap_or(is_hot));
-        rows.push(CallRow { side: Some(side), path, depth, function: frame.function, weight, open });
+        rows.push(CallRow { side: Some(side), path, depth, frame, weight, open });
         if open == Some(true) {
             walk(calls, side, (child, depth + 1), is_hot, expanded, rows);
         }
@@ -151,10 +148,11 @@ fn walk(
 mod tests {
     use super::*;
     use crate::testing::SnapshotBuilder;
+    use crate::views::functions;
 
-    fn texts(snapshot: &Snapshot, rows: &[CallRow]) -> Vec<String> {
+    fn texts(rows: &[CallRow]) -> Vec<String> {
         let text = |row: &CallRow| {
-            let name = &snapshot.functions[row.function as usize].name;
+            let name = export::report::function(&row.frame);
             format!("{}{name} {}", " ".repeat(row.depth), row.weight)
         };
         rows.iter().map(text).collect()
@@ -169,11 +167,12 @@ mod tests {
             .stack(1, 1, "a", "main;other;work", 1)
             .stack(1, 1, "a", "main;idle", 9);
         let snapshot = build.snapshot();
-        let work = snapshot.functions.iter().find(|f| &*f.name == "work").unwrap().clone();
-        let neighbours = CallersAndCallees::new(&snapshot, &Scope::default(), &work).unwrap();
+        let rows = functions(&snapshot, &Scope::default());
+        let work = rows.iter().find(|row| export::report::function(&row.frame) == "work").unwrap();
+        let neighbours = CallersAndCallees::new(&snapshot, &Scope::default(), &work.frame.label).unwrap();
         let rows = neighbours.rows(&ExpandedRows::default());
         let expected = ["other 1", " main 9", "run 9", "work 10", "hash 6", " mix 6", "copy 3"];
-        assert_eq!(texts(&snapshot, &rows), expected);
+        assert_eq!(texts(&rows), expected);
         assert_eq!((neighbours.total(), neighbours.self_weight()), (10, 1));
 
         let hash = rows.iter().find(|row| row.open == Some(true) && row.side == Some(Side::Callees)).unwrap();

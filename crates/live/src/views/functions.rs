@@ -1,17 +1,18 @@
 //! The list of functions: self weight, and total weight with callees.
 
-use profile::FrameId;
-use profile::queries::{FunctionTable, RowKeys};
+use profile::queries::{ByLabel, FunctionTable, RowKeys};
+use profile::{Detail, FrameId, FrameKind, ViewFrame};
 
 use super::Scope;
-use super::scope_tree::{Label, ScopeTree};
 use crate::snapshot::{Snapshot, StateKind};
 
 /// A function of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionRow {
-    /// The position in [`Snapshot::functions`].
-    pub function: u32,
+    /// The function, or what stands for it where no function is known; one of its frames.
+    pub frame: ViewFrame,
+    /// A number by which rows of equal weights are ordered alike from snapshot to snapshot.
+    pub number: u32,
     /// The weight of stacks whose innermost frame it is.
     pub self_weight: u64,
     /// The weight of the stacks that it is on; recursion counts once.
@@ -22,54 +23,32 @@ pub struct FunctionRow {
     pub state: Option<StateKind>,
 }
 
-/// Gives inlined and other frames of a function one row.
-struct ByFunction<'a> {
-    labels: &'a [Label],
-    /// By function: true if a frame of it runs in the kernel.
-    in_kernel: Vec<bool>,
-    /// By function: the state of threads that it stands for.
-    states: Vec<Option<StateKind>>,
-}
-
-impl RowKeys for ByFunction<'_> {
-    fn of_thread(&mut self, _: Option<FrameId>, _: FrameId) -> u32 {
-        0
-    }
-
-    fn of_frame(&mut self, frame: Option<FrameId>) -> u32 {
-        let label = frame.and_then(|frame| self.labels.get(frame.index()));
-        let Some(frame) = label.and_then(|label| label.frame()) else { return u32::MAX };
-        if let Some(in_kernel) = self.in_kernel.get_mut(frame.function as usize) {
-            *in_kernel |= frame.in_kernel;
-        }
-        if let Some(state) = self.states.get_mut(frame.function as usize) {
-            *state = frame.state;
-        }
-        frame.function
-    }
-}
-
 /// Returns the functions that the scope shows, in no particular order.
 pub fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
-    let ScopeTree { calls, .. } = ScopeTree::new(snapshot, scope);
-    let count = snapshot.functions.len();
-    let mut keys =
-        ByFunction { labels: calls.frames(), in_kernel: vec![false; count], states: vec![None; count] };
-    let table = FunctionTable::new(&calls, &mut keys);
-    let shown = table.rows().filter_map(|(_, function, weights)| {
-        let index = function as usize;
-        let weights = weights.first().filter(|weights| weights.total > 0)?;
-        let is_shown = snapshot.functions.get(index).is_some_and(|f| scope.filter.shows(f));
-        let in_kernel = keys.in_kernel.get(index) == Some(&true);
-        is_shown.then_some(FunctionRow {
-            function,
+    let profile = scope.profile(snapshot, Detail::default());
+    let view = scope.view(snapshot, &profile, scope.show());
+    let frames = view.frames().frames();
+    let mut keys = ByLabel::new(frames);
+    let mut in_kernel = vec![false; frames.len()];
+    for (number, frame) in frames.iter().enumerate() {
+        let function = keys.of_frame(Some(FrameId::from_index(number))) as usize;
+        in_kernel[function] |= frame.kind == FrameKind::Kernel;
+    }
+    // The view has no filters on stacks, which would need the tree.
+    let Some(table) = FunctionTable::of_view(&view, &mut keys) else { return Vec::new() };
+    let rows = table.rows().filter_map(|(_, number, weights)| {
+        let frame = frames.get(number as usize).filter(|frame| scope.filter.shows(frame))?.clone();
+        let weights = weights.first()?;
+        Some(FunctionRow {
+            number,
             self_weight: weights.self_weight,
             total: weights.total,
-            in_kernel,
-            state: keys.states.get(index).copied().flatten(),
+            in_kernel: in_kernel[number as usize],
+            state: snapshot.state_kind(&frame.label),
+            frame,
         })
     });
-    shown.collect()
+    rows.collect()
 }
 
 #[cfg(test)]
@@ -81,9 +60,7 @@ mod tests {
     fn named(snapshot: &Snapshot, scope: &Scope) -> Vec<(String, u64, u64)> {
         let mut rows: Vec<_> = functions(snapshot, scope)
             .into_iter()
-            .map(|row| {
-                (snapshot.functions[row.function as usize].name.to_string(), row.self_weight, row.total)
-            })
+            .map(|row| (export::report::function(&row.frame), row.self_weight, row.total))
             .collect();
         rows.sort();
         rows

@@ -3,19 +3,22 @@
 mod callers_callees;
 mod flame;
 mod functions;
-mod scope_tree;
+mod paths;
 mod tasks;
 mod time;
 
-pub use callers_callees::{CallRow, CallersAndCallees, ExpandedRows, PathKey, Side};
+pub use callers_callees::{CallRow, CallersAndCallees, ExpandedRows, Side};
 pub use flame::{Direction, FlameTree, Tile};
 pub use functions::{FunctionRow, functions};
+pub use paths::PathKey;
 pub use tasks::{TaskOrder, TaskRow, tasks};
 pub use time::{TimePart, TimeSpent};
 
-use super::filter::Filter;
+use model::{Space, StackEntry};
+use profile::{Count, Detail, Profile, Show, StackId, Thread, ThreadId, View, Weight};
 
-use crate::snapshot::{Frame, LookupAddress, Snapshot, StateKind, Task};
+use super::filter::Filter;
+use crate::snapshot::{Snapshot, StateKind, ids_of, is_idle};
 
 /// The samples and frames that all views take into account.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +29,8 @@ pub struct Scope {
     pub kernel: bool,
     /// True if user frames count.
     pub user: bool,
+    /// True if all nameless functions of a module are one.
+    pub modules_only: bool,
     /// True if idle CPUs count.
     pub idle: bool,
     /// True if threads at rest count, in a view of time.
@@ -44,6 +49,7 @@ impl Default for Scope {
             event: 0,
             kernel: true,
             user: true,
+            modules_only: false,
             idle: false,
             at_rest: false,
             part: TimePart::All,
@@ -63,91 +69,91 @@ pub struct TaskChoice {
 }
 
 impl TaskChoice {
-    fn admits(&self, task: &Task) -> bool {
-        task.pid == self.pid && self.tid.is_none_or(|tid| tid == task.tid)
+    fn admits(&self, thread: &Thread) -> bool {
+        let (pid, tid) = ids_of(thread);
+        pid == self.pid && self.tid.is_none_or(|chosen| chosen == tid)
     }
 }
 
-/// A stack within the scope.
+/// Samples of a thread with one stack, within the scope.
 #[derive(Clone, Copy)]
 pub struct ScopedStack<'a> {
-    /// The thread that it was sampled in.
-    pub task: &'a Task,
-    /// The position of the thread in [`Snapshot::tasks`].
-    pub task_number: u32,
-    /// The frame node of its innermost frame that is not hidden; a position in [`Snapshot::frame_nodes`].
-    pub frame_node: u32,
-    stack: u32,
-    snapshot: &'a Snapshot,
-    scope: &'a Scope,
-    /// Number of samples with this stack.
-    pub samples: u64,
-    /// The weight of these samples.
+    /// The thread that they were taken in.
+    pub thread: &'a Thread,
+    /// Its number in the profile of the event.
+    pub thread_id: ThreadId,
+    /// Their stack in the profile of the event.
+    pub stack: StackId,
+    /// The state of the thread; `None` if it ran what is innermost on the stack.
+    pub state: Option<StateKind>,
+    /// Their number, and the sum of their periods.
+    pub count: Count,
+    /// Their weight.
     pub weight: u64,
 }
 
-impl<'a> ScopedStack<'a> {
-    /// Iterates over the frames that are not hidden, innermost first.
-    pub fn frames(&self) -> impl Iterator<Item = Frame> + use<'a> {
-        let (snapshot, scope) = (self.snapshot, self.scope);
-        snapshot.frames_of(self.frame_node).filter(|frame| scope.shows(*frame))
-    }
-
-    /// Iterates over the addresses that are not hidden, innermost first.
-    pub fn addresses(&self) -> impl Iterator<Item = &'a LookupAddress> + use<'a> {
-        let (snapshot, scope) = (self.snapshot, self.scope);
-        let numbers = snapshot.addresses_of(self.stack);
-        let addresses = numbers.filter_map(|number| snapshot.addresses.get(number as usize));
-        addresses.filter(|place| if place.entry.in_kernel { scope.kernel } else { scope.user })
-    }
-}
-
 impl Scope {
+    /// Returns the profile of the event that counts, and how its samples are weighed; `None` if the snapshot does not have it.
+    fn event<'a>(&self, snapshot: &'a Snapshot) -> Option<(&'a Profile, Weight)> {
+        let event = self.event as usize;
+        Some((snapshot.profiles.get(event)?, snapshot.status.events.get(event)?.weight()))
+    }
+
     /// Iterates over the stacks that count and have at least one frame that is not hidden.
     pub fn stacks<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = ScopedStack<'a>> {
-        let admitted: Vec<bool> = snapshot.tasks.iter().map(|task| self.admits(task)).collect();
-        let shown = self.shown(snapshot);
-        snapshot.stacks.iter().filter_map(move |counted| {
-            let index = counted.task as usize;
-            if counted.event != self.event || !admitted.get(index).is_some_and(|&admitted| admitted) {
-                return None;
-            }
-            let task = snapshot.tasks.get(index)?;
-            let (stack, samples, weight) = (counted.stack, counted.samples, counted.weight);
-            let leaf = snapshot.leaf_nodes.get(stack as usize).copied().unwrap_or(0);
-            let frame_node = shown.as_ref().map_or(Some(leaf), |shown| shown.get(leaf as usize).copied());
-            let frame_node = frame_node.filter(|&frame_node| frame_node != 0)?;
-            let doing = snapshot.state_kind(frame_node);
-            if doing == Some(StateKind::AtRest) && !self.at_rest || !self.part.has(doing) {
-                return None;
-            }
-            let task_number = counted.task;
-            Some(ScopedStack { task, task_number, frame_node, stack, snapshot, scope: self, samples, weight })
+        self.event(snapshot).into_iter().flat_map(move |(profile, weight)| {
+            let admitted: Vec<bool> = profile.threads().iter().map(|thread| self.admits(thread)).collect();
+            profile.counts().filter_map(move |(thread_id, stack, count)| {
+                let is_admitted = admitted.get(thread_id.index()) == Some(&true);
+                if !is_admitted || !self.shows_any(snapshot, profile, stack) {
+                    return None;
+                }
+                let state = snapshot.state_of(profile, stack);
+                if state == Some(StateKind::AtRest) && !self.at_rest || !self.part.has(state) {
+                    return None;
+                }
+                let (thread, weight) = (&profile.threads()[thread_id.index()], count.weight(weight));
+                Some(ScopedStack { thread, thread_id, stack, state, count, weight })
+            })
         })
     }
 
-    /// By frame node: the nearest node towards the root whose frame is not hidden. `None` where no frames are hidden.
-    fn shown(&self, snapshot: &Snapshot) -> Option<Vec<u32>> {
-        if self.shows_all() {
-            return None;
-        }
-        let mut shown: Vec<u32> = Vec::with_capacity(snapshot.frame_nodes.len());
-        for (number, frame_node) in (0..).zip(snapshot.frame_nodes.iter()) {
-            let is_shown = number != 0 && self.shows(frame_node.frame);
-            let outer = shown.get(frame_node.caller as usize).copied().unwrap_or(0);
-            shown.push(if is_shown { number } else { outer });
-        }
-        Some(shown)
+    /// Returns true if some frame of a stack is not hidden.
+    fn shows_any(&self, snapshot: &Snapshot, profile: &Profile, stack: StackId) -> bool {
+        let is_shown = |entry: &StackEntry| match entry.in_kernel {
+            true if self.kernel => true,
+            false if self.user => true,
+            _ => matches!(snapshot.spaces.get(entry.space), Space::State(_)),
+        };
+        let mut places = profile.stacks.entries(stack);
+        places.any(|place| profile.stacks.places().get(place.index()).is_some_and(is_shown))
     }
 
-    /// Returns true if no frames are hidden.
-    fn shows_all(&self) -> bool {
-        self.kernel && self.user
+    /// Returns the samples that count as a profile of their own, with what `detail` keeps apart of threads.
+    pub fn profile(&self, snapshot: &Snapshot, detail: Detail) -> Profile {
+        let mut scoped = Profile::new(detail);
+        let Some((whole, _)) = self.event(snapshot) else { return scoped };
+        (scoped.stacks, scoped.loss) = (whole.stacks.clone(), whole.loss);
+        let mut threads: Vec<Option<ThreadId>> = vec![None; whole.threads().len()];
+        for ScopedStack { thread, thread_id, stack, count, .. } in self.stacks(snapshot) {
+            let Some((pid, tid)) = thread.ids else { continue };
+            let thread = *threads[thread_id.index()]
+                .get_or_insert_with(|| scoped.thread(&thread.comm, pid, tid, || thread.comm.clone()));
+            scoped.add_counts(thread, stack, count);
+        }
+        scoped
     }
 
-    /// Returns true if the frame is not hidden.
-    fn shows(&self, frame: Frame) -> bool {
-        frame.state.is_some() || if frame.in_kernel { self.kernel } else { self.user }
+    /// Returns the frames that are shown, with their modules.
+    pub fn show(&self) -> Show {
+        let Self { kernel, user, modules_only, .. } = *self;
+        Show { kernel, user, modules: true, modules_only, one_liners: false, ..Show::default() }
+    }
+
+    /// Returns the view of samples of the event, which [`Scope::profile`] has chosen.
+    pub fn view<'a>(&self, snapshot: &Snapshot, profile: &'a Profile, show: Show) -> View<'a> {
+        let weight = self.event(snapshot).map_or(Weight::Samples, |(_, weight)| weight);
+        View::new(profile, &snapshot.spaces, |_, entry| snapshot.names.resolution(entry), show, weight)
     }
 
     /// Returns the weight of all stacks that count.
@@ -157,21 +163,17 @@ impl Scope {
 
     /// Returns the share of idle CPUs in the weight of the event, in per cent.
     pub fn idle_share(&self, snapshot: &Snapshot) -> f64 {
-        let mut idle = 0;
-        let mut all = 0;
-        for stack in snapshot.stacks.iter().filter(|stack| stack.event == self.event) {
-            all += stack.weight;
-            if snapshot.tasks.get(stack.task as usize).is_some_and(Task::is_idle) {
-                idle += stack.weight;
-            }
-        }
-        crate::snapshot::share(idle, all)
+        let Some((profile, weight)) = self.event(snapshot) else { return 0.0 };
+        let is_idle = |thread: ThreadId| profile.threads().get(thread.index()).is_some_and(is_idle);
+        let idle = profile.counts().filter(|&(thread, ..)| is_idle(thread));
+        let idle = idle.map(|(.., count)| count.weight(weight)).sum();
+        crate::snapshot::share(idle, profile.total().weight(weight))
     }
 
-    fn admits(&self, task: &Task) -> bool {
-        (self.idle || !task.is_idle())
-            && self.task.is_none_or(|choice| choice.admits(task))
-            && self.filter.admits(task)
+    fn admits(&self, thread: &Thread) -> bool {
+        (self.idle || !is_idle(thread))
+            && self.task.is_none_or(|choice| choice.admits(thread))
+            && self.filter.admits(thread)
     }
 }
 
@@ -209,36 +211,40 @@ mod tests {
         for (kernel, user) in [(true, true), (false, true), (true, false)] {
             let snapshot = snapshot(7 + u64::from(kernel));
             let scope = Scope { kernel, user, ..Scope::default() };
-            let mut expected: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+            let mut expected: BTreeMap<String, (u64, u64)> = BTreeMap::new();
             let mut total = 0;
-            let stacks: Vec<(Vec<u32>, u64)> = scope
-                .stacks(&snapshot)
-                .map(|stack| (stack.frames().map(|frame| frame.function).collect(), stack.weight))
-                .collect();
+            let profile = &snapshot.profiles[0];
+            let view = scope.view(&snapshot, profile, scope.show());
+            let frames_of = |stack: ScopedStack<'_>| {
+                let mut frames = Vec::new();
+                view.stack(stack.thread_id, stack.stack, &mut frames);
+                let frames = frames.iter().rev().map(|frame| &view.frames().frames()[frame.index()]);
+                frames.filter(|frame| !frame.label.is_thread()).map(export::report::function).collect()
+            };
+            let stacks: Vec<(Vec<String>, u64)> =
+                scope.stacks(&snapshot).map(|stack| (frames_of(stack), stack.weight)).collect();
             for (frames, weight) in &stacks {
                 total += weight;
-                expected.entry(frames[0]).or_default().0 += weight;
-                let each: std::collections::BTreeSet<u32> = frames.iter().copied().collect();
-                each.iter().for_each(|function| expected.entry(*function).or_default().1 += weight);
+                expected.entry(frames[0].clone()).or_default().0 += weight;
+                let each: std::collections::BTreeSet<&String> = frames.iter().collect();
+                each.iter().for_each(|&function| expected.entry(function.clone()).or_default().1 += weight);
             }
             let rows = functions(&snapshot, &scope);
-            let rows: BTreeMap<u32, (u64, u64)> =
-                rows.iter().map(|row| (row.function, (row.self_weight, row.total))).collect();
-            assert_eq!(rows, expected);
-            assert_eq!(
-                (scope.total(&snapshot), FlameTree::new(&snapshot, &scope, 0).total()),
-                (total, total)
-            );
-            for (&function, &(_, total)) in &expected {
-                let known = &snapshot.functions[function as usize];
-                let neighbours = CallersAndCallees::new(&snapshot, &scope, known).unwrap();
+            let name = |row: &FunctionRow| export::report::function(&row.frame);
+            let found: BTreeMap<String, (u64, u64)> =
+                rows.iter().map(|row| (name(row), (row.self_weight, row.total))).collect();
+            assert_eq!(found, expected);
+            assert_eq!((scope.total(&snapshot), FlameTree::new(&snapshot, &scope).total()), (total, total));
+            for row in &rows {
+                let function = name(row);
+                let neighbours = CallersAndCallees::new(&snapshot, &scope, &row.frame.label).unwrap();
                 // Only stacks without recursion: a recursive function is its own callee.
                 let own = stacks.iter().filter(|(frames, _)| {
                     frames[0] == function && frames.iter().filter(|other| **other == function).count() == 1
                 });
                 assert_eq!(
                     (neighbours.total(), neighbours.self_weight()),
-                    (total, own.map(|(_, w)| w).sum())
+                    (expected[&function].1, own.map(|(_, w)| w).sum())
                 );
             }
         }

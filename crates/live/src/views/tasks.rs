@@ -1,10 +1,12 @@
 //! Processes, with their threads.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+
+use model::Name;
+use profile::{Thread, ThreadId};
 
 use super::{Scope, TaskChoice};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, container_of, ids_of};
 
 /// A process or thread of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,9 +14,9 @@ pub struct TaskRow {
     /// The process or thread.
     pub choice: TaskChoice,
     /// Its name.
-    pub comm: Arc<str>,
+    pub comm: Name,
     /// The container that it runs in; `None` on the host.
-    pub container: Option<Arc<str>>,
+    pub container: Option<Name>,
     /// The weight of its samples.
     pub weight: u64,
     /// Number of threads with samples; 0 in the row of a thread.
@@ -24,11 +26,11 @@ pub struct TaskRow {
 #[derive(Default)]
 struct Process {
     /// The name, whether it is the main thread's, and the weight of samples under it.
-    comm: Option<(Arc<str>, bool, u64)>,
-    container: Option<Arc<str>>,
+    comm: Option<(Name, bool, u64)>,
+    container: Option<Name>,
     weight: u64,
     /// By tid: the thread's heaviest name, the weight of all samples, and the weight under that name.
-    threads: BTreeMap<i32, (Arc<str>, u64, u64)>,
+    threads: BTreeMap<i32, (Name, u64, u64)>,
 }
 
 /// The order of rows of tasks.
@@ -44,29 +46,27 @@ pub enum TaskOrder {
 
 /// Returns the processes in an order, each followed by its threads if it has several.
 pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRow> {
-    let mut weights = vec![0_u64; snapshot.tasks.len()];
+    let mut weights: BTreeMap<ThreadId, (&Thread, u64)> = BTreeMap::new();
     for stack in scope.stacks(snapshot) {
-        if let Some(weight) = weights.get_mut(stack.task_number as usize) {
-            *weight += stack.weight;
-        }
+        weights.entry(stack.thread_id).or_insert((stack.thread, 0)).1 += stack.weight;
     }
     let mut processes: BTreeMap<i32, Process> = BTreeMap::new();
-    let weighed = snapshot.tasks.iter().zip(weights).filter(|&(_, weight)| weight > 0);
-    for (task, weight) in weighed.filter(|(task, _)| scope.filter.shows_task(task)) {
-        let process = processes.entry(task.pid).or_default();
+    let weighed = weights.into_values().filter(|&(_, weight)| weight > 0);
+    for (thread, weight) in weighed.filter(|(thread, _)| scope.filter.shows_task(thread)) {
+        let (pid, tid) = ids_of(thread);
+        let process = processes.entry(pid).or_default();
         process.weight += weight;
         // It may have been put into one while it was watched.
-        process.container = task.container.clone().or(process.container.take());
+        process.container = container_of(thread).cloned().or(process.container.take());
         // The main thread names the process; until it has a sample, any thread does. Of several names, the one with most.
-        let is_main = task.pid == task.tid;
+        let is_main = pid == tid;
         if process.comm.as_ref().is_none_or(|(_, main, heaviest)| (is_main, weight) > (*main, *heaviest)) {
-            process.comm = Some((Arc::clone(&task.comm), is_main, weight));
+            process.comm = Some((thread.comm.clone(), is_main, weight));
         }
-        let (comm, sum, heaviest) =
-            process.threads.entry(task.tid).or_insert_with(|| (Arc::clone(&task.comm), 0, 0));
+        let (comm, sum, heaviest) = process.threads.entry(tid).or_insert_with(|| (thread.comm.clone(), 0, 0));
         *sum += weight;
         if weight > *heaviest {
-            (*comm, *heaviest) = (Arc::clone(&task.comm), weight);
+            (*comm, *heaviest) = (thread.comm.clone(), weight);
         }
     }
     let mut processes: Vec<_> = processes.into_iter().collect();
@@ -74,14 +74,14 @@ pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRo
         TaskOrder::Weight => b.weight.cmp(&a.weight).then(a_pid.cmp(b_pid)),
         TaskOrder::Pid => a_pid.cmp(b_pid),
         TaskOrder::Comm => {
-            let comm = |process: &Process| process.comm.as_ref().map(|(comm, ..)| Arc::clone(comm));
+            let comm = |process: &Process| process.comm.as_ref().map(|(comm, ..)| comm.clone());
             comm(a).cmp(&comm(b)).then(a_pid.cmp(b_pid))
         }
     });
     let mut rows = Vec::new();
     for (pid, process) in processes {
         let Process { comm, container, weight, threads } = process;
-        let comm = comm.map_or_else(|| Arc::from(""), |(comm, ..)| comm);
+        let comm = comm.map_or_else(|| Name::from(""), |(comm, ..)| comm);
         let choice = TaskChoice { pid, tid: None };
         let row = TaskRow { choice, comm, container: container.clone(), weight, threads: threads.len() };
         rows.push(row);
@@ -112,9 +112,11 @@ mod tests {
         let mut build = SnapshotBuilder::default();
         build.stack(7, 8, "worker", "f", 5).stack(7, 7, "app", "f", 1).stack(9, 9, "sh", "g", 4);
         let rows = tasks(&build.snapshot(), &Scope::default(), TaskOrder::Weight);
-        let texts: Vec<_> = rows.iter().map(|r| (r.choice.pid, r.choice.tid, &*r.comm, r.weight)).collect();
+        let texts: Vec<_> =
+            rows.iter().map(|r| (r.choice.pid, r.choice.tid, r.comm.to_string(), r.weight)).collect();
         let expected =
-            [(7, None, "app", 6), (7, Some(8), "worker", 5), (7, Some(7), "app", 1), (9, None, "sh", 4)];
+            [(7, None, "app", 6), (7, Some(8), "worker", 5), (7, Some(7), "app", 1), (9, None, "sh", 4)]
+                .map(|(pid, tid, comm, weight)| (pid, tid, comm.to_owned(), weight));
         assert_eq!(texts, expected);
         assert!(rows.iter().all(|row| row.container.is_none()));
         build.stack_in(Some("docker:0123456789ab"), (7, 8, "worker"), "f", 1);

@@ -6,7 +6,7 @@ use export::summary::Activity;
 use rustc_hash::FxBuildHasher;
 
 use super::{Scope, TaskChoice};
-use crate::snapshot::{Snapshot, StateKind};
+use crate::snapshot::{Snapshot, StateKind, ids_of};
 
 /// A part of the time of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -55,12 +55,11 @@ impl TimeSpent {
         let scope = Scope { at_rest: true, part: TimePart::All, ..scope.clone() };
         let mut spent = Self::default();
         for stack in scope.stacks(snapshot) {
-            let (pid, tid) = (stack.task.pid, Some(stack.task.tid));
-            let doing = snapshot.state_kind(stack.frame_node);
-            for tid in [None, tid] {
-                add(spent.tasks.entry(TaskChoice { pid, tid }).or_default(), doing, stack.weight);
+            let (pid, tid) = ids_of(stack.thread);
+            for tid in [None, Some(tid)] {
+                add(spent.tasks.entry(TaskChoice { pid, tid }).or_default(), stack.state, stack.weight);
             }
-            add(&mut spent.all, doing, stack.weight);
+            add(&mut spent.all, stack.state, stack.weight);
         }
         spent
     }

@@ -23,13 +23,13 @@ use std::sync::Arc;
 
 use decoder::attr::TYPE_TRACEPOINT;
 use decoder::{Attr, DecodeError, Endian, RawRecord, RecordLayout, kind as kernel_kind};
-use model::{Loss, Name, Timestamp};
+use model::{Loss, Name};
 
 use crate::error::Error;
 use crate::events::{Event, EventTable};
 use crate::features::{Features, bit};
 use crate::sections::Pieces;
-use crate::tool::{EventUpdate, ToolRecord, kind};
+use crate::tool::{ToolRecord, kind};
 use crate::tracing_data::TracingData;
 
 use blocks::Blocks;
@@ -421,27 +421,23 @@ impl Reader {
             let keep = if kind == kind::SIMPLEPERF_TRACING_DATA { MOST_TRACING_DATA } else { 0 };
             body.extend(self.skip(u64::from(misc) << 16, keep)?);
         }
-        let entry = |kind, time| Entry { record, time, kind };
+        let entry = |kind| Entry { record, time: None, kind };
         if kind == kind::FINISHED_ROUND {
-            return Ok(entry(if self.rounds { EntryKind::RoundEnd } else { EntryKind::Tool }, None));
+            return Ok(entry(if self.rounds { EntryKind::RoundEnd } else { EntryKind::Tool }));
         }
         match ToolRecord::parse(&RawRecord { kind, misc, body: &body }, self.known.endian) {
             Ok(Some(tool)) => {
-                let time = match &tool {
-                    ToolRecord::AuxtraceError(error) if error.time != 0 => Some(Timestamp(error.time)),
-                    _ => None,
-                };
                 self.take_in(tool, origin, record.file_offset())?;
-                Ok(entry(EntryKind::Tool, time))
+                Ok(entry(EntryKind::Tool))
             }
             Ok(None) => {
                 self.loss.unknown_records = self.loss.unknown_records.saturating_add(1);
-                Ok(entry(EntryKind::Unknown, None))
+                Ok(entry(EntryKind::Unknown))
             }
             Err(error) => {
                 self.loss.undecodable = self.loss.undecodable.saturating_add(1);
                 self.notice(Notice::Record { offset: record.file_offset(), error });
-                Ok(entry(EntryKind::Tool, None))
+                Ok(entry(EntryKind::Tool))
             }
         }
     }
@@ -491,7 +487,7 @@ impl Reader {
                 self.features_mut().tracing_data = Some(section);
                 self.name_tracepoints();
             }
-            ToolRecord::Auxtrace { size, .. } => {
+            ToolRecord::Auxtrace { size } => {
                 self.skip(size, 0)?;
             }
             ToolRecord::HeaderBuildId(entry) => self.features_mut().build_ids.extend(entry),
@@ -509,10 +505,10 @@ impl Reader {
                     self.name_events();
                 }
             }
-            ToolRecord::EventUpdate { id, update: EventUpdate::Name(name) } => {
+            ToolRecord::EventName { id, name } => {
                 Arc::make_mut(&mut self.known.events).rename(id, name);
             }
-            _ => {}
+            ToolRecord::HeaderAttr { .. } | ToolRecord::Other => {}
         }
         Ok(())
     }

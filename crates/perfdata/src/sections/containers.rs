@@ -1,13 +1,13 @@
 //! The section of processes in containers: which, and since when. A process that is not in it runs where its parent did.
+//!
+//! Layout: the version (u64), then the changes: pid, length of the container's name (u32 each), since when (u64, the recording's clock,
+//! nanoseconds), the name.
 
 use decoder::Endian;
 use model::{Name, Pid, Timestamp};
 
-/// The layout of the section: this number (u64), then the changes.
-const VERSION: u64 = 1;
-/// Bytes before the name of a container: pid, length of the name (u32 each), since when (u64, the recording's clock,
-/// nanoseconds).
-const HEADER: usize = 16;
+use super::{VERSION, entries, of_version_1};
+
 /// Maximum number of changes.
 pub const MOST: usize = 1 << 16;
 
@@ -37,24 +37,16 @@ pub fn to_section(changes: &[ContainerChange]) -> Vec<u8> {
 
 /// Decodes the section, in the order of time. Leaves out what is cut off, and everything where it is of another version.
 pub fn from_section(section: &[u8], endian: Endian) -> Vec<ContainerChange> {
-    let mut changes = Vec::new();
-    let Some((version, mut rest)) = section.split_first_chunk::<8>() else { return changes };
-    if endian.u64(*version) != VERSION {
-        return changes;
-    }
-    while let Some((header, names)) = rest.split_first_chunk::<HEADER>() {
-        let [p0, p1, p2, p3, l0, l1, l2, l3, since @ ..] = *header;
-        let length = endian.u32([l0, l1, l2, l3]) as usize;
-        let Some((name, next)) = names.split_at_checked(length).filter(|_| changes.len() < MOST) else {
-            break;
-        };
-        changes.push(ContainerChange {
-            pid: Pid(endian.u32([p0, p1, p2, p3]).cast_signed()),
-            since: Timestamp(endian.u64(since)),
+    let bytes = of_version_1(section, "containers", endian);
+    let mut changes = entries(bytes, MOST, |bytes| {
+        let (pid, length, since) = (bytes.u32("pid")?, bytes.u32("length")?, bytes.u64("since")?);
+        let name = bytes.bytes("name", length.into())?;
+        Ok(ContainerChange {
+            pid: Pid(pid.cast_signed()),
+            since: Timestamp(since),
             container: (!name.is_empty()).then(|| Name::new(name)),
-        });
-        rest = next;
-    }
+        })
+    });
     changes.sort_by_key(|change| change.since);
     changes
 }

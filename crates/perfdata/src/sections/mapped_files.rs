@@ -1,16 +1,12 @@
 //! The section of mapped files: what the recorder read of the files that MMAP2 records name by device, inode and generation.
+//!
+//! Layout: the version (u64), then the files: major, minor (u32 each), inode, generation, since when, size (u64 each), time of the last
+//! modification (i64), length of the build id (u8), the build id padded to 20 bytes, 1 if it is foreign (u8), two zeros.
 
 use decoder::Endian;
 use model::{BuildId, FileIdentity, Timestamp};
 
-/// The layout of the section: this number (u64), then the files.
-const VERSION: u64 = 1;
-/// Bytes of a file: major, minor (u32 each), inode, generation, since when, size (u64 each), time of the last modification (i64),
-/// length of the build id (u8), the build id padded to 20 bytes, 1 if it is foreign (u8), two zeros.
-const ENTRY: usize = 72;
-/// Position of the length of the build id in it, and of the mark of foreign files.
-const LENGTH: usize = 48;
-const FOREIGN: usize = 69;
+use super::{VERSION, entries, of_version_1};
 
 /// A file that was mapped, as it was from some moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,49 +38,33 @@ pub fn to_section<'a>(files: impl IntoIterator<Item = &'a MappedFile>) -> Vec<u8
         }
         section.extend(modified.to_ne_bytes());
         let id = build_id.as_ref().map_or(&[][..], BuildId::as_bytes);
-        let mut padded = [0; 24];
-        let bytes = std::iter::once(id.len() as u8).chain(id.iter().copied());
-        padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-        padded[FOREIGN - LENGTH] = u8::from(*is_foreign);
+        let mut padded = [0; 20];
+        padded.iter_mut().zip(id).for_each(|(to, from)| *to = *from);
+        section.push(id.len() as u8);
         section.extend(padded);
+        section.extend([u8::from(*is_foreign), 0, 0]);
     }
     section
 }
 
 /// Decodes the section. Leaves out what is cut off, and everything where it is of another version.
 pub fn from_section(section: &[u8], endian: Endian) -> Vec<MappedFile> {
-    let Some((version, files)) = section.split_first_chunk::<8>() else { return Vec::new() };
-    if endian.u64(*version) != VERSION {
-        return Vec::new();
-    }
-    files.as_chunks::<ENTRY>().0.iter().map(|bytes| parse(bytes, endian)).collect()
+    entries(of_version_1(section, "mapped files", endian), usize::MAX, |bytes| {
+        let (major, minor) = (bytes.u32("major")?, bytes.u32("minor")?);
+        let (inode, generation) = (bytes.u64("inode")?, bytes.u64("generation")?);
+        let (since, size) = (Timestamp(bytes.u64("since")?), bytes.u64("size")?);
+        let modified = bytes.u64("modified")?.cast_signed();
+        let [length, id @ .., foreign, _, _] = bytes.array::<24>("build id")?;
+        let build_id = id.get(..usize::from(length)).and_then(BuildId::from_bytes);
+        let file = FileIdentity { major, minor, inode, generation };
+        Ok(MappedFile { file, since, build_id, size, modified, is_foreign: foreign != 0 })
+    })
 }
 
 /// Decodes all such sections among `sections`.
 pub fn in_sections(sections: &[(u32, Vec<u8>)], endian: Endian) -> impl Iterator<Item = MappedFile> {
     let of_files = sections.iter().filter(|(id, _)| *id == super::id::MAPPED_FILES);
     of_files.flat_map(move |(_, section)| from_section(section, endian))
-}
-
-fn parse(bytes: &[u8; ENTRY], endian: Endian) -> MappedFile {
-    let word = |at: usize| {
-        let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-        endian.u64(bytes.copied().unwrap_or_default())
-    };
-    let half = |at: usize| {
-        let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-        endian.u32(bytes.copied().unwrap_or_default())
-    };
-    let length = usize::from(bytes[LENGTH]);
-    let id = bytes[LENGTH + 1..FOREIGN].get(..length);
-    MappedFile {
-        file: FileIdentity { major: half(0), minor: half(4), inode: word(8), generation: word(16) },
-        since: Timestamp(word(24)),
-        build_id: id.and_then(BuildId::from_bytes),
-        size: word(32),
-        modified: word(40).cast_signed(),
-        is_foreign: bytes[FOREIGN] != 0,
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! The section that says how many samples of each event are missing, and why.
+//!
+//! Layout: entries of the event, due, missing, period and reason (u64 each).
 
 use decoder::Endian;
 use model::{MissingSamples, Shortfall};
 
-/// Words of an entry: event, due, missing, period, reason.
-const WORDS: usize = 5;
+use super::entries;
+use crate::bytes::Bytes;
+
 /// The maximum number of entries that are read. No recording has as many events.
 const MOST: usize = 4096;
 
@@ -16,14 +19,17 @@ pub fn to_section(missing: &[MissingSamples]) -> Vec<u8> {
 
 /// Decodes a section: its whole entries that make sense.
 pub fn from_section(bytes: &[u8], endian: Endian) -> Vec<MissingSamples> {
-    let entry = |bytes: &[u8]| {
-        let word = |index: usize| Some(endian.u64(*bytes.get(index * 8..)?.first_chunk()?));
-        let reason = Shortfall::from_number(word(4)?);
-        let entry =
-            MissingSamples { event: word(0)?, due: word(1)?, missing: word(2)?, period: word(3)?, reason };
-        (entry.missing <= entry.due).then_some(entry)
-    };
-    bytes.chunks_exact(WORDS * 8).take(MOST).filter_map(entry).collect()
+    let mut missing = entries(Bytes::new(bytes, "missing samples", endian), MOST, |bytes| {
+        Ok(MissingSamples {
+            event: bytes.u64("event")?,
+            due: bytes.u64("due")?,
+            missing: bytes.u64("missing")?,
+            period: bytes.u64("period")?,
+            reason: Shortfall::from_number(bytes.u64("reason")?),
+        })
+    });
+    missing.retain(|entry| entry.missing <= entry.due);
+    missing
 }
 
 #[cfg(test)]

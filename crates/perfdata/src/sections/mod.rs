@@ -93,7 +93,7 @@ pub(crate) const STACK_TOTALS_BIT: u32 = 240;
 
 /// First bytes of a [`Block`], and the event id in the records of a pipe: a number in the byte order of the file.
 const MAGIC: u64 = u64::from_le_bytes(*b"PROFSECT");
-/// Layout of block, sections and pieces.
+/// Layout of block, sections and pieces, and of the sections that begin with a version.
 const VERSION: u64 = 1;
 /// Maximum size of all sections of a recording together, in bytes. They hold counts, and names of generated code.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
@@ -107,6 +107,24 @@ const PIECE_HEADER: usize = 32;
 const PIECE_BYTES: usize = 65_000;
 /// Bytes of `struct perf_record_header_event_type` behind its header, which perf may expect.
 const EVENT_TYPE_BYTES: usize = 72;
+
+/// Returns the bytes of a section behind its version; none of another version than the first.
+fn of_version_1<'a>(section: &'a [u8], name: &'static str, endian: Endian) -> Bytes<'a> {
+    let mut bytes = Bytes::new(section, name, endian);
+    match bytes.u64("version") {
+        Ok(VERSION) => bytes,
+        _ => Bytes::new(&[], name, endian),
+    }
+}
+
+/// Decodes the entries of a section up to the first that is cut off, and at most `most`.
+fn entries<T>(
+    mut bytes: Bytes<'_>,
+    most: usize,
+    mut entry: impl FnMut(&mut Bytes<'_>) -> Result<T, Error>,
+) -> Vec<T> {
+    std::iter::from_fn(|| entry(&mut bytes).ok()).take(most).collect()
+}
 
 /// The range of the sections of a file. It stands directly behind the file's header: magic, version, offset and size,
 /// u64 each.

@@ -1,12 +1,12 @@
 //! The section of processes that ran generated code: when they began, and whose they were.
+//!
+//! Layout: the version (u64), then the processes: pid, number in its own namespace, user, 0 (u32 each), start (u64, nanoseconds since 1970).
 
 use decoder::Endian;
 use model::{Pid, ProcessLifetime};
 
-/// The layout of the section: this number (u64), then the entries.
-const VERSION: u64 = 1;
-/// Bytes of an entry: pid, number in its own namespace, user, 0 (u32 each), start (u64, nanoseconds since 1970).
-const ENTRY: usize = 24;
+use super::{VERSION, entries, of_version_1};
+
 /// Maximum number of entries: all that live at a time, with the kernel's default `pid_max` of 32,768, and as many that have
 /// ended.
 pub const MOST: usize = 1 << 16;
@@ -25,25 +25,14 @@ pub fn to_section(processes: &[(Pid, ProcessLifetime)]) -> Vec<u8> {
 
 /// Decodes the section. Leaves out what is cut off, and everything where it is of another version.
 pub fn from_section(section: &[u8], endian: Endian) -> Vec<(Pid, ProcessLifetime)> {
-    let Some((version, entries)) = section.split_first_chunk::<8>() else { return Vec::new() };
-    if endian.u64(*version) != VERSION {
-        return Vec::new();
-    }
-    let entry = |entry: &[u8]| {
-        let word = |index: usize| {
-            let bytes = entry.get(4 * index..).and_then(|rest| rest.first_chunk()).copied();
-            endian.u32(bytes.unwrap_or_default())
-        };
-        let start = endian.u64(entry.last_chunk().copied().unwrap_or_default());
-        let life = ProcessLifetime {
-            start: Some(start).filter(|&start| start > 0),
-            end: None,
-            user: Some(word(2)).filter(|&user| user != u32::MAX),
-            own_number: Some(Pid(word(1).cast_signed())),
-        };
-        (Pid(word(0).cast_signed()), life)
-    };
-    entries.chunks_exact(ENTRY).take(MOST).map(entry).collect()
+    entries(of_version_1(section, "processes", endian), MOST, |bytes| {
+        let pid = Pid(bytes.u32("pid")?.cast_signed());
+        let own_number = Some(Pid(bytes.u32("own number")?.cast_signed()));
+        let user = Some(bytes.u32("user")?).filter(|&user| user != u32::MAX);
+        bytes.u32("reserved")?;
+        let start = Some(bytes.u64("start")?).filter(|&start| start > 0);
+        Ok((pid, ProcessLifetime { start, end: None, user, own_number }))
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! The section of what processes are parts of: their program, their cgroup, and how they name their service.
+//!
+//! Layout: the version (u64), the number of texts (u32), each with its length (u32), then the entries: pid, the number of each text (0 for
+//! none, else counted from 1; u32 each), since when (u64, the recording's clock, nanoseconds).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +9,8 @@ use std::sync::Arc;
 use decoder::Endian;
 use model::{Name, Pid, Timestamp};
 
-/// The layout of the section: this number (u64), the texts, then the entries.
-const VERSION: u64 = 1;
-/// Bytes of an entry: pid, the number of each text (0 for none, else counted from 1; u32 each), since when (u64, the recording's clock,
-/// nanoseconds).
-const ENTRY: usize = 4 + 4 * TEXTS + 8;
+use super::{VERSION, entries, of_version_1};
+
 /// The number of texts of an entry.
 const TEXTS: usize = 5;
 /// Maximum number of entries.
@@ -76,40 +76,33 @@ pub fn to_section(changes: &[ResourceChange]) -> Vec<u8> {
 
 /// Decodes the section, in the order in which it was written. Leaves out what is cut off, and everything where it is of another version.
 pub fn from_section(section: &[u8], endian: Endian) -> Vec<ResourceChange> {
-    let Some((version, rest)) = section.split_first_chunk::<8>() else { return Vec::new() };
-    let Some((count, mut rest)) = rest.split_first_chunk::<4>() else { return Vec::new() };
-    if endian.u64(*version) != VERSION {
-        return Vec::new();
-    }
-    let mut texts: Vec<Arc<[u8]>> = Vec::new();
-    for _ in 0..endian.u32(*count) {
-        let Some((length, bytes)) = rest.split_first_chunk::<4>() else { return Vec::new() };
-        let Some((text, next)) = bytes.split_at_checked(endian.u32(*length) as usize) else {
-            return Vec::new();
-        };
-        texts.push(Arc::from(text));
-        rest = next;
-    }
-    let entry = |entry: &[u8]| {
-        let word = |index: usize| {
-            let bytes = entry.get(4 * index..).and_then(|rest| rest.first_chunk()).copied();
-            endian.u32(bytes.unwrap_or_default())
-        };
-        let text = |index: usize| texts.get((word(index) as usize).checked_sub(1)?);
-        let name = |index: usize| text(index).map(|text| Name::new(text));
-        ResourceChange {
-            pid: Pid(word(0).cast_signed()),
-            since: Timestamp(endian.u64(entry.last_chunk().copied().unwrap_or_default())),
-            resource: ProcessResource {
-                executable: name(1),
-                cgroup: name(2),
-                service_name: name(3),
-                attributes: text(4).cloned(),
-                context: text(5).cloned(),
-            },
+    let mut bytes = of_version_1(section, "resources", endian);
+    let texts = bytes.u32("texts").and_then(|count| {
+        bytes.list(count.into(), |bytes| {
+            let length = bytes.u32("length")?;
+            bytes.bytes("text", length.into()).map(Arc::<[u8]>::from)
+        })
+    });
+    let Ok(texts) = texts else { return Vec::new() };
+    entries(bytes, MOST, |bytes| {
+        let pid = Pid(bytes.u32("pid")?.cast_signed());
+        let mut numbers = [0; TEXTS];
+        for number in &mut numbers {
+            *number = bytes.u32("text")?;
         }
-    };
-    rest.chunks_exact(ENTRY).take(MOST).map(entry).collect()
+        let since = Timestamp(bytes.u64("since")?);
+        let [executable, cgroup, service_name, attributes, context] =
+            numbers.map(|number| texts.get((number as usize).checked_sub(1)?));
+        let name = |text: Option<&Arc<[u8]>>| text.map(|text| Name::new(text));
+        let resource = ProcessResource {
+            executable: name(executable),
+            cgroup: name(cgroup),
+            service_name: name(service_name),
+            attributes: attributes.cloned(),
+            context: context.cloned(),
+        };
+        Ok(ResourceChange { pid, since, resource })
+    })
 }
 
 #[cfg(test)]
@@ -154,7 +147,7 @@ mod tests {
         section[8..12].fill(0xff);
         assert_eq!(from_section(&section, Endian::NATIVE), []);
         let mut section = to_section(&changes());
-        let last = section.len() - ENTRY;
+        let last = section.len() - (4 + 4 * TEXTS + 8);
         section[last + 4..last + 8].fill(0xff);
         assert_eq!(from_section(&section, Endian::NATIVE)[2].resource.executable, None);
     }

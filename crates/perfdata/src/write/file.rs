@@ -8,6 +8,7 @@ use decoder::{Attr, Endian};
 use super::{MAGIC, RecordWriter, attr_size, tool_records};
 use crate::features::{EventDescription, Features};
 use crate::sections::{self, Block};
+use crate::tool::kind;
 
 /// Bytes of `struct perf_file_header`.
 const HEADER_SIZE: u64 = 104;
@@ -145,11 +146,11 @@ impl<W: Write + Seek> RecordWriter for FileWriter<W> {
     }
 
     fn finished_init(&mut self) -> io::Result<()> {
-        tool_records::record(tool_records::FINISHED_INIT, &[]).map_or(Ok(()), |record| self.append(&record))
+        tool_records::record(kind::FINISHED_INIT, &[]).map_or(Ok(()), |record| self.append(&record))
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
-        tool_records::record(tool_records::FINISHED_ROUND, &[]).map_or(Ok(()), |record| self.append(&record))
+        tool_records::record(kind::FINISHED_ROUND, &[]).map_or(Ok(()), |record| self.append(&record))
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {

@@ -14,6 +14,7 @@ use decoder::{Attr, Endian};
 
 use crate::features::Features;
 use crate::sections;
+use crate::tool::kind;
 
 pub use compress::Compressor;
 pub use file::FileWriter;
@@ -35,8 +36,7 @@ fn attr_size(attr: &Attr) -> u32 {
 pub fn section_records(id: u32, section: &[u8]) -> Vec<u8> {
     let pieces = sections::pieces(id, section, Endian::NATIVE);
     // A piece is smaller than the largest record.
-    let records =
-        pieces.iter().filter_map(|piece| tool_records::record(tool_records::HEADER_EVENT_TYPE, piece));
+    let records = pieces.iter().filter_map(|piece| tool_records::record(kind::HEADER_EVENT_TYPE, piece));
     records.flatten().collect()
 }
 

@@ -6,6 +6,7 @@ use decoder::{Attr, Endian};
 
 use super::{MAGIC, RecordWriter, attr_size, section_records, tool_records};
 use crate::features::{EventDescription, Features, bit};
+use crate::tool::kind;
 
 /// Writes a recording as a stream (`perf script -i -`, `prof flame -i -`).
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl<W: Write> PipeWriter<W> {
                 _ => {
                     let mut feature = Endian::NATIVE.u64_bytes(u64::from(bit)).to_vec();
                     feature.extend_from_slice(&body);
-                    self.append_if_fits(tool_records::record(tool_records::HEADER_FEATURE, &feature))?;
+                    self.append_if_fits(tool_records::record(kind::HEADER_FEATURE, &feature))?;
                 }
             }
         }
@@ -66,11 +67,7 @@ impl<W: Write> PipeWriter<W> {
                 let size = usize::from(Endian::NATIVE.u16([header[6], header[7]]));
                 let (Some(body), Some(after)) = (rest.get(8..size), rest.get(size..)) else { break };
                 let misc = Endian::NATIVE.u16([header[4], header[5]]);
-                self.append_if_fits(tool_records::record_with_misc(
-                    tool_records::HEADER_BUILD_ID,
-                    misc,
-                    body,
-                ))?;
+                self.append_if_fits(tool_records::record_with_misc(kind::HEADER_BUILD_ID, misc, body))?;
                 rest = after;
             }
         }
@@ -83,7 +80,7 @@ impl<W: Write> PipeWriter<W> {
         let padded = body.len().next_multiple_of(8);
         let Ok(size) = u32::try_from(padded) else { return Ok(()) };
         let head = Endian::NATIVE.u32_bytes(size);
-        self.append_if_fits(tool_records::record(tool_records::HEADER_TRACING_DATA, &head))?;
+        self.append_if_fits(tool_records::record(kind::HEADER_TRACING_DATA, &head))?;
         self.append(body)?;
         self.append([0; 8].get(..padded - body.len()).unwrap_or_default())
     }
@@ -97,11 +94,11 @@ impl<W: Write> RecordWriter for PipeWriter<W> {
     }
 
     fn finished_init(&mut self) -> io::Result<()> {
-        self.append_if_fits(tool_records::record(tool_records::FINISHED_INIT, &[]))
+        self.append_if_fits(tool_records::record(kind::FINISHED_INIT, &[]))
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
-        self.append_if_fits(tool_records::record(tool_records::FINISHED_ROUND, &[]))
+        self.append_if_fits(tool_records::record(kind::FINISHED_ROUND, &[]))
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {

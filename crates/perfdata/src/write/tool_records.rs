@@ -2,15 +2,7 @@
 
 use decoder::{Attr, Endian};
 
-pub(super) const HEADER_ATTR: u32 = 64;
-pub(super) const HEADER_EVENT_TYPE: u32 = 65;
-pub(super) const HEADER_TRACING_DATA: u32 = 66;
-pub(super) const HEADER_BUILD_ID: u32 = 67;
-pub(super) const FINISHED_ROUND: u32 = 68;
-pub(super) const EVENT_UPDATE: u32 = 78;
-pub(super) const HEADER_FEATURE: u32 = 80;
-const COMPRESSED: u32 = 81;
-pub(super) const FINISHED_INIT: u32 = 82;
+use crate::tool::kind::{COMPRESSED, EVENT_UPDATE, HEADER_ATTR};
 
 /// The largest record: its size is a u16, and records are multiples of eight bytes.
 pub(super) const MAX_RECORD: usize = 65_528;

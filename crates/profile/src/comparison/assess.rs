@@ -3,9 +3,9 @@
 use super::moved::{self, Move};
 use super::paths::{self, PathChange};
 use super::row::{Evidence, MIN_MARKED_SHARE, Row, Verdict};
-use super::statistics::{Design, Estimate, Family, Item, Observation, compare, compare_totals, needed_runs};
+use super::statistics::{Estimate, Item, NEEDED_RUNS, Observation, compare, compare_totals};
 use super::sums::Sums;
-use super::{AFTER, BEFORE, Comparison, FunctionRuns};
+use super::{AFTER, BEFORE, Comparison, RunTotal};
 use crate::FrameId;
 
 /// Distance, in standard errors, from which the difference of everything is believed of single recordings, and taken out of rows.
@@ -14,8 +14,6 @@ const SEPARATE_SCALE: f64 = 3.0;
 /// The runs of a comparison, as far as recordings do not tell.
 #[derive(Clone, Debug, Default)]
 pub struct Experiment {
-    /// The way in which runs belong together; `None` for single recordings or slices of one.
-    pub design: Option<Design>,
     /// Seconds from start to end of each run, of both sides; empty where unknown.
     pub wall: [Vec<f64>; 2],
     /// Exact counts by event, for each run of both sides.
@@ -84,71 +82,63 @@ pub enum Exceeding {
 impl Comparison {
     /// Says what changed. Without runs or samples on a side, nothing did.
     pub fn assess(&self, experiment: &Experiment) -> Assessment {
-        let runs = [self.runs(BEFORE).len(), self.runs(AFTER).len()];
-        let design = experiment.design.unwrap_or(Design::Groups);
-        // Counting is all that a single recording says, whichever way.
-        let design = if runs == [1, 1] { Design::Pairs } else { design };
-        let few = |needed: usize| runs.iter().any(|&runs| runs < needed);
-        let evidence = match experiment.design {
-            None => Evidence::SingleRecordings,
-            Some(design) if few(needed_runs(design)) => Evidence::TooFewRuns { needed: needed_runs(design) },
-            Some(_) => Evidence::Runs,
+        let runs = [BEFORE, AFTER].map(|side| self.runs(side).len());
+        let evidence = match runs {
+            [1, 1] => Evidence::SingleRecordings,
+            _ if runs.iter().any(|&runs| runs < NEEDED_RUNS) => Evidence::TooFewRuns,
+            _ => Evidence::Runs,
         };
         let sums = Sums::of(self);
         let (tested, items) = sums.items(self);
-        let family = compare(&items, design, runs);
-        let mut totals = self.totals(experiment, family.as_ref(), design);
-        let scale = family.as_ref().map(|family| &family.scale);
-        let is_separate = match evidence {
-            Evidence::Runs => totals
-                .iter()
-                .filter(|total| total.kind == TotalKind::EverythingElse)
-                .any(|total| total.estimate.is_some_and(|estimate| estimate.is_marked())),
-            _ => scale.is_some_and(|scale| scale.distance.abs() > SEPARATE_SCALE),
+        let family = compare(&items, runs);
+        let scale = family.as_ref().and_then(|family| family.scale.clone());
+        let mut totals = self.totals(experiment, scale, runs);
+        let everything = totals.iter().find(|total| total.kind == TotalKind::EverythingElse);
+        let is_separate = |estimate: &Estimate| match evidence {
+            Evidence::Runs => estimate.is_marked(),
+            _ => estimate.distance.abs() > SEPARATE_SCALE,
         };
+        let everything = everything.and_then(|total| total.estimate).filter(is_separate);
+        let factor = everything.map_or(1.0, |estimate| estimate.log_ratio.exp());
         if experiment.has_other_rates {
-            totals
-                .iter_mut()
-                .filter_map(|total| total.estimate.as_mut())
-                .for_each(|it| it.probability = None);
+            let estimates = totals.iter_mut().filter_map(|total| total.estimate.as_mut());
+            estimates.for_each(|estimate| estimate.probability = None);
         }
-        let factor = scale.filter(|_| is_separate).map_or(1.0, |scale| scale.log_ratio.exp());
-        let mut rows: Vec<Row> = self
-            .functions()
-            .iter()
-            .enumerate()
-            .map(|(index, function)| {
-                let position = tested.binary_search(&index).ok();
-                let estimate = position.and_then(|position| family.as_ref()?.items.get(position));
-                sums.row(function, estimate.copied(), factor)
-            })
-            .collect();
-        for row in &mut rows {
-            row.verdict = verdict(row, evidence);
+        let row = |(index, function)| {
+            let position = tested.binary_search(&index).ok();
+            let mut estimate = position.and_then(|position| family.as_ref()?.items.get(position)).copied();
+            let mut row = sums.row(function, factor);
             // Smaller functions help to find the level, but are not marked.
-            if let Some(estimate) = row.estimate.as_mut().filter(|_| row.share < MIN_MARKED_SHARE) {
+            if let Some(estimate) = estimate.as_mut().filter(|_| row.share < MIN_MARKED_SHARE) {
                 estimate.probability = None;
             }
-        }
+            row.estimate = estimate;
+            row.verdict = verdict(&row, evidence);
+            row
+        };
+        let mut rows: Vec<Row> = self.functions().iter().enumerate().map(row).collect();
         let moves = moved::find(self, &mut rows, evidence, |members| {
-            let members: Vec<usize> =
-                members.iter().filter_map(|row| tested.binary_search(row).ok()).collect();
-            merged_estimate(&items, &members, self, &sums, &tested, design, runs)
+            let functions = members.iter().map(|&row| &self.functions()[row]);
+            let merged = sums.item(self, &functions.collect::<Vec<_>>(), true);
+            let is_other = |position: usize| tested.get(position).is_none_or(|row| !members.contains(row));
+            let others = items.iter().enumerate().filter(|&(position, _)| is_other(position));
+            let family: Vec<Item> = others.map(|(_, item)| item.clone()).chain([merged]).collect();
+            compare(&family, runs)?.items.last().copied()
         });
-        let is_changed = |row: &Row| row.verdict != Verdict::Unchanged;
-        let changed = rows.iter().filter(|row| is_changed(row)).count();
+        // Those that changed first, by the size of the difference; the others by their weight.
+        let order = |row: &Row| match row.verdict {
+            Verdict::Unchanged => (false, row.means[BEFORE].max(row.means[AFTER])),
+            _ => (true, row.difference.abs()),
+        };
         rows.sort_by(|one, other| {
-            let size = |row: &Row| {
-                if is_changed(row) { row.difference.abs() } else { row.means[BEFORE].max(row.means[AFTER]) }
-            };
-            is_changed(other)
-                .cmp(&is_changed(one))
-                .then(size(other).total_cmp(&size(one)))
-                .then(one.frame.cmp(&other.frame))
+            let ((changed, size), (other_changed, other_size)) = (order(one), order(other));
+            let by_size = other_size.total_cmp(&size);
+            other_changed.cmp(&changed).then(by_size).then(one.frame.cmp(&other.frame))
         });
+        let changed = rows.iter().filter(|row| row.verdict != Verdict::Unchanged).count();
         let paths = match evidence {
             // Nothing is said of too few runs, only counted.
-            Evidence::TooFewRuns { .. } => Vec::new(),
+            Evidence::TooFewRuns => Vec::new(),
             // The intervals of paths are those of counting, so among runs they only explain functions that changed.
             Evidence::Runs => paths::explaining(self, &rows[..changed], changed, factor, 0.0, &sums),
             Evidence::SingleRecordings => {
@@ -159,106 +149,62 @@ impl Comparison {
         Assessment { evidence, totals, factor, rows, changed, moves, paths }
     }
 
-    fn totals(&self, experiment: &Experiment, family: Option<&Family>, design: Design) -> Vec<Total> {
-        let runs = [self.runs(BEFORE).len(), self.runs(AFTER).len()];
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let by_run = |value: fn(&super::RunTotal) -> f64| {
+    /// Returns the totals. Weight, wall time and everything else are tested together.
+    fn totals(&self, experiment: &Experiment, scale: Option<Item>, runs: [usize; 2]) -> Vec<Total> {
+        let by_run = |value: fn(&RunTotal) -> f64| {
             [BEFORE, AFTER].map(|side| self.runs(side).iter().map(value).collect::<Vec<f64>>())
         };
+        let exact = |sides: &[Vec<f64>; 2], is_tested: bool| Item {
+            sides: sides.each_ref().map(|side| side.iter().copied().map(Observation::exact).collect()),
+            is_tested,
+        };
+        let counted = |run: &RunTotal| Observation::of_samples(run.samples as f64, run.mean_weight());
+        let counted = [BEFORE, AFTER].map(|side| self.runs(side).iter().map(counted).collect());
         let (weights, samples) = (by_run(|run| run.weight as f64), by_run(|run| run.samples as f64));
-        let exact = |sides: &[Vec<f64>; 2]| Item {
-            sides: sides.clone().map(|side| side.into_iter().map(Observation::exact).collect()),
-            is_tested: true,
-        };
-        let counted = Item {
-            sides: [BEFORE, AFTER].map(|side| {
-                let run =
-                    |run: &super::RunTotal| Observation::of_samples(run.samples as f64, run.mean_weight());
-                self.runs(side).iter().map(run).collect()
-            }),
-            is_tested: true,
-        };
-        let has_wall = experiment.wall.iter().zip(runs).all(|(wall, runs)| wall.len() == runs);
-        let mut tested = vec![(TotalKind::Weight, Some([mean(&weights[0]), mean(&weights[1])]), counted)];
-        if has_wall {
-            let means = [mean(&experiment.wall[0]), mean(&experiment.wall[1])];
+        let mut totals = vec![
+            (TotalKind::Weight, Some(weights), Item { sides: counted, is_tested: true }),
+            (TotalKind::Samples, Some(samples.clone()), exact(&samples, false)),
+        ];
+        let is_known = |sides: &[Vec<f64>; 2]| sides.each_ref().map(Vec::len) == runs;
+        if is_known(&experiment.wall) {
             // Exact figures are counts: fractions of seconds would all be taken for none.
             let nanoseconds =
                 experiment.wall.each_ref().map(|side| side.iter().map(|wall| wall * 1e9).collect());
-            tested.push((TotalKind::Wall, Some(means), exact(&nanoseconds)));
+            totals.push((TotalKind::Wall, Some(experiment.wall.clone()), exact(&nanoseconds, true)));
         }
-        if let Some(family) = family.filter(|family| family.in_scale.contains(&true)) {
-            tested.push((TotalKind::EverythingElse, None, family.scale_item.clone()));
-        }
-        let items: Vec<Item> = tested.iter().map(|(_, _, item)| item.clone()).collect();
-        let estimates = compare_totals(&items, design, runs).unwrap_or_default();
-        let is_single = runs == [1, 1];
-        let mut totals: Vec<Total> = tested
-            .into_iter()
-            .enumerate()
-            .map(|(index, (kind, means, _))| {
+        totals.extend(scale.map(|scale| (TotalKind::EverythingElse, None, scale)));
+        let counts = experiment.counts.iter().filter(|(_, counts)| is_known(counts));
+        totals.extend(counts.map(|(event, counts)| {
+            (TotalKind::Count(event.clone()), Some(counts.clone()), exact(counts, false))
+        }));
+        let items: Vec<Item> = totals.iter().map(|(.., item)| item.clone()).collect();
+        let estimates = compare_totals(&items, runs).unwrap_or_default();
+        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let totals = totals.into_iter().enumerate().map(|(index, (kind, values, _))| {
+            let has_interval = match kind {
+                TotalKind::Weight | TotalKind::EverythingElse => true,
                 // One figure on each side has no interval.
-                let estimate =
-                    estimates.get(index).copied().filter(|_| !is_single || kind != TotalKind::Wall);
-                Total { kind, means, estimate }
-            })
-            .collect();
-        totals.insert(
-            1,
-            Total {
-                kind: TotalKind::Samples,
-                means: Some([mean(&samples[0]), mean(&samples[1])]),
-                estimate: None,
-            },
-        );
-        for (event, counts) in &experiment.counts {
-            if counts.iter().zip(runs).any(|(counts, runs)| counts.len() != runs) {
-                continue;
-            }
-            let item = Item { is_tested: false, ..exact(counts) };
-            let estimates = compare_totals(&[item], design, runs).unwrap_or_default();
-            totals.push(Total {
-                kind: TotalKind::Count(event.clone()),
-                means: Some([mean(&counts[0]), mean(&counts[1])]),
-                estimate: estimates.first().copied().filter(|_| !is_single),
-            });
-        }
-        totals
+                TotalKind::Wall | TotalKind::Count(_) => runs != [1, 1],
+                TotalKind::Samples => false,
+            };
+            let estimate = estimates.get(index).copied().filter(|_| has_interval);
+            Total { kind, means: values.map(|sides| sides.map(mean)), estimate }
+        });
+        totals.collect()
     }
 }
 
 fn verdict(row: &Row, evidence: Evidence) -> Verdict {
-    let Some(estimate) = row.estimate else { return Verdict::Unchanged };
-    let differs = match evidence {
-        Evidence::Runs => estimate.is_marked() && row.share >= MIN_MARKED_SHARE,
-        Evidence::TooFewRuns { .. } => false,
-        Evidence::SingleRecordings => {
-            estimate.log_ratio.abs() > estimate.half_width && row.share >= MIN_MARKED_SHARE
-        }
+    let differs = |estimate: &Estimate| match evidence {
+        Evidence::Runs => estimate.is_marked(),
+        Evidence::TooFewRuns => false,
+        Evidence::SingleRecordings => estimate.log_ratio.abs() > estimate.half_width,
     };
-    match differs {
-        true if estimate.log_ratio > 0.0 => Verdict::Grown,
-        true => Verdict::Shrunk,
-        false => Verdict::Unchanged,
+    match row.estimate.filter(|estimate| row.share >= MIN_MARKED_SHARE && differs(estimate)) {
+        Some(estimate) if estimate.log_ratio > 0.0 => Verdict::Grown,
+        Some(_) => Verdict::Shrunk,
+        None => Verdict::Unchanged,
     }
-}
-
-/// The estimate of several items as one, in the family of all others.
-fn merged_estimate(
-    items: &[Item],
-    members: &[usize],
-    comparison: &Comparison,
-    sums: &Sums,
-    tested: &[usize],
-    design: Design,
-    runs: [usize; 2],
-) -> Option<Estimate> {
-    let functions: Vec<&FunctionRuns> =
-        members.iter().filter_map(|&member| comparison.functions().get(*tested.get(member)?)).collect();
-    let merged = sums.item(comparison, &functions, true);
-    let others = items.iter().enumerate().filter(|(index, _)| !members.contains(index));
-    let others: Vec<Item> = others.map(|(_, item)| item.clone()).chain([merged]).collect();
-    compare(&others, design, runs)?.items.last().copied()
 }
 
 impl Assessment {

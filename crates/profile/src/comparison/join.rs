@@ -7,7 +7,7 @@ use model::Name;
 use super::names::{compared_frame, module_stem};
 use super::side::{Run, RunTotal, Side};
 use super::{AFTER, BEFORE};
-use crate::queries::{CallFrame, CallTree, CallTreeBuilder, NodeId, Weights};
+use crate::queries::{CallTree, CallTreeBuilder, NodeId, Weights};
 use crate::{FrameId, FrameTable, Label, ViewFrame};
 
 /// The weights of one function in each run of both sides, in the order of the runs.
@@ -73,7 +73,7 @@ impl Comparison {
             }
             runs[index] = side.runs.iter().map(|run| run.total).collect();
         }
-        let functions = totals.into_iter().filter(|(frame, _)| !frames[frame.index()].is_thread());
+        let functions = totals.into_iter().filter(|(frame, _)| !frames[frame.index()].label.is_thread());
         let counts = [runs[BEFORE].len(), runs[AFTER].len()];
         let functions = functions.map(|(frame, mut of_runs)| {
             of_runs
@@ -105,6 +105,15 @@ impl Comparison {
     /// The totals of the runs of a side.
     pub fn runs(&self, side: usize) -> &[RunTotal] {
         self.runs.get(side).map_or(&[], Vec::as_slice)
+    }
+
+    /// The weight of a sample of each side, on average.
+    pub fn mean_weights(&self) -> [f64; 2] {
+        self.runs.each_ref().map(|runs| {
+            let weight: f64 = runs.iter().map(|run| run.weight as f64).sum();
+            let samples: f64 = runs.iter().map(|run| run.samples as f64).sum();
+            if weight > 0.0 { weight / samples.max(1.0) } else { 1.0 }
+        })
     }
 }
 

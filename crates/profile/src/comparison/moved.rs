@@ -33,7 +33,7 @@ pub(super) fn find(
     evidence: Evidence,
     estimate: impl Fn(&[usize]) -> Option<Estimate>,
 ) -> Vec<Move> {
-    if matches!(evidence, Evidence::TooFewRuns { .. }) {
+    if evidence == Evidence::TooFewRuns {
         return Vec::new();
     }
     let candidates: Vec<usize> = (0..rows.len())

@@ -18,11 +18,8 @@ const MAX_PATHS: usize = 3;
 /// Number of frames of a path. What lies further out differs between builds that inline otherwise, and makes two paths of one.
 const MAX_FRAMES: usize = 6;
 
-/// Share of a function's difference from which a path of it is told.
-const MIN_SHARE: f64 = 0.1;
-
-/// Number of half widths from which a path to a function without a change is told. Some hundred paths are looked at, of which an interval
-/// alone would show several by chance; beyond two half widths is one of 10,000.
+/// Number of half widths from which a path is told. Some hundred paths are looked at, of which an interval alone would show several by
+/// chance; beyond two half widths is one of 10,000.
 const MIN_HALF_WIDTHS: f64 = 2.0;
 
 /// The 97.5th percentile of the normal distribution, for intervals of counts.
@@ -46,9 +43,8 @@ pub struct PathChange {
 /// The innermost frames of a stack, outermost first, and whether there are others outside of them.
 type Innermost = (Vec<FrameId>, bool);
 
-/// Returns paths to the first rows: to those that changed (`changed` rows) in their order, the largest difference of each first, then to
-/// the others those that changed beyond doubt, the largest difference first. `error` is the standard error of the logarithm of the factor of
-/// the whole weight.
+/// Returns the paths of the first rows that changed beyond doubt, the largest difference of each row first: of those that changed (`changed`
+/// rows), then of others. `error` is the standard error of the logarithm of the factor of the whole weight.
 pub(super) fn explaining(
     comparison: &Comparison,
     rows: &[Row],
@@ -58,33 +54,27 @@ pub(super) fn explaining(
     sums: &Sums,
 ) -> Vec<PathChange> {
     let tree = comparison.tree();
-    let (changed, unchanged) = rows.split_at(changed.min(rows.len()));
-    let unchanged = unchanged.iter().filter(|row| row.share >= MIN_MARKED_SHARE).take(MAX_FUNCTIONS);
-    let mut explained: Vec<(&Row, BTreeMap<Innermost, [f64; 2]>)> =
-        changed.iter().take(MAX_FUNCTIONS).chain(unchanged).map(|row| (row, BTreeMap::new())).collect();
+    let (changed, unchanged) = rows.split_at(changed);
+    // The error of a function that changed is its own. That of another one says how well its weight as a whole is known beside others,
+    // which is little if it holds nearly all.
+    let own = |row: &Row| row.estimate.map_or(error, |estimate| estimate.error);
+    let changed = changed.iter().take(MAX_FUNCTIONS).map(|row| (row.frame, own(row)));
+    let unchanged =
+        unchanged.iter().filter(|row| row.share >= MIN_MARKED_SHARE).map(|row| (row.frame, error));
+    let functions: Vec<(FrameId, f64)> = changed.chain(unchanged.take(MAX_FUNCTIONS)).collect();
+    let mut weights: Vec<BTreeMap<Innermost, [f64; 2]>> = vec![BTreeMap::new(); functions.len()];
     for node in tree.nodes() {
         let frame = tree.frame(node);
-        if let Some((_, paths)) = explained.iter_mut().find(|(row, _)| Some(row.frame) == frame) {
-            let weights = tree.self_weights(node);
-            let means = paths.entry(innermost(tree, node)).or_default();
+        if let Some(position) = functions.iter().position(|(function, _)| Some(*function) == frame) {
+            let means = weights[position].entry(innermost(tree, node)).or_default();
             for side in [BEFORE, AFTER] {
-                means[side] += weights[side] as f64 / sums.runs[side];
+                means[side] += tree.self_weights(node)[side] as f64 / sums.runs[side];
             }
         }
     }
     let weight_of = |side: usize| sums.weights[side] / sums.runs[side];
     let least = MIN_MARKED_SHARE * weight_of(BEFORE).max(weight_of(AFTER));
-    let by_size = |paths: &mut Vec<PathChange>| {
-        paths.sort_by(|one, other| other.difference.abs().total_cmp(&one.difference.abs()));
-    };
-    let (mut told, mut to_unchanged) = (Vec::new(), Vec::new());
-    for (index, (row, paths)) in explained.into_iter().enumerate() {
-        // The error of a function that changed is its own. That of another one says how well its weight as a whole is known beside
-        // others, which is little if it holds nearly all.
-        let error = match row.estimate.filter(|_| index < changed.len()) {
-            Some(estimate) => estimate.error,
-            None => error,
-        };
+    let paths = weights.into_iter().zip(functions).flat_map(|(paths, (_, error))| {
         let change = |((frames, is_cut), means): (Innermost, [f64; 2])| PathChange {
             frames,
             is_cut,
@@ -92,37 +82,23 @@ pub(super) fn explaining(
             difference: means[AFTER] - means[BEFORE] * factor,
             half_width: half_width(error, means, factor, sums),
         };
-        let paths = paths.into_iter().map(change).filter(|path| path.difference != 0.0);
-        if index < changed.len() {
-            let share = MIN_SHARE * row.difference.abs();
-            let mut paths: Vec<PathChange> = paths.filter(|path| path.difference.abs() >= share).collect();
-            by_size(&mut paths);
-            told.extend(paths.into_iter().take(MAX_PATHS));
-        } else {
-            to_unchanged.extend(paths.filter(|path| {
-                let difference = path.difference.abs();
-                difference >= least && difference >= MIN_HALF_WIDTHS * path.half_width
-            }));
-        }
-    }
-    by_size(&mut to_unchanged);
-    to_unchanged.truncate(MAX_FUNCTIONS);
-    told.extend(to_unchanged);
-    told
+        let is_told =
+            |path: &PathChange| path.difference.abs() >= least.max(MIN_HALF_WIDTHS * path.half_width);
+        let mut paths: Vec<PathChange> = paths.into_iter().map(change).filter(is_told).collect();
+        paths.sort_by(|one, other| other.difference.abs().total_cmp(&one.difference.abs()));
+        paths.truncate(MAX_PATHS);
+        paths
+    });
+    paths.collect()
 }
 
 fn innermost(tree: &CallTree, node: NodeId) -> Innermost {
-    let (mut frames, mut at) = (Vec::new(), node);
-    while let Some(frame) = tree.frame(at) {
-        if frames.len() == MAX_FRAMES {
-            frames.reverse();
-            return (frames, true);
-        }
-        frames.push(frame);
-        at = tree.parent(at);
-    }
+    let callers = std::iter::successors(Some(node), |&node| Some(tree.parent(node)));
+    let mut frames: Vec<FrameId> = callers.map_while(|node| tree.frame(node)).take(MAX_FRAMES + 1).collect();
+    let is_cut = frames.len() > MAX_FRAMES;
+    frames.truncate(MAX_FRAMES);
     frames.reverse();
-    (frames, false)
+    (frames, is_cut)
 }
 
 /// The noise of counting the samples of the path, and that between runs in proportion.

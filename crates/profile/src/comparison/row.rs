@@ -11,11 +11,8 @@ pub const MIN_MARKED_SHARE: f64 = 0.005;
 pub enum Evidence {
     /// One recording on each side: intervals count samples, and nothing is marked.
     SingleRecordings,
-    /// Fewer runs than a test needs: the number of pairs, or of runs on each side, that it needs.
-    TooFewRuns {
-        /// That number.
-        needed: usize,
-    },
+    /// Fewer runs of a side than a test needs.
+    TooFewRuns,
     /// Enough runs to test.
     Runs,
 }
@@ -31,6 +28,17 @@ pub enum Presence {
     Gone,
 }
 
+impl Presence {
+    /// Its name in JSON and CSV.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::New => "new",
+            Self::Gone => "gone",
+        }
+    }
+}
+
 /// The fate of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
@@ -42,6 +50,18 @@ pub enum Verdict {
     Shrunk,
     /// Its callers, callees or siblings lost what it gained, or the other way round. The index of the move.
     Moved(usize),
+}
+
+impl Verdict {
+    /// Its name in JSON and CSV, and beside a row.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unchanged => "unchanged",
+            Self::Grown => "grown",
+            Self::Shrunk => "shrunk",
+            Self::Moved(_) => "moved",
+        }
+    }
 }
 
 /// A function on both sides. Weights are means over runs.

@@ -1,7 +1,7 @@
 //! A side of a comparison: the runs of one version, added up.
 
 use super::names::compared_frame;
-use crate::queries::{CallFrame, CallTree, CallTreeBuilder, FunctionTable, NodeId, RowKeys, Weights};
+use crate::queries::{CallTree, CallTreeBuilder, FunctionTable, NodeId, RowKeys, Weights};
 use crate::{FrameId, FrameTable, View};
 
 /// The weight and the number of samples of one run.
@@ -78,7 +78,7 @@ impl Side {
         for node in tree.nodes() {
             let parent = places[tree.parent(node).index()];
             let place = match tree.frame(node) {
-                Some(frame) if self.keeps_threads || !tree.frames()[frame.index()].is_thread() => {
+                Some(frame) if self.keeps_threads || !tree.frames()[frame.index()].label.is_thread() => {
                     self.tree.child(parent, frames[frame.index()])
                 }
                 _ => parent,

@@ -1,7 +1,7 @@
 //! Weights of both sides, added up over runs: the items that are tested, and the rows that are shown.
 
 use super::row::{MIN_MARKED_SHARE, Presence, Row, Verdict};
-use super::statistics::{Estimate, Item, Observation};
+use super::statistics::{Item, Observation};
 use super::{AFTER, BEFORE, Comparison, FunctionRuns};
 use crate::queries::Weights;
 
@@ -22,11 +22,10 @@ impl Sums {
     pub(super) fn of(comparison: &Comparison) -> Self {
         let sides = [BEFORE, AFTER].map(|side| comparison.runs(side));
         let weights = sides.map(|runs| runs.iter().map(|run| run.weight as f64).sum::<f64>());
-        let samples = sides.map(|runs| runs.iter().map(|run| run.samples as f64).sum::<f64>());
         Self {
             weights,
             runs: sides.map(|runs| runs.len().max(1) as f64),
-            mean_weights: [BEFORE, AFTER].map(|side| weights[side] / samples[side].max(1.0)),
+            mean_weights: comparison.mean_weights(),
         }
     }
 
@@ -40,20 +39,17 @@ impl Sums {
         let is_large = |function: &FunctionRuns| {
             Self::self_weights(function).iter().sum::<f64>() >= MIN_TESTED_SHARE * all
         };
-        let functions = || comparison.functions().iter().enumerate();
-        let tested: Vec<usize> = functions()
-            .filter(|(_, function)| all > 0.0 && is_large(function))
-            .map(|(index, _)| index)
-            .collect();
-        let small: Vec<&FunctionRuns> =
-            functions().filter(|(_, function)| !is_large(function)).map(|(_, function)| function).collect();
-        let large = tested.iter().filter_map(|&index| comparison.functions().get(index));
-        let mut items: Vec<Item> = large.map(|function| self.item(comparison, &[function], true)).collect();
+        let functions = comparison.functions().iter().enumerate();
+        let (large, small): (Vec<_>, Vec<_>) =
+            functions.partition(|(_, function)| all > 0.0 && is_large(function));
+        let small: Vec<&FunctionRuns> = small.into_iter().map(|(_, function)| function).collect();
+        let mut items: Vec<Item> =
+            large.iter().map(|(_, function)| self.item(comparison, &[function], true)).collect();
         let rest: f64 = small.iter().map(|function| Self::self_weights(function).iter().sum::<f64>()).sum();
         if rest >= MIN_TESTED_SHARE * all && rest > 0.0 {
             items.push(self.item(comparison, &small, false));
         }
-        (tested, items)
+        (large.into_iter().map(|(index, _)| index).collect(), items)
     }
 
     /// The item of some functions together.
@@ -71,7 +67,8 @@ impl Sums {
         Item { sides, is_tested }
     }
 
-    pub(super) fn row(&self, function: &FunctionRuns, estimate: Option<Estimate>, factor: f64) -> Row {
+    /// The row of a function, without what is tested.
+    pub(super) fn row(&self, function: &FunctionRuns, factor: f64) -> Row {
         let own = Self::self_weights(function);
         let means = [BEFORE, AFTER].map(|side| own[side] / self.runs[side]);
         let total = |weights: &[Weights]| weights.iter().map(|run| run.total as f64).sum::<f64>();
@@ -87,7 +84,7 @@ impl Sums {
                 [false, true] => Presence::New,
                 _ => Presence::Both,
             },
-            estimate,
+            estimate: None,
             verdict: Verdict::Unchanged,
         }
     }

@@ -64,8 +64,11 @@ impl<'v> Stacks<'v> {
             number += 1;
             let traits = traits(row, frames);
             stack.clear();
-            let is_truncation = |frame: &FrameId| matches!(frames[frame.index()].label, Label::Truncated(_));
-            let shown = row.iter().filter(|frame| !is_truncation(frame));
+            // What starts a thread says nothing of it.
+            let is_said = |frame: &&FrameId| {
+                view.start != Some(**frame) && !matches!(frames[frame.index()].label, Label::Truncated(_))
+            };
+            let shown = row.iter().filter(is_said);
             stack.extend(shown.map(|&frame| functions.of(frame)));
             let Some(&innermost) = stack.last() else { return };
             folding.folded.clear();

@@ -3,27 +3,7 @@
 use std::sync::Arc;
 
 use crate::tree::{FrameTree, TreeId};
-use crate::{FrameId, FrameTable, Label, View, ViewFrame};
-
-/// A frame of a call tree: one of a view, or what a live view tells apart.
-pub trait CallFrame {
-    /// Returns true if it is a thread, a process or the like, not yet a function.
-    fn is_thread(&self) -> bool;
-}
-
-impl CallFrame for ViewFrame {
-    fn is_thread(&self) -> bool {
-        matches!(
-            self.label,
-            Label::Comm(_)
-                | Label::Thread(..)
-                | Label::Process(..)
-                | Label::Cpu(_)
-                | Label::Container(_)
-                | Label::Cgroup(_)
-        )
-    }
-}
+use crate::{FrameId, FrameTable, View, ViewFrame};
 
 /// The number of a node in its [`CallTree`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -61,8 +41,8 @@ struct Node {
 
 /// Calls as a tree from a root without a frame, each with its weights in one or several profiles.
 #[derive(Clone, Debug)]
-pub struct CallTree<F = ViewFrame> {
-    frames: Arc<[F]>,
+pub struct CallTree {
+    frames: Arc<[ViewFrame]>,
     nodes: Vec<Node>,
     columns: usize,
     /// Node by node, a weight for each column.
@@ -96,19 +76,19 @@ impl CallTree {
         }
         joined.finish(frames.frames())
     }
-}
 
-impl<F: CallFrame> CallTree<F> {
-    /// Makes a tree of its nodes but the root: the caller and the frame of each, callers first. `self_weights` are those of all nodes,
-    /// the root's first, each with so many columns. Callees of one frame with equal frames stay apart.
-    pub fn from_nodes(
-        frames: impl Into<Arc<[F]>>,
+    /// Takes over the nodes of a tree. `self_weights` are those of all nodes, the root's first, each with so many columns.
+    fn from_tree(
+        frames: impl Into<Arc<[ViewFrame]>>,
+        tree: &FrameTree,
         columns: usize,
-        nodes: impl Iterator<Item = (NodeId, FrameId)>,
         self_weights: Vec<u64>,
     ) -> Self {
         let root = Node { parent: NodeId::ROOT, frame: FrameId::default(), first_child: 0, next_sibling: 0 };
-        let nodes = nodes.map(|(parent, frame)| Node { parent, frame, ..root });
+        let nodes = tree.nodes().filter_map(|node| {
+            let parent = NodeId::from_index(tree.below(node).index());
+            Some(Node { parent, frame: tree.frame(node)?, ..root })
+        });
         let mut nodes: Vec<Node> = std::iter::once(root).chain(nodes).collect();
         let mut totals = self_weights.clone();
         for index in (1..nodes.len()).rev() {
@@ -122,36 +102,23 @@ impl<F: CallFrame> CallTree<F> {
         Self { frames: frames.into(), nodes, columns, self_weights, totals }
     }
 
-    fn from_tree(
-        frames: impl Into<Arc<[F]>>,
-        tree: &FrameTree,
-        columns: usize,
-        self_weights: Vec<u64>,
-    ) -> Self {
-        let nodes = tree.nodes().filter_map(|node| {
-            let parent = NodeId::from_index(tree.below(node).index());
-            Some((parent, tree.frame(node)?))
-        });
-        Self::from_nodes(frames, columns, nodes, self_weights)
-    }
-
     /// The number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
     /// The frames that occur. A [`FrameId`] is a position in this list.
-    pub fn frames(&self) -> &[F] {
+    pub fn frames(&self) -> &[ViewFrame] {
         &self.frames
     }
 
     /// The frames, to be shared with a tree that is built of the same ones.
-    pub(super) fn shared_frames(&self) -> Arc<[F]> {
+    pub(super) fn shared_frames(&self) -> Arc<[ViewFrame]> {
         Arc::clone(&self.frames)
     }
 
     /// All nodes, callers before what they call; the root first.
-    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<F> {
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
         (0..self.nodes.len()).map(NodeId::from_index)
     }
 
@@ -162,7 +129,7 @@ impl<F: CallFrame> CallTree<F> {
 
     /// Returns true if a node is a thread or a process, or the root: not yet a function.
     pub fn is_thread(&self, node: NodeId) -> bool {
-        self.frame(node).is_none_or(|frame| self.frames[frame.index()].is_thread())
+        self.frame(node).is_none_or(|frame| self.frames[frame.index()].label.is_thread())
     }
 
     /// The caller; the root's is the root.
@@ -249,30 +216,30 @@ impl<F: CallFrame> CallTree<F> {
 
     /// The same calls without threads and processes: what several threads do alike is one.
     pub fn merged_threads(&self) -> Self {
-        self.regrown(|tree, node| if tree.is_thread(node) { Place::Same } else { Place::Child })
+        self.regrown(|tree, node, frame| if tree.is_thread(node) { Place::Same } else { Place::Child(frame) })
     }
 
     /// Returns the tree of callees of a function: the trees above its outermost frames, as one that begins with it.
     pub fn callees(&self, is_function: impl Fn(FrameId) -> bool) -> Self {
         let mut within = vec![false; self.nodes.len()];
-        self.regrown(|tree, node| {
-            let is_within = within[tree.parent(node).index()] || tree.frame(node).is_some_and(&is_function);
+        self.regrown(|tree, node, frame| {
+            let is_within = within[tree.parent(node).index()] || is_function(frame);
             within[node.index()] = is_within;
-            if is_within { Place::Child } else { Place::Nowhere }
+            if is_within { Place::Child(frame) } else { Place::Nowhere }
         })
     }
 
     /// Builds a tree anew from the nodes of this one, callers first.
-    fn regrown(&self, mut place: impl FnMut(&Self, NodeId) -> Place) -> Self {
+    pub(super) fn regrown(&self, mut place: impl FnMut(&Self, NodeId, FrameId) -> Place) -> Self {
         let mut grown = CallTreeBuilder::new(self.columns);
         let mut places = vec![NodeId::ROOT; self.nodes.len()];
         for node in self.nodes().skip(1) {
             let Some(frame) = self.frame(node) else { continue };
             let parent = places[self.parent(node).index()];
-            places[node.index()] = match place(self, node) {
+            places[node.index()] = match place(self, node, frame) {
                 Place::Nowhere => continue,
                 Place::Same => parent,
-                Place::Child => grown.child(parent, frame),
+                Place::Child(frame) => grown.child(parent, frame),
             };
             grown.add(places[node.index()], self.self_weights(node));
         }
@@ -281,9 +248,9 @@ impl<F: CallFrame> CallTree<F> {
 }
 
 /// The fate of a node in a tree that is built anew.
-enum Place {
-    /// A child of what its parent became.
-    Child,
+pub(super) enum Place {
+    /// A child of what its parent became, with this frame.
+    Child(FrameId),
     /// A part of what its parent became.
     Same,
     /// Nothing, and neither do its samples.
@@ -325,7 +292,7 @@ impl CallTreeBuilder {
     }
 
     /// The finished tree. `frames` are those whose positions its nodes were given.
-    pub fn finish<F: CallFrame>(self, frames: impl Into<Arc<[F]>>) -> CallTree<F> {
+    pub fn finish(self, frames: impl Into<Arc<[ViewFrame]>>) -> CallTree {
         CallTree::from_tree(frames, &self.tree, self.columns, self.self_weights)
     }
 }

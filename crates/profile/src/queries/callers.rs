@@ -1,6 +1,6 @@
 //! The tree of calls turned around: from functions to who calls them.
 
-use super::call_tree::{CallFrame, CallTree, CallTreeBuilder, NodeId, add};
+use super::call_tree::{CallTree, CallTreeBuilder, NodeId, add};
 use crate::FrameId;
 
 /// A way out from a function, grown to some caller.
@@ -14,7 +14,7 @@ struct Way {
     node: NodeId,
 }
 
-impl<F: CallFrame> CallTree<F> {
+impl CallTree {
     /// The tree from the innermost frames: each function with its self weight, and above it its callers. Threads are left
     /// out.
     ///

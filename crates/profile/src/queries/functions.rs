@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use super::call_tree::{CallFrame, CallTree, NodeId, add};
+use super::call_tree::{CallTree, NodeId, Place, add};
 use crate::async_rust::Fold;
 use crate::branches::{BranchId, Branches};
 use crate::{FrameId, Label, View, ViewFrame};
@@ -37,6 +37,14 @@ impl ByLabel {
                 .map(|(frame, index)| *labels.entry(&frame.label).or_insert(index))
                 .collect(),
         )
+    }
+}
+
+impl CallTree {
+    /// The same calls, in which frames of equal labels are one: inlined calls of a function and other ones.
+    pub fn merged_kinds(&self) -> Self {
+        let ByLabel(first) = ByLabel::new(self.frames());
+        self.regrown(|_, _, frame| Place::Child(FrameId::from_index(first[frame.index()] as usize)))
     }
 }
 
@@ -75,7 +83,7 @@ pub struct FunctionTable {
 
 impl FunctionTable {
     /// Adds up a tree by the keys of its threads and frames.
-    pub fn new<F: CallFrame>(tree: &CallTree<F>, keys: &mut impl RowKeys) -> Self {
+    pub fn new(tree: &CallTree, keys: &mut impl RowKeys) -> Self {
         let mut rows = Rows::new(keys, tree.columns(), tree.frames().len());
         let mut rows_of_nodes: Vec<usize> = Vec::new();
         tree.walk(|node, entered| {
@@ -125,7 +133,7 @@ impl FunctionTable {
         Some(walk.rows.table)
     }
 
-    fn add_self<F: CallFrame>(&mut self, row: usize, tree: &CallTree<F>, node: NodeId) {
+    fn add_self(&mut self, row: usize, tree: &CallTree, node: NodeId) {
         let weights = &mut self.weights[row * self.columns..][..self.columns];
         weights
             .iter_mut()

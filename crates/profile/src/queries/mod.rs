@@ -10,5 +10,5 @@ mod call_tree;
 mod callers;
 mod functions;
 
-pub use call_tree::{CallFrame, CallTree, CallTreeBuilder, NodeId};
+pub use call_tree::{CallTree, CallTreeBuilder, NodeId};
 pub use functions::{ByLabel, FunctionTable, RowKeys, Weights};

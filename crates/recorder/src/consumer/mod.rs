@@ -3,7 +3,7 @@
 
 mod chunk;
 mod coverage;
-mod dump_report;
+pub(crate) mod dump_report;
 mod observed;
 mod recording;
 
@@ -13,14 +13,14 @@ use std::time::Instant;
 use model::Loss;
 
 use crate::notice::Notice;
-use crate::unwind::{PerArrival, StackTotals};
+use crate::unwind::StackTotals;
 
 pub use chunk::{Chunk, DrainStats, RingKind};
 pub use coverage::{Circumstances, EventCoverage};
 pub(crate) use coverage::{Tasks, nanoseconds};
 pub use dump_report::{Dump, DumpFailure, DumpReport};
 pub(crate) use observed::Observed;
-pub use observed::{News, RecordObserver};
+pub use observed::RecordObserver;
 pub use recording::{Ending, LostCount, RecordedEvent, Recording, SwitchUpdate, TaskTime};
 
 /// Receives the course of a recording: beginning, rounds, losses, checkpoints, end. The records themselves come through one of the
@@ -68,11 +68,6 @@ pub trait RecordingSink {
         self.next().map_or(Ok(()), |next| next.finished_round())
     }
 
-    /// Returns the sizes of stack copies in bytes that the sink wants from now on; `None` leaves them as they are. Polled after each round.
-    fn wanted_copy_sizes(&mut self) -> Option<PerArrival<u32>> {
-        self.next()?.wanted_copy_sizes()
-    }
-
     /// Returns true if the sink waits for the next round, which should then come early.
     fn wants_round_soon(&mut self) -> bool {
         self.next().is_some_and(|next| next.wants_round_soon())
@@ -93,7 +88,7 @@ pub trait RecordingSink {
         }
     }
 
-    /// Reports changes in how switches are recorded. [`Ending`] repeats all of them but the counts of threads.
+    /// Reports changes in how switches are recorded. [`Ending`] repeats the gaps, and the first and last counts of threads.
     fn update_switches(&mut self, news: &[SwitchUpdate]) {
         if let Some(next) = self.next() {
             next.update_switches(news);

@@ -4,7 +4,6 @@ use std::io;
 use std::time::Instant;
 
 use super::{Chunk, Consumer, Ending, Recording, RecordingSink};
-use crate::control::NO_TICKET;
 use crate::notice::Notice;
 
 /// Looks at the records of a recording as they are drained from the rings, those of members alone where whole CPUs are recorded in
@@ -16,20 +15,11 @@ pub trait RecordObserver {
     /// Called with the records of one ring, in its order, before they go on.
     fn observe(&mut self, chunk: &Chunk);
 
-    /// Called after each round ([`RecordingSink::finished_round`]).
-    fn finished_round(&mut self, _news: &mut News) {}
+    /// Called after each round ([`RecordingSink::finished_round`]). Adds its notices for the user.
+    fn finished_round(&mut self, _notices: &mut Vec<Notice>) {}
 
-    /// Called when no record follows, before the output is finished.
-    fn end(&mut self, _news: &mut News) {}
-}
-
-/// The news of an observer.
-#[derive(Default, Debug)]
-pub struct News {
-    /// Notices for the user.
-    pub notices: Vec<Notice>,
-    /// True to request a file with the records that are kept.
-    pub wants_dump: bool,
+    /// Called when no record follows, before the output is finished. Adds its notices for the user.
+    fn end(&mut self, _notices: &mut Vec<Notice>) {}
 }
 
 /// A stage that forwards everything, and tells observers of it.
@@ -46,16 +36,6 @@ impl<'c, 'o> Observed<'c, 'o> {
     ) -> Self {
         Self { consumer, observers, notices: Vec::new() }
     }
-
-    /// Asks each observer for its news.
-    fn ask(&mut self, ask: impl Fn(&mut (dyn RecordObserver + 'o), &mut News)) {
-        let mut news = News::default();
-        self.observers.iter_mut().for_each(|observer| ask(*observer, &mut news));
-        self.notices.append(&mut news.notices);
-        if news.wants_dump {
-            self.consumer.request_dump(NO_TICKET);
-        }
-    }
 }
 
 impl RecordingSink for Observed<'_, '_> {
@@ -70,7 +50,7 @@ impl RecordingSink for Observed<'_, '_> {
 
     fn finished_round(&mut self) -> io::Result<()> {
         self.consumer.finished_round()?;
-        self.ask(|observer, news| observer.finished_round(news));
+        self.observers.iter_mut().for_each(|observer| observer.finished_round(&mut self.notices));
         Ok(())
     }
 
@@ -81,7 +61,7 @@ impl RecordingSink for Observed<'_, '_> {
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        self.ask(|observer, news| observer.end(news));
+        self.observers.iter_mut().for_each(|observer| observer.end(&mut self.notices));
         self.consumer.end(ending)
     }
 }

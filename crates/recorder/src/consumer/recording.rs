@@ -13,7 +13,7 @@ use perfdata::sections::{Schedstat, SwitchSampling, WatchedTime};
 use super::EventCoverage;
 use crate::mapped_files::MappedFiles;
 use crate::processes::ProcessResources;
-use crate::unwind::{CopySizes, PerArrival, StackTotals};
+use crate::unwind::StackTotals;
 
 /// An event as it was opened.
 #[derive(Clone, Debug)]
@@ -41,8 +41,6 @@ pub struct Recording {
     pub cpus: Vec<CpuId>,
     /// Size of a ring for samples, in bytes.
     pub ring_size: u64,
-    /// The sizes that stack copies can have.
-    pub copy_sizes: PerArrival<CopySizes>,
     /// The code of the running kernel.
     pub kernel: Arc<KernelObjects>,
     /// The build ids, sizes and times of mapped files, which are read while it runs.
@@ -68,7 +66,7 @@ pub enum SwitchUpdate {
     Paused(u64),
     /// From this time on switches are recorded again.
     Resumed(u64),
-    /// The kernel's running and runnable time of a thread. Only with [`crate::Options::low_memory`].
+    /// The kernel's running and runnable time of a thread.
     SchedStat(Tid, Schedstat),
 }
 

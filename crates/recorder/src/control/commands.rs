@@ -1,4 +1,4 @@
-//! Reads commands to a running recording from a named pipe or sockets: one per line, each answered by a line.
+//! Reads commands to a running recording from a named pipe and a socket: one per line, each answered by a line.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -43,7 +43,7 @@ impl Command {
 #[derive(Debug, Default)]
 pub struct CommandSources {
     pipe: Option<(File, Option<File>)>,
-    sockets: Vec<CommandSocket>,
+    socket: Option<CommandSocket>,
 }
 
 impl CommandSources {
@@ -56,13 +56,12 @@ impl CommandSources {
 
     /// Accepts connections at `socket` and reads commands from them.
     #[must_use]
-    pub fn with_socket(mut self, socket: CommandSocket) -> Self {
-        self.sockets.push(socket);
-        self
+    pub fn with_socket(self, socket: CommandSocket) -> Self {
+        Self { socket: Some(socket), ..self }
     }
 
     fn is_empty(&self) -> bool {
-        self.pipe.is_none() && self.sockets.is_empty()
+        self.pipe.is_none() && self.socket.is_none()
     }
 }
 
@@ -106,7 +105,7 @@ impl CommandThread {
             clients.push(Client::new(Connection::Pipe { commands, answers }));
         }
         let listener = CommandListener {
-            sockets: sources.sockets,
+            socket: sources.socket,
             clients,
             messages,
             answers,
@@ -136,7 +135,7 @@ impl Drop for CommandThread {
 }
 
 struct CommandListener {
-    sockets: Vec<CommandSocket>,
+    socket: Option<CommandSocket>,
     clients: Vec<Client>,
     messages: Outbox,
     answers: Receiver<(u64, Outcome)>,
@@ -151,8 +150,8 @@ impl CommandListener {
             let mut poll = PollSet::default();
             let waker = poll.add(self.waker.as_fd());
             let has_room = self.clients.len() < MAX_CLIENTS;
-            let sockets: Vec<usize> =
-                self.sockets.iter().filter(|_| has_room).map(|socket| poll.add(socket.as_fd())).collect();
+            let socket = self.socket.as_ref().filter(|_| has_room);
+            let socket = socket.map(|socket| (socket, poll.add(socket.as_fd())));
             let places: Vec<Option<usize>> = self
                 .clients
                 .iter()
@@ -182,12 +181,11 @@ impl CommandListener {
             if is_over {
                 return;
             }
-            for (socket, place) in self.sockets.iter().zip(sockets) {
-                if poll.ready(place).readable
-                    && let Some(stream) = socket.accept()
-                {
-                    self.clients.push(Client::new(Connection::Stream(stream)));
-                }
+            if let Some((socket, place)) = socket
+                && poll.ready(place).readable
+                && let Some(stream) = socket.accept()
+            {
+                self.clients.push(Client::new(Connection::Stream(stream)));
             }
             for client in &mut self.clients {
                 client.send_next_command(&self.messages, &mut self.tickets);

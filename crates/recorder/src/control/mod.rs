@@ -6,7 +6,6 @@ mod conditions;
 mod dump_requests;
 pub(crate) mod messages;
 mod signals;
-mod slow_calls;
 mod watcher;
 pub(crate) mod workload;
 
@@ -25,7 +24,6 @@ pub(crate) use conditions::ConditionThread;
 pub(crate) use dump_requests::{DumpRequests, NO_TICKET};
 pub(crate) use messages::{Command, OutsideEvent};
 pub use signals::{ends_with_command, signals_of_recordings};
-pub(crate) use slow_calls::SlowCallDetector;
 pub use watcher::DUMP_SIGNAL_THREAD;
 pub(crate) use watcher::{OutsidePoller, Watcher};
 

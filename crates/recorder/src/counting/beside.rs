@@ -24,7 +24,6 @@ impl CountsBeside {
             rate: None,
             delay: None,
             extras: Extras::default(),
-            slow_calls: Vec::new(),
             ..options.clone()
         };
         Self { counters: Counters::open(&options, Plan::default(), child, &mut |_| {}).ok() }

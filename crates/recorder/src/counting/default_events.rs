@@ -9,23 +9,14 @@ const CPU_CLOCK: &str = "cpu-clock";
 /// The events beside the clock.
 const BASIC: &str = "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 
-/// The events that `--detail` counts in addition.
-pub const DETAIL: &str = "stalled-cycles-frontend,stalled-cycles-backend,cache-references,cache-misses,L1-dcache-loads,\
-                          L1-dcache-load-misses,LLC-loads,LLC-load-misses,dTLB-loads,dTLB-load-misses,minor-faults,major-faults";
-
-/// The events that are counted where none is named: clocks, scheduling, faults and the usual counters of the processor; with
-/// `detail`, caches too ([`DETAIL`]). Those that the machine lacks are not refused.
+/// The events that are counted where none is named: a clock, scheduling, faults and the usual counters of the processor. Those that the
+/// machine lacks are not refused.
 ///
 /// # Errors
 /// None on a machine whose catalogue can be read.
-pub fn default_events(
-    catalogue: &dyn Catalogue,
-    whole_cpus: bool,
-    detail: bool,
-) -> Result<Vec<Event>, EventError> {
+pub fn default_events(catalogue: &dyn Catalogue, whole_cpus: bool) -> Result<Vec<Event>, EventError> {
     let clock = if whole_cpus { CPU_CLOCK } else { TASK_CLOCK };
-    let list = if detail { format!("{clock},{BASIC},{DETAIL}") } else { format!("{clock},{BASIC}") };
-    let events = select(&list, catalogue)?.into_iter();
+    let events = select(&format!("{clock},{BASIC}"), catalogue)?.into_iter();
     Ok(events.map(|event| Event { is_default: true, ..event }).collect())
 }
 
@@ -35,13 +26,13 @@ mod tests {
 
     #[test]
     fn every_default_event_has_a_name_of_the_grammar() {
-        let names = |whole, detail| -> Vec<String> {
-            let events = default_events(&Vec::new(), whole, detail).unwrap();
+        let names = |whole| -> Vec<String> {
+            let events = default_events(&Vec::new(), whole).unwrap();
             assert!(events.iter().all(|event| event.is_default));
             events.into_iter().map(|event| event.name).collect()
         };
-        assert_eq!(names(false, false)[..2], ["task-clock", "context-switches"]);
-        assert_eq!(names(true, false)[0], "cpu-clock");
-        assert_eq!(names(false, true).len(), 20);
+        assert_eq!(names(false)[..2], ["task-clock", "context-switches"]);
+        assert_eq!(names(true)[0], "cpu-clock");
+        assert_eq!(names(false).len(), 8);
     }
 }

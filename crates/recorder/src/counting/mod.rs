@@ -4,34 +4,31 @@
 //! Options ─▶ plan ─▶ open (per thread, or per CPU) ─▶ run: enable, wait, read ─▶ Count per event and thread or CPU
 //! ```
 //!
-//! Events are chosen by [`crate::event`], and planned and opened with `crate::plan` and `crate::open`, as for recordings. Rings are mapped only
-//! for the reports of single tasks ([`Aggregation::PerTask`]).
+//! Events are chosen by [`crate::event`], and planned and opened with `crate::plan` and `crate::open`, as for recordings.
 
 mod beside;
 mod default_events;
-mod missing_ring;
 mod open;
 mod plan;
 mod probes;
 mod reading;
 mod run;
-mod tasks;
-mod uncounted;
+pub(crate) mod uncounted;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use decoder::{Attr, ReadFormat};
+use host::machine;
 use host::sys::clock::CpuTime;
 use host::sys::perf_event::PerfEvent;
-use model::{CpuId, Name, Pid, Tid};
+use model::{CpuId, Tid};
 
 use crate::event::Measure;
 use crate::summary::Command;
 
 pub(crate) use beside::CountsBeside;
-pub use default_events::{DETAIL, default_events};
-pub use missing_ring::MissingRing;
+pub use default_events::default_events;
 pub use reading::Reading;
 pub use run::count;
 pub use uncounted::Uncounted;
@@ -77,23 +74,11 @@ pub(crate) fn read_alone(event: &PerfEvent, format: ReadFormat) -> Result<Option
     }
 }
 
-/// The threads and CPUs over which a count is summed up.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Aggregation {
-    /// All threads and CPUs: one count per event.
-    #[default]
-    Total,
-    /// One count per event and CPU.
-    PerCpu,
-    /// One count per event and thread, also for threads that begin and end while counting.
-    PerTask,
-}
-
-/// The aggregation of counts, and the interval of reports.
+/// The rows of counts, and the interval of reports.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Plan {
-    /// The threads and CPUs over which each count is summed up.
-    pub aggregation: Aggregation,
+    /// True for one count per event and CPU, false for one per event.
+    pub by_cpu: bool,
     /// The interval at which to report what was counted since the last report.
     pub interval: Option<Duration>,
 }
@@ -113,26 +98,29 @@ pub struct CountedEvent {
     pub absent: Option<Uncounted>,
 }
 
-/// A thread with a count of its own.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CountedTask {
-    /// Its process.
-    pub pid: Pid,
-    /// The thread.
-    pub tid: Tid,
-    /// Its last known name.
-    pub name: Name,
+impl CountedEvent {
+    /// Returns the reason why it has no count; `None` where `reading` is one. `unreadable` is true if `read(2)` gave nothing.
+    pub fn uncounted(&self, reading: &Reading, unreadable: bool) -> Option<Uncounted> {
+        if let Some(absent) = &self.absent {
+            return Some(absent.clone());
+        }
+        if unreadable {
+            return Some(Uncounted::Pinned);
+        }
+        (reading.running_ns == 0).then(|| {
+            let watchdog = machine::nmi_watchdog_counts();
+            Uncounted::without_counter(&self.attr, self.leader.is_some(), reading.enabled_ns, watchdog)
+        })
+    }
 }
 
-/// The count of one event, on one CPU or in one thread if these are counted apart.
+/// The count of one event, on one CPU if these are counted apart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Count {
     /// The index of the event in the list of events.
     pub event: usize,
-    /// The CPU, with [`Aggregation::PerCpu`].
+    /// The CPU, with [`Plan::by_cpu`].
     pub cpu: Option<CpuId>,
-    /// The thread, with [`Aggregation::PerTask`].
-    pub task: Option<CountedTask>,
     /// The count with its times.
     pub reading: Reading,
     /// True if the event could not be read: `read(2)` gives nothing for a pinned event without a counter.
@@ -168,8 +156,30 @@ pub struct Counted {
     pub uncounted_cpu_time: Option<Duration>,
     /// The command.
     pub command: Option<Command>,
-    /// The number of lost reports of single tasks. Their counts are in those of the threads that existed at the start.
-    pub lost_reports: u64,
     /// True if a signal, or [`crate::Control::stop`], has ended it.
     pub interrupted: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use decoder::AttrFlags;
+
+    use super::*;
+
+    #[test]
+    fn an_event_without_a_count_says_why() {
+        let never = Reading { value: 0, enabled_ns: 5, running_ns: 0 };
+        let event = |absent| CountedEvent {
+            name: "cycles".to_owned(),
+            attr: Attr { flags: AttrFlags::empty(), ..Attr::default() },
+            measure: Measure::default(),
+            leader: None,
+            absent,
+        };
+        assert_eq!(event(None).uncounted(&Reading { running_ns: 1, ..never }, false), None);
+        assert_eq!(event(None).uncounted(&Reading::default(), false), Some(Uncounted::NeverRan));
+        assert_eq!(event(None).uncounted(&never, true), Some(Uncounted::Pinned));
+        let absent = Uncounted::NotHere { pmu: None };
+        assert_eq!(event(Some(absent.clone())).uncounted(&never, false), Some(absent));
+    }
 }

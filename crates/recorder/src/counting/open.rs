@@ -13,8 +13,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::plan::{CountingPlan, plan};
 use super::probes::TracefsProbe;
-use super::tasks::TaskReports;
-use super::{Aggregation, Count, CounterSite, Instance, Plan, Reading, reading};
+use super::{Count, CounterSite, Instance, Plan, Reading, reading};
 use crate::error::{EINVAL, Error};
 use crate::event::core_pmu_name;
 use crate::notice::Notice;
@@ -29,10 +28,9 @@ use crate::plan::{PlannedEvent, chosen_cpus, counts_on, selected_events};
 pub(super) struct Counters {
     pub(super) plan: CountingPlan,
     pub(super) instances: Vec<Instance>,
-    pub(super) reports: Option<TaskReports>,
     /// The CPUs that are counted, where these are opened whole.
     pub(super) whole_cpus: Option<Vec<CpuId>>,
-    aggregation: Aggregation,
+    by_cpu: bool,
     /// The probes that some of the events are. These have to be closed first: fields are dropped in their order.
     _probes: Vec<TracefsProbe>,
 }
@@ -57,23 +55,20 @@ impl Counters {
         if let (Target::Processes(pids), true) = (&options.target, facts.threads.is_empty()) {
             return Err(Error::NoSuchProcess { pid: pids.first().map_or(0, |pid| pid.0) });
         }
-        let aggregation = counted_by.aggregation;
-        let by_cpu = is_cpu_wide || options.cpus.is_some() || aggregation == Aggregation::PerCpu;
+        let by_cpu = is_cpu_wide || options.cpus.is_some() || counted_by.by_cpu;
         let places = if by_cpu { cpus.iter().copied().map(Some).collect() } else { vec![None] };
         let mut planning = Vec::new();
         let decided = decide(options, &mut facts, &mut planning, |facts, notices| {
-            plan(options, aggregation, &selected, &places, facts, notices)
+            plan(options, &selected, &places, facts, notices)
         });
         planning.into_iter().for_each(&mut *notices);
         let mut plan = decided?;
-        let has_reports = !is_cpu_wide && aggregation == Aggregation::PerTask && options.inherits();
         let forks = plan.forks.take();
         let mut counters = Self {
             instances: Vec::new(),
-            reports: has_reports.then(TaskReports::default),
             whole_cpus: None,
             plan,
-            aggregation,
+            by_cpu: counted_by.by_cpu,
             _probes: probes,
         };
         if is_cpu_wide {
@@ -116,9 +111,6 @@ impl Counters {
                 notices(Notice::ProcessGone { pid: pid.0 });
             }
         }
-        if let Some(reason) = self.reports.as_ref().and_then(|reports| reports.refused) {
-            notices(Notice::TasksUnreported(reason));
-        }
         Ok(())
     }
 
@@ -130,10 +122,6 @@ impl Counters {
                 self.instances.truncate(before);
                 return Ok(false);
             }
-        }
-        if let Some(reports) = &mut self.reports {
-            let opened = self.instances.get(before..).unwrap_or(&[]);
-            reports.add_thread(tid, opened, &self.plan.events);
         }
         Ok(true)
     }
@@ -263,17 +251,15 @@ impl Counters {
         }
     }
 
-    /// Sums up `readings` by event, and by CPU or thread as the aggregation says. An event without an instance gets a count of zero.
+    /// Sums up `readings` by event, and by CPU if these are counted apart. An event without an instance gets a count of zero.
     pub(super) fn counts(&self, readings: &[Option<Reading>]) -> Vec<Count> {
         let mut counts: Vec<Count> = Vec::new();
-        let mut known: HashMap<(usize, Option<CpuId>, Option<Tid>), usize, FxBuildHasher> =
-            HashMap::default();
+        let mut known: HashMap<(usize, Option<CpuId>), usize, FxBuildHasher> = HashMap::default();
         for (instance, reading) in self.instances.iter().zip(readings) {
             if instance.event >= self.plan.events.len() {
                 continue;
             }
-            let cpu = instance.site.cpu.filter(|_| self.aggregation == Aggregation::PerCpu);
-            let tid = instance.site.tid.filter(|_| self.aggregation == Aggregation::PerTask);
+            let cpu = instance.site.cpu.filter(|_| self.by_cpu);
             let unreadable = reading.is_none();
             let mut reading = reading.unwrap_or_default();
             if let Some(present) = instance.presence {
@@ -282,22 +268,19 @@ impl Counters {
                 reading.enabled_ns = present.running_ns.max(reading.running_ns);
             }
             let next = counts.len();
-            let index = *known.entry((instance.event, cpu, tid)).or_insert(next);
+            let index = *known.entry((instance.event, cpu)).or_insert(next);
             match counts.get_mut(index) {
                 Some(count) => {
                     count.reading = count.reading.plus(&reading);
                     count.unreadable |= unreadable;
                 }
-                None => {
-                    let task = tid.map(super::tasks::task);
-                    counts.push(Count { event: instance.event, cpu, task, reading, unreadable });
-                }
+                None => counts.push(Count { event: instance.event, cpu, reading, unreadable }),
             }
         }
         let counted: HashSet<usize, FxBuildHasher> = counts.iter().map(|count| count.event).collect();
         for event in (0..self.plan.events.len()).filter(|event| !counted.contains(event)) {
             let reading = Reading::default();
-            counts.push(Count { event, cpu: None, task: None, reading, unreadable: false });
+            counts.push(Count { event, cpu: None, reading, unreadable: false });
         }
         counts.sort_by_key(|count| count.event);
         counts

@@ -3,8 +3,8 @@
 use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat};
 use model::CpuId;
 
+use super::CountedEvent;
 use super::uncounted::Uncounted;
-use super::{Aggregation, CountedEvent};
 use crate::attr::{member, size_with};
 use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ESRCH, Errno};
 use crate::event::{Event, Pmu, dummy_event};
@@ -31,7 +31,6 @@ pub(super) struct CountingPlan {
 /// and why. Nothing can be counted where a named event is refused, or all are.
 pub(super) fn plan(
     options: &Options,
-    aggregation: Aggregation,
     selected: &[Event],
     cpus: &[Option<CpuId>],
     facts: &Facts,
@@ -43,7 +42,7 @@ pub(super) fn plan(
     descriptors(threads, cpus.len()).check(facts)?;
     let mut first_refused = None;
     let planned = each(selected, |index, event| {
-        let mut attr = counter(event, options, aggregation);
+        let mut attr = counter(event, options);
         if let Some(probe) = &event.probe {
             attr.config1 = probe.config1();
         }
@@ -68,12 +67,6 @@ pub(super) fn plan(
     let (mut planned, absent): (Vec<PlannedEvent>, Vec<Option<Uncounted>>) = planned.into_iter().unzip();
     if let Some(refused) = first_refused.filter(|_| absent.iter().all(Option::is_some)) {
         return Err(Stop::Refused(refused));
-    }
-    if aggregation == Aggregation::PerTask && options.inherits() {
-        // One event records the names and FORKs of all tasks.
-        let first = planned.iter_mut().zip(&absent).find(|(_, absent)| absent.is_none());
-        let flags = AttrFlags::COMM | AttrFlags::COMM_EXEC | AttrFlags::TASK;
-        first.into_iter().for_each(|(event, _)| event.attr.flags |= flags);
     }
     name_kinds_of_cores(&mut planned, &facts.core_pmus);
     let user_only = planned.iter().all(|event| event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
@@ -216,9 +209,8 @@ const FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
     .union(ReadFormat::ID)
     .union(ReadFormat::LOST);
 
-/// Returns the attr of an event that counts and takes no samples. Events of a group are read together (`PERF_FORMAT_GROUP`), except
-/// where tasks report for themselves.
-pub(super) fn counter(event: &Event, options: &Options, aggregation: Aggregation) -> Attr {
+/// Returns the attr of an event that counts and takes no samples. Events of a group are read together (`PERF_FORMAT_GROUP`).
+fn counter(event: &Event, options: &Options) -> Attr {
     let mut flags = event.modifiers.flags() | AttrFlags::DISABLED;
     match options.levels {
         PrivilegeLevels::AsSelected => {}
@@ -228,16 +220,9 @@ pub(super) fn counter(event: &Event, options: &Options, aggregation: Aggregation
     flags.set(AttrFlags::INHERIT, options.inherits());
     flags.set(AttrFlags::INHERIT_THREAD, options.inherits() && options.threads_only);
     flags.set(AttrFlags::ENABLE_ON_EXEC, options.target == Target::Command && options.delay.is_none());
-    let tasks = aggregation == Aggregation::PerTask;
-    let reports = tasks && options.inherits();
-    flags.set(AttrFlags::INHERIT_STAT | AttrFlags::SAMPLE_ID_ALL | AttrFlags::WATERMARK, reports);
     let mut read_format = FORMAT;
-    read_format.set(ReadFormat::GROUP, event.leader.is_some() && !tasks);
-    let sample_format = if reports {
-        SampleFormat::IDENTIFIER | SampleFormat::TID | SampleFormat::TIME
-    } else {
-        SampleFormat::empty()
-    };
+    read_format.set(ReadFormat::GROUP, event.leader.is_some());
+    let sample_format = SampleFormat::empty();
     Attr { size: size_with(&event.attr), read_format, flags, sample_format, ..event.attr.clone() }
 }
 
@@ -277,7 +262,7 @@ mod tests {
         };
         for _ in 0..100 {
             notices.clear();
-            match plan(options, Aggregation::Total, events, &[None], &facts, &mut notices) {
+            match plan(options, events, &[None], &facts, &mut notices) {
                 Ok(plan) => return Ok((plan, notices)),
                 Err(Stop::Ask(questions)) => tell(&mut facts, questions, &kernel),
                 Err(stop) => return Err(stop),
@@ -293,7 +278,7 @@ mod tests {
     #[test]
     fn what_a_machine_does_not_count_is_left_out_unless_nothing_is_left() {
         let command = Options::new(Target::Command);
-        let defaults = default_events(&Vec::new(), false, false).unwrap();
+        let defaults = default_events(&Vec::new(), false).unwrap();
         let (plan, _) = planned(&command, &defaults, without_pmu).unwrap();
         let absent: Vec<bool> = plan.events.iter().map(|event| event.absent.is_some()).collect();
         assert_eq!(absent, [false, false, false, false, true, true, true, true]);
@@ -332,14 +317,14 @@ mod tests {
         assert!(plan.forks.is_some(), "threads may begin while it is opened");
     }
 
-    fn attr(list: &str, options: &Options, aggregation: Aggregation) -> Attr {
-        counter(&select(list, &Vec::new()).unwrap()[0], options, aggregation)
+    fn attr(list: &str, options: &Options) -> Attr {
+        counter(&select(list, &Vec::new()).unwrap()[0], options)
     }
 
     #[test]
     fn a_counter_takes_no_samples() {
         let command = Options::new(Target::Command);
-        let alone = attr("cycles:u", &command, Aggregation::Total);
+        let alone = attr("cycles:u", &command);
         assert_eq!(
             (alone.sample_period, alone.sample_format, alone.read_format),
             (0, SampleFormat::empty(), FORMAT)
@@ -348,21 +333,9 @@ mod tests {
             alone.flags.contains(AttrFlags::INHERIT | AttrFlags::ENABLE_ON_EXEC | AttrFlags::EXCLUDE_KERNEL)
         );
         assert!(!alone.flags.intersects(AttrFlags::INHERIT_STAT | AttrFlags::FREQ));
-        let group = attr("{cycles,instructions}", &command, Aggregation::PerCpu);
+        let group = attr("{cycles,instructions}", &command);
         assert!(group.read_format.contains(ReadFormat::GROUP));
-        let whole = attr("cycles", &Options::new(Target::System), Aggregation::Total);
+        let whole = attr("cycles", &Options::new(Target::System));
         assert!(!whole.flags.intersects(AttrFlags::INHERIT | AttrFlags::ENABLE_ON_EXEC));
-    }
-
-    #[test]
-    fn tasks_report_at_their_ends() {
-        let processes = Options::new(Target::Processes(vec![Pid(1)]));
-        let reporting = attr("{cs,faults}", &processes, Aggregation::PerTask);
-        assert!(
-            reporting.flags.contains(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::SAMPLE_ID_ALL)
-        );
-        assert!(!reporting.read_format.contains(ReadFormat::GROUP));
-        let single = attr("cs", &Options { inherit: false, ..processes }, Aggregation::PerTask);
-        assert!(!single.flags.contains(AttrFlags::INHERIT_STAT), "nothing is taken over");
     }
 }

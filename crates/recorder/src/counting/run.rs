@@ -21,9 +21,6 @@ use crate::open::require_perf_events;
 use crate::options::{Options, Target};
 use crate::summary::{Command, RunningCommand};
 
-/// The interval at which the rings of task reports are emptied: rings have room for eight thousand ended tasks a second.
-const REPORT_DRAIN_INTERVAL: Duration = Duration::from_millis(20);
-
 /// Least CPU time without events that is told. Of 200 runs of short commands on a loaded machine, none had more than 1.5 ms, most of it
 /// before the exec that enables the events.
 const MIN_UNCOUNTED: Duration = Duration::from_millis(2);
@@ -93,8 +90,7 @@ pub fn count(
     run.counters.disable();
     let elapsed = run.begin.elapsed();
     run.report_interval(elapsed, report);
-    let readings = run.counters.read();
-    let counts = run.counts(&readings);
+    let counts = run.counters.counts(&run.counters.read());
     run.counters.report_offline_cpus(notices);
     let stopped = end == End::Time && child.is_some();
     if stopped && child.as_ref().is_some_and(|child| child.send(SIGTERM).is_ok()) {
@@ -109,7 +105,6 @@ pub fn count(
         uncounted_cpu_time(&counts, time.total().saturating_sub(Duration::from_nanos(forked)))
     });
     Ok(Counted {
-        lost_reports: run.counters.reports.as_ref().map_or(0, |reports| reports.lost),
         events: run.counters.plan.events,
         counts,
         elapsed,
@@ -195,11 +190,6 @@ impl Run {
                 }
                 next = Some(next.map_or(due, |next| next.min(due)));
             }
-            if let Some(reports) = &mut self.counters.reports {
-                reports.drain();
-                let drain_at = now + REPORT_DRAIN_INTERVAL;
-                next = Some(next.map_or(drain_at, |next| next.min(drain_at)));
-            }
             match outside.wait(next.map(|next| next.saturating_sub(now))) {
                 Some(OutsideEvent::Ended(_)) if outside.left == 0 => return End::Target,
                 Some(OutsideEvent::Signal(signal)) => match child {
@@ -238,7 +228,7 @@ impl Run {
                 }
             }
         }
-        let counts = self.counts(&differences);
+        let counts = self.counters.counts(&differences);
         report(&IntervalCounts {
             events: &self.counters.plan.events,
             counts,
@@ -246,17 +236,6 @@ impl Run {
             to: now,
         });
         (self.reported, self.reported_at) = (readings, now);
-    }
-
-    fn counts(&mut self, readings: &[Option<Reading>]) -> Vec<Count> {
-        let counts = self.counters.counts(readings);
-        match &mut self.counters.reports {
-            Some(reports) => {
-                reports.drain();
-                reports.separate_tasks(counts)
-            }
-            None => counts,
-        }
     }
 }
 
@@ -269,7 +248,6 @@ mod tests {
         let of = |event, enabled_ms: u64| Count {
             event,
             cpu: None,
-            task: None,
             reading: Reading { enabled_ns: enabled_ms * 1_000_000, ..Reading::default() },
             unreadable: false,
         };

@@ -3,9 +3,6 @@
 use std::fmt;
 
 use decoder::{Attr, AttrFlags};
-use host::machine;
-
-use super::{CountedEvent, Reading};
 
 /// The reason why an event has no count (`perf_event_open(2)`, "BUGS": that it opens does not mean that it can run).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,20 +31,6 @@ pub enum Uncounted {
 }
 
 impl Uncounted {
-    /// Returns the reason why `event` has no count; `None` where `reading` is one. `unreadable` is true if `read(2)` gave nothing.
-    pub fn reason_for(event: &CountedEvent, reading: &Reading, unreadable: bool) -> Option<Self> {
-        if let Some(absent) = &event.absent {
-            return Some(absent.clone());
-        }
-        if unreadable {
-            return Some(Self::Pinned);
-        }
-        (reading.running_ns == 0).then(|| {
-            let watchdog = machine::nmi_watchdog_counts();
-            Self::without_counter(&event.attr, event.leader.is_some(), reading.enabled_ns, watchdog)
-        })
-    }
-
     /// Returns the reason why an event that was enabled for `enabled_ns` has never counted.
     pub(crate) fn without_counter(attr: &Attr, in_group: bool, enabled_ns: u64, watchdog: bool) -> Self {
         match () {
@@ -92,24 +75,11 @@ pub(crate) fn not_here(pmu: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Measure;
-
-    fn event(flags: AttrFlags, leader: Option<usize>, absent: Option<Uncounted>) -> CountedEvent {
-        let attr = Attr { flags, ..Attr::default() };
-        CountedEvent { name: "cycles".to_owned(), attr, measure: Measure::default(), leader, absent }
-    }
 
     #[test]
     fn each_cause_is_told_apart() {
-        let never = Reading { value: 0, enabled_ns: 5, running_ns: 0 };
-        let plain = event(AttrFlags::empty(), None, None);
-        assert_eq!(Uncounted::reason_for(&plain, &Reading { running_ns: 1, ..never }, false), None);
-        assert_eq!(Uncounted::reason_for(&plain, &Reading::default(), false), Some(Uncounted::NeverRan));
-        assert_eq!(Uncounted::reason_for(&plain, &never, true), Some(Uncounted::Pinned));
-        let absent = event(AttrFlags::empty(), None, Some(Uncounted::NotHere { pmu: None }));
-        assert_eq!(Uncounted::reason_for(&absent, &never, false), Some(Uncounted::NotHere { pmu: None }));
         let why = |flags, group, watchdog| {
-            Uncounted::without_counter(&event(flags, None, None).attr, group, 5, watchdog)
+            Uncounted::without_counter(&Attr { flags, ..Attr::default() }, group, 5, watchdog)
         };
         assert_eq!(why(AttrFlags::PINNED, true, true), Uncounted::Pinned);
         assert_eq!(why(AttrFlags::EXCLUSIVE, false, true), Uncounted::Exclusive);

@@ -33,7 +33,8 @@ pub(crate) struct JavaScriptStacks {
     processes: KnownPrograms<Process>,
     functions: FunctionTable<JavaScriptFunction>,
     regexp: Arc<JavaScriptFunction>,
-    early_rounds: EarlyRounds,
+    /// Frames are read sooner after their samples in rounds that come early, and are found more often.
+    pub(crate) early_rounds: EarlyRounds,
     rewriter: ChainRewriter,
 }
 
@@ -128,16 +129,6 @@ impl JavaScriptStacks {
         };
         self.rewriter.rewrite(&found, self.keeps_interpreter, &mut addresses, (chain, start));
         is_named
-    }
-
-    /// Returns true if the next round should come early: objects are read sooner after their samples then, and are found more often.
-    pub(crate) fn wants_round_soon(&self) -> bool {
-        self.early_rounds.is_due()
-    }
-
-    /// Counts a round, before its samples come.
-    pub(crate) fn begin_round(&mut self) {
-        self.early_rounds.begin_round();
     }
 
     /// Forgets processes that the tracker has forgotten.

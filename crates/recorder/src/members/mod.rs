@@ -363,7 +363,6 @@ mod tests {
             events: vec![event],
             cpus: Vec::new(),
             ring_size: 0,
-            copy_sizes: Default::default(),
             files: Default::default(),
             kernel: Default::default(),
             resources: Default::default(),

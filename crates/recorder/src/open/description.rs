@@ -17,7 +17,6 @@ use crate::processes::ProcessResources;
 pub(crate) fn describe_events(opened: &Opened) -> Result<Recording, Error> {
     let describe = |event: &OpenEvent, index: Option<usize>| {
         let sideband = index.is_none();
-        // Samples of all variants are samples of one event.
         let ids: io::Result<Vec<u64>> = match index {
             Some(index) => opened.instances_of(index).map(|instance| instance.id()).collect(),
             None => event.instances.iter().map(|instance| instance.id()).collect(),
@@ -50,13 +49,11 @@ pub(crate) fn describe_events(opened: &Opened) -> Result<Recording, Error> {
         leader: None,
         tracepoint: None,
     }));
-    let copy_sizes = opened.state.copy_sizes.clone();
     let kernel = Arc::new(KernelObjects::read());
     Ok(Recording {
         events,
         cpus: opened.cpus.clone(),
         ring_size: opened.rings.size,
-        copy_sizes,
         kernel,
         files: MappedFiles::default(),
         resources: ProcessResources::default(),

@@ -9,14 +9,14 @@
 //! [`open`] reads the facts of this [`machine`], asks [`crate::plan`] what to open, answers its questions by trying events, and carries the
 //! plan out: [`Opened`] opens the events on whole CPUs, or [`attach`] on the threads of running processes. What is refused then is a
 //! new fact, and the plan is made anew ([`advice`] explains a refusal for which there is no plan). While the events run, [`running`] enables
-//! them, [`hotplug`] follows CPUs that come and go, and [`counts`] and [`task_clock`] read what they counted.
+//! them, [`after_opening`] says which CPUs have gone, and [`counts`] and [`task_clock`] read what they counted.
 
 mod advice;
+mod after_opening;
 mod attach;
 mod counts;
 mod description;
 mod duplicates;
-mod hotplug;
 mod machine;
 mod opened;
 mod rings;
@@ -25,15 +25,14 @@ mod targets;
 mod task_clock;
 
 pub(crate) use advice::{NO_PLACE_FOR_A_PROBE, PROBED_BY_FTRACE, explain};
+pub(crate) use after_opening::{EventIdMap, name_lost_cpus, reopen};
 pub(crate) use attach::{attach, open_threads};
 pub(crate) use counts::{counted, lost_samples, never_ran};
 pub(crate) use description::describe_events;
 pub(crate) use duplicates::DuplicateFilter;
-pub(crate) use hotplug::{EventIdMap, follow_cpus, reopen};
 pub(crate) use machine::{decide, open_cgroup, read_facts, whole_cpu_rate};
 pub use machine::{event_support, event_support_on_cpu};
 pub(crate) use opened::{OpenEvent, Opened, Unopened, open_events};
-pub(crate) use rings::map_fitting;
 pub(crate) use targets::{ended_processes, processes, with_descendants};
 pub(crate) use task_clock::{TaskClocks, TaskReports};
 

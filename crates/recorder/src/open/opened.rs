@@ -1,5 +1,6 @@
 //! Opens planned events on the target, and gives them rings.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::ops::Deref;
@@ -19,7 +20,6 @@ use crate::error::{ESRCH, Error};
 use crate::options::Options;
 use crate::plan::{Plan, PlannedEvent, counts_on};
 use crate::ring::{ExcludedProcesses, RingSource};
-use crate::unwind::{CopySizes, PerArrival};
 
 /// Open events with their rings, not enabled yet.
 #[derive(Default)]
@@ -38,6 +38,8 @@ pub(crate) struct Opened {
     pub(crate) members: Option<Vec<Pid>>,
     /// The processes whose samples are not copied out of the rings.
     pub(crate) excluded: Option<Arc<ExcludedProcesses>>,
+    /// The CPUs that came online since the events were opened.
+    pub(super) new_cpus: BTreeSet<CpuId>,
     /// The sideband events of whole CPUs, where these are recorded.
     pub(crate) whole_cpus: Option<WholeCpus>,
     /// The clocks of tasks, where their times are wanted.
@@ -57,10 +59,6 @@ pub(crate) struct RunState {
     pub(super) paused: bool,
     /// True if sampling has been paused.
     pub(crate) was_paused: bool,
-    /// The sizes that stack copies can have.
-    pub(super) copy_sizes: PerArrival<CopySizes>,
-    /// The size that stack copies have now, in bytes.
-    pub(super) copy_size: PerArrival<u32>,
     /// True if the events that sample switches are disabled ([`Opened::hold_switches`]).
     pub(super) switches_held: bool,
     /// The id that records of switches have in the recording, once their event has been closed ([`Opened::hold_switches`]).
@@ -212,11 +210,6 @@ impl Opened {
         Self {
             events: plan.events.iter().map(open_event).collect(),
             rings: Rings::new(plan.ring),
-            state: RunState {
-                copy_size: plan.copy_sizes.map(CopySizes::initial),
-                copy_sizes: plan.copy_sizes.clone(),
-                ..RunState::default()
-            },
             cpus: plan.cpus.clone(),
             sideband: OpenEvent::from(plan.sideband.clone()),
             ..Self::default()
@@ -384,8 +377,7 @@ impl Opened {
         events.flat_map(|event| &event.instances).filter_map(|instance| instance.id().ok()).collect()
     }
 
-    /// Returns the ids of each event, and those of its variants separately: two variants may sample one thread on one CPU one after
-    /// the other without being duplicates.
+    /// Returns the ids of each event, and those of its parts separately.
     pub(crate) fn ids_apart(&self) -> Result<Vec<Vec<u64>>, Error> {
         let events = self.events.iter().chain([&self.sideband]);
         let ids = events.map(|event| event.instances.iter().map(|instance| instance.id()).collect());
@@ -393,18 +385,15 @@ impl Opened {
             .map_err(|errno| Error::System { what: "cannot read an event's id", errno })
     }
 
-    /// Returns the sampling events of the recording with their indices, without variants and parts of others.
+    /// Returns the sampling events of the recording with their indices, without parts of others.
     pub(crate) fn samplers(&self) -> impl Iterator<Item = (usize, &OpenEvent)> {
         self.events.iter().enumerate().filter(|(_, event)| event.is_whole())
     }
 
-    /// Returns the instances of the event at `index`, of its parts, and of the variants of these.
+    /// Returns the instances of the event at `index`, and of its parts.
     pub(crate) fn instances_of(&self, index: usize) -> impl Iterator<Item = &Arc<PerfEvent>> {
-        let part = move |place: usize| {
-            place == index || self.events.get(place).is_some_and(|event| event.part_of == Some(index))
-        };
         let of_event =
-            move |(place, event): &(usize, &OpenEvent)| part(*place) || event.variant_of.is_some_and(part);
+            move |(place, event): &(usize, &OpenEvent)| *place == index || event.part_of == Some(index);
         self.events.iter().enumerate().filter(of_event).flat_map(|(_, event)| &event.instances)
     }
 

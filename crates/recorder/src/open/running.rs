@@ -1,7 +1,6 @@
 //! Open events while they run: enables and disables them, as a whole or in part.
 //!
-//! Stack copies of another size are events of their own, of which one is enabled. What tells of switches is held back while there are
-//! too many of them. An event that is disabled costs next to nothing, but for records of switches: as long as one event is open that has
+//! What tells of switches is held back while there are too many of them. An event that is disabled costs next to nothing, but for records of switches: as long as one event is open that has
 //! them, the kernel visits its perf hooks at each switch. So an event that has nothing else is closed.
 
 use std::io;
@@ -15,7 +14,6 @@ use super::opened::{OpenEvent, Opened};
 use super::rings::redirect;
 use super::task_clock::TaskClocks;
 use crate::error::Error;
-use crate::unwind::{Arrival, PerArrival};
 
 impl Opened {
     /// Starts sampling of the events that the command's exec does not enable: at once, or one instance after the other within `staggered`.
@@ -40,8 +38,6 @@ impl Opened {
     pub(crate) fn disable(&self) {
         // An event whose thread has ended is stopped already.
         let _ = self.each_leader(PerfEvent::disable);
-        let variants = self.events.iter().filter(|event| event.variant_of.is_some());
-        variants.for_each(|event| event.try_each(PerfEvent::disable));
         self.task_clocks.iter().for_each(TaskClocks::disable);
     }
 
@@ -55,7 +51,7 @@ impl Opened {
     pub(crate) fn resume(&mut self) {
         self.state.paused = false;
         for (index, event) in self.events.iter().enumerate() {
-            if self.is_chosen(index) && !(self.state.switches_held && event.selected.watches) {
+            if self.leads(index) && !(self.state.switches_held && event.selected.watches) {
                 event.try_each(PerfEvent::enable);
             }
         }
@@ -63,68 +59,20 @@ impl Opened {
         let _ = self.task_clocks.as_ref().map(TaskClocks::enable);
     }
 
-    /// Returns true if the event at `index` is enabled by itself now: not as a member of a group, nor as a variant of another copy
-    /// size.
+    /// Returns true if the event at `index` is enabled by itself now: not as a member of a group.
     pub(super) fn runs(&self, index: usize) -> bool {
         let is_held =
             self.state.switches_held && self.events.get(index).is_some_and(|event| event.selected.watches);
-        self.state.enabled && !self.state.paused && !is_held && self.is_chosen(index)
-    }
-
-    /// Returns true if the event at `index` leads its group or is in none, and has the current copy size.
-    pub(super) fn is_chosen(&self, index: usize) -> bool {
-        let has_size = |event: &OpenEvent| {
-            let size = event.attr.sample_stack_user;
-            size == 0 || size == *self.state.copy_size.of(Arrival::of(&event.attr))
-        };
-        self.leads(index) && self.events.get(index).is_some_and(has_size)
+        self.state.enabled && !self.state.paused && !is_held && self.leads(index)
     }
 
     fn each_leader(&self, act: impl Fn(&PerfEvent) -> io::Result<()>) -> io::Result<()> {
         for (index, event) in self.events.iter().enumerate() {
-            if event.variant_of.is_none() && self.leads(index) {
+            if self.leads(index) {
                 event.instances.iter().try_for_each(|instance| act(instance))?;
             }
         }
         Ok(())
-    }
-
-    /// Gives the stack copies of both kinds of events these sizes. Returns false where nothing changes.
-    pub(crate) fn set_copy_sizes(&mut self, sizes: PerArrival<u32>) -> bool {
-        let paced = self.set_copy_size(Arrival::Paced, sizes.paced);
-        self.set_copy_size(Arrival::Bursty, sizes.bursty) || paced
-    }
-
-    /// Returns the size that was asked for copies of stacks of waits, and the smaller one that they have now, in bytes.
-    pub(crate) fn small_copies_of_waits(&self) -> Option<(u32, u32)> {
-        let (asked, given) = (self.state.copy_sizes.bursty.asked(), self.state.copy_size.bursty);
-        (given < asked).then_some((asked, given))
-    }
-
-    /// Enables the variants of the events of this kind whose stack copies have `size` bytes, and then disables the others: no sample is
-    /// missed, and for a moment both run. Returns false where that is the current size, or there is no variant of it.
-    fn set_copy_size(&mut self, arrival: Arrival, size: u32) -> bool {
-        if size == *self.state.copy_size.of(arrival) || !self.state.copy_sizes.of(arrival).contains(size) {
-            return false;
-        }
-        *self.state.copy_size.of_mut(arrival) = size;
-        if self.state.paused {
-            return true;
-        }
-        let has_size = |event: &OpenEvent| event.attr.sample_stack_user == size;
-        for (enable, act) in
-            [(true, PerfEvent::enable as fn(&PerfEvent) -> io::Result<()>), (false, PerfEvent::disable)]
-        {
-            let is_held = |event: &OpenEvent| self.state.switches_held && event.selected.watches;
-            let concerned = |event: &&OpenEvent| {
-                let is_of_kind = event.copies_stacks() && Arrival::of(&event.attr) == arrival;
-                is_of_kind && has_size(event) == enable && !(enable && is_held(event))
-            };
-            for event in self.events.iter().filter(concerned) {
-                event.try_each(act);
-            }
-        }
-        true
     }
 
     /// Disables the events that sample switches, and closes the event that has records of them alone; or enables the former again.
@@ -138,7 +86,7 @@ impl Opened {
         }
         let act = if hold { PerfEvent::disable } else { PerfEvent::enable };
         for (index, event) in self.events.iter().enumerate() {
-            if event.selected.watches && (hold || self.is_chosen(index)) {
+            if event.selected.watches && (hold || self.leads(index)) {
                 event.try_each(act);
             }
         }

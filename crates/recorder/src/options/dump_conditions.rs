@@ -7,8 +7,6 @@ use std::time::Duration;
 use host::sys::spawn::ExitStatus;
 use model::Name;
 
-use crate::event::Event;
-
 /// A condition on which the kept records are written to a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DumpCondition {
@@ -53,17 +51,6 @@ impl ExitCondition {
             Self::NotZero => code != 0,
         }
     }
-}
-
-/// A function with a limit on the duration of its calls.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SlowCall {
-    /// The function as the user typed it, for messages.
-    pub name: String,
-    /// A call that takes longer is slow.
-    pub limit: Duration,
-    /// The probes at its entry and at its return. No other event may have their names.
-    pub probes: [Event; 2],
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::unwind::Mechanisms;
 
 pub use crate::event::{CallChain, DEFAULT_STACK_COPY};
 pub use branches::parse_branches;
-pub use dump_conditions::{DumpCondition, ExitCondition, SlowCall};
+pub use dump_conditions::{DumpCondition, ExitCondition};
 
 /// The default rate in Hz: a prime, so that samples do not keep step with periodic work.
 pub const DEFAULT_FREQUENCY: u64 = 997;
@@ -197,9 +197,6 @@ pub struct Options {
     pub is_streamed: bool,
     /// The conditions on which kept records are written to a file.
     pub dump_conditions: Vec<DumpCondition>,
-    /// Functions whose slow calls have the kept records written to a file. Their probes are recorded in addition to
-    /// [`Options::events`].
-    pub slow_calls: Vec<SlowCall>,
     /// The moments at which Java virtual machines are asked for the names of their code; `None` for never.
     pub jvm_maps: Option<JvmMapTiming>,
     /// True to note what processes say of their services: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` of their environments, and the
@@ -270,7 +267,6 @@ impl Options {
             in_parts: false,
             is_streamed: false,
             dump_conditions: Vec::new(),
-            slow_calls: Vec::new(),
             jvm_maps: None,
             services: true,
             users: false,

@@ -7,8 +7,8 @@ use host::sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ;
 
 /// Bytes of a ring for sideband records.
 pub const SIDEBAND_SIZE: u64 = 64 << 10;
-/// Maximum default size of a ring for samples, in bytes.
-pub(crate) const MAX_DEFAULT_RING_BYTES: u64 = 4 << 20;
+/// Maximum default size of a ring for samples, in bytes: the largest stack copies fit at 2,999 Hz (`docs/decisions/0011-sizes-of-stack-copies.md`).
+pub(crate) const MAX_DEFAULT_RING_BYTES: u64 = 16 << 20;
 /// Maximum default size of all rings for samples together, in bytes.
 const MAX_DEFAULT_TOTAL_BYTES: u64 = 256 << 20;
 /// By default, all rings for samples together take at most this fraction (1/N) of main memory.

@@ -20,7 +20,7 @@ mod descriptors;
 mod event_support;
 mod facts;
 mod fallbacks;
-mod limits;
+pub(crate) mod limits;
 mod scope;
 mod selected_events;
 #[cfg(test)]
@@ -39,7 +39,7 @@ pub(crate) use selected_events::{chosen_cpus, counts_on, selected_events};
 
 use std::io;
 
-use decoder::{Attr, SampleFormat};
+use decoder::Attr;
 use model::CpuId;
 use perfdata::sections::FAULT_STACKS;
 
@@ -48,8 +48,8 @@ use crate::error::{ESRCH, Error};
 use crate::event::{Event, clock_event, dummy_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
-use crate::unwind::{Arrival, CopySizes, PerArrival};
 use crate::waits;
+use copy_sizes::CopySizes;
 
 /// Number of bytes of sideband records after which their reader is woken, because the files of short-lived programs are read while these
 /// live. An exec writes at least 340: COMM, the program, and the vdso. To be woken for each record took 5 % of the CPU time of 300 programs
@@ -65,7 +65,7 @@ pub(crate) struct Plan {
     pub(crate) options: Options,
     /// The CPUs that are online.
     pub(crate) cpus: Vec<CpuId>,
-    /// The events that sample, and their variants with stack copies of other sizes.
+    /// The events that sample.
     pub(crate) events: Vec<PlannedEvent>,
     /// The event that writes records of mappings, names and threads.
     pub(crate) sideband: PlannedEvent,
@@ -75,8 +75,6 @@ pub(crate) struct Plan {
     pub(crate) wanted_ring: u64,
     /// Bytes of each ring for samples, as far as they are known to be permitted.
     pub(crate) ring: u64,
-    /// The sizes that stack copies can have.
-    pub(crate) copy_sizes: PerArrival<CopySizes>,
 }
 
 /// Where the events of a recording are opened. On whole CPUs, records of other processes are dropped.
@@ -103,8 +101,6 @@ pub(crate) struct PlannedEvent {
     pub(crate) leader: Option<usize>,
     /// The event as it was selected.
     pub(crate) selected: Event,
-    /// For the same event with stack copies of another size: the index of the first of these variants. One of them is enabled.
-    pub(crate) variant_of: Option<usize>,
     /// For the same event on another kind of core: the index of the first of these parts, which stands for all in the recording.
     pub(crate) part_of: Option<usize>,
 }
@@ -214,12 +210,12 @@ fn plan_for(scope: Scope, options: &Options, facts: &Facts, notices: &mut Vec<No
     if let Some((needed, detail, limit)) = facts.too_many_threads.clone().filter(|_| scope == Scope::Target) {
         return Err(Error::Descriptors { needed, detail, limit }.into());
     }
-    let copy_sizes = copy_sizes::copy_sizes(options, &selected, ring, descriptors, facts, notices)?;
+    let copy_sizes = CopySizes::new(options, &selected, ring, facts, notices);
     let mut planner = Planner {
         options,
         facts,
         cpus: sampled,
-        stack_copies: copy_sizes.map(CopySizes::initial),
+        copy_sizes,
         wakeup: u32::try_from(ring / 4).unwrap_or(1 << 30),
         notices,
     };
@@ -227,13 +223,12 @@ fn plan_for(scope: Scope, options: &Options, facts: &Facts, notices: &mut Vec<No
     for sampler in each(&selected, |index, event| planner.sampler(index, event))?.into_iter().flatten() {
         events.push(sampler.part_among(&events));
     }
-    events.extend(copy_sizes::variants(&events, &copy_sizes));
     let attrs: Vec<Attr> = events.iter().map(|event| event.attr.clone()).collect();
     let sideband = planner.sideband(&attrs)?;
     let task_clock = wants_task_times(options, &attrs).then(|| attr::task_clock(&attrs, options));
     notices.extend(task_clock.as_ref().map(|attr| opened("task-clock", attr)));
     let (options, cpus) = (options.clone(), cpus.clone());
-    Ok(Plan { scope, options, cpus, events, sideband, task_clock, wanted_ring, ring, copy_sizes })
+    Ok(Plan { scope, options, cpus, events, sideband, task_clock, wanted_ring, ring })
 }
 
 /// Plans each of `events`. All questions are asked at once.
@@ -273,8 +268,7 @@ struct Planner<'a> {
     facts: &'a Facts,
     /// The CPUs that are sampled.
     cpus: &'a [CpuId],
-    /// Bytes of each stack copy to begin with.
-    stack_copies: PerArrival<u32>,
+    copy_sizes: CopySizes,
     /// Bytes after which a ring wakes its reader.
     wakeup: u32,
     notices: &'a mut Vec<Notice>,
@@ -329,7 +323,7 @@ impl Planner<'_> {
 
     /// Returns the attr of a sampling event, within the limits of the kernel's settings.
     fn limited(&mut self, event: &Event) -> Attr {
-        let stack_copy = *self.stack_copies.of(Arrival::at_rate(attr::rate_of(event, self.options)));
+        let stack_copy = self.copy_sizes.of(event, self.options);
         let mut attr = attr::sampler(event, self.options, stack_copy, self.wakeup);
         // `-F max` asks for the largest number; the limit is what it means.
         let rate =
@@ -409,7 +403,7 @@ impl Planner<'_> {
 impl PlannedEvent {
     /// Makes an event with the group of the selected one.
     pub(crate) fn new(name: String, attr: Attr, selected: Event) -> Self {
-        Self { name, attr, leader: selected.leader, selected, variant_of: None, part_of: None }
+        Self { name, attr, leader: selected.leader, selected, part_of: None }
     }
 
     /// Makes the event that writes records of mappings, names and threads.
@@ -422,14 +416,9 @@ impl PlannedEvent {
         self.selected.watches && !self.name.starts_with(FAULT_STACKS) && !self.selected.is_switch_records()
     }
 
-    /// Returns true if its samples carry copies of stacks.
-    pub(crate) fn copies_stacks(&self) -> bool {
-        self.attr.sample_format.contains(SampleFormat::STACK_USER)
-    }
-
-    /// Returns true if it is an event of the recording, and not a variant or part of another one.
+    /// Returns true if it is an event of the recording, and not a part of another one.
     pub(crate) fn is_whole(&self) -> bool {
-        self.variant_of.is_none() && self.part_of.is_none()
+        self.part_of.is_none()
     }
 
     /// Makes it a part of the event among `before` that is the same on another kind of core, with samples of the same layout.

@@ -38,8 +38,7 @@ const MAX_OTHER_SWITCHES_PER_SECOND: f64 = 2_000.0;
 /// points to a path in the memory of the recorder, and for a new thread the kernel reads that address in the memory of the thread's
 /// creator, whose `fork` or `clone` then fails (`perf_uprobe_event_init()` in kernel/events/core.c).
 pub(super) fn has_probes(options: &Options) -> bool {
-    let watched = options.slow_calls.iter().flat_map(|call| &call.probes);
-    options.inherits() && options.events.iter().chain(watched).any(|event| event.probe.is_some())
+    options.inherits() && options.events.iter().any(|event| event.probe.is_some())
 }
 
 /// Returns the CPUs on which probes are opened for the target; `None` for all.

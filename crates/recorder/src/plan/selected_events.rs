@@ -27,14 +27,12 @@ pub(crate) fn selected_events(
 ) -> Result<Vec<Event>, Error> {
     let default = options.events.is_empty().then(|| default_events(core_pmus));
     let events = default.as_ref().unwrap_or(&options.events);
-    let probes = options.slow_calls.iter().flat_map(|call| &call.probes);
-    let events: Vec<Event> = events.iter().chain(probes).cloned().collect();
     if let Some(event) = events.iter().find(|event| event.cpus.is_some() && !event.core)
         && !options.target.is_cpu_wide()
     {
         return Err(Error::WholeCpusOnly { event: event.name.clone() });
     }
-    let kept = with_cpus(&events, cpus);
+    let kept = with_cpus(events, cpus);
     let missing = events.iter().find(|event| kept.iter().all(|kept| kept.name != event.name));
     match missing {
         Some(event) => Err(Error::NotOnTheseCpus {

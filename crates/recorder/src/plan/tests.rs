@@ -204,11 +204,11 @@ fn too_many_threads_are_sampled_on_whole_cpus() {
 #[test]
 fn rings_are_as_large_as_the_machine_and_what_was_refused_allow() {
     let ring = |facts: &Facts| planned(&attached(), facts, everything).unwrap().0.ring;
-    assert_eq!(ring(&machine(2)), 4 << 20);
+    assert_eq!(ring(&machine(2)), 16 << 20);
     assert_eq!(ring(&machine(256)), 1 << 20);
     let limited = Facts { largest_ring: Some(128 << 10), ..machine(2) };
     let (plan, _) = planned(&attached(), &limited, everything).unwrap();
-    assert_eq!((plan.ring, plan.wanted_ring), (128 << 10, 4 << 20));
+    assert_eq!((plan.ring, plan.wanted_ring), (128 << 10, 16 << 20));
     assert_eq!(plan.events[0].attr.wakeup, 32 << 10);
 }
 

@@ -10,7 +10,7 @@ use host::jvm::{self, AttachError, AttachOutcome};
 use host::procfs;
 use model::{Pid, Tid};
 
-use crate::consumer::{Chunk, News, RecordObserver, Recording, RingKind};
+use crate::consumer::{Chunk, RecordObserver, Recording, RingKind};
 use crate::notice::Notice;
 use crate::options::JvmMapTiming;
 use crate::records::{each, is_sample, raw_records, u32_at};
@@ -135,7 +135,7 @@ impl JvmMapRequester {
         }
     }
 
-    fn poll_and_request(&mut self, news: &mut News) {
+    fn poll_and_request(&mut self, notices: &mut Vec<Notice>) {
         let now = Instant::now();
         for (&pid, machine) in &mut self.machines {
             machine.poll(self.asking);
@@ -144,13 +144,13 @@ impl JvmMapRequester {
             }
         }
         if self.asking == JvmMapTiming::Repeatedly {
-            self.report_failures(2, news);
+            self.report_failures(2, notices);
         }
     }
 
     /// Sends requests to all that ran, in parallel, and waits for pending ones, so that their files in the processes' folders are
     /// removed. A live view has no use for names any more, so it sends none.
-    fn request_at_end(&mut self, news: &mut News) {
+    fn request_at_end(&mut self, notices: &mut Vec<Notice>) {
         for (&pid, machine) in &mut self.machines {
             machine.poll(self.asking);
             if self.asking != JvmMapTiming::Repeatedly && machine.is_worth_last_request() {
@@ -169,13 +169,13 @@ impl JvmMapRequester {
         let mut pids: Vec<Pid> = asked.map(|(&pid, _)| pid).collect();
         pids.sort_unstable();
         if !pids.is_empty() && self.asking != JvmMapTiming::Repeatedly {
-            news.notices.push(Notice::JvmsAsked { pids });
+            notices.push(Notice::JvmsAsked { pids });
         }
-        self.report_failures(0, news);
+        self.report_failures(0, notices);
     }
 
     /// Adds notices, once each, of virtual machines that cannot be asked, or whose requests failed `failures` times in a row.
-    fn report_failures(&mut self, failures: u32, news: &mut News) {
+    fn report_failures(&mut self, failures: u32, notices: &mut Vec<Notice>) {
         for (&pid, machine) in &mut self.machines {
             // A virtual machine that has ended may have written its map itself.
             if let Some(Err(why)) = &machine.outcome
@@ -184,7 +184,7 @@ impl JvmMapRequester {
                 && procfs::comm(pid, Tid(pid.0)).is_ok()
             {
                 machine.is_reported = true;
-                news.notices.push(Notice::JvmNotAsked { pid, why: why.to_string() });
+                notices.push(Notice::JvmNotAsked { pid, why: why.to_string() });
             }
         }
     }
@@ -212,11 +212,11 @@ impl RecordObserver for JvmMapRequester {
         }
     }
 
-    fn finished_round(&mut self, news: &mut News) {
-        self.poll_and_request(news);
+    fn finished_round(&mut self, notices: &mut Vec<Notice>) {
+        self.poll_and_request(notices);
     }
 
-    fn end(&mut self, news: &mut News) {
-        self.request_at_end(news);
+    fn end(&mut self, notices: &mut Vec<Notice>) {
+        self.request_at_end(notices);
     }
 }

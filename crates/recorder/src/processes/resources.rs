@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use decoder::record::Record;
+use host::process_memory;
 use host::procfs;
 use model::{Name, Pid, Timestamp};
 use perfdata::sections::resources::{self, MAX_TEXT_BYTES, MOST, ProcessResource, ResourceChange};
@@ -293,7 +294,7 @@ impl Reader {
                 }
             }
             Order::ReadContext(pid) => {
-                let Some(context) = procfs::process_context(pid).ok().flatten() else { return };
+                let Some(context) = process_memory::process_context(pid).ok().flatten() else { return };
                 let mut table = shared.lock();
                 let Some(known) = table.known.get(&pid).cloned() else { return };
                 let resource = ProcessResource { context: Some(context.into()), ..known.resource };
@@ -314,7 +315,7 @@ impl Reader {
 
     /// Reads what a process is a part of, with its service and the context that it has published if these are wanted; `None` if it has ended.
     fn read(pid: Pid, service: bool, context: bool) -> Option<ProcessResource> {
-        let executable = procfs::executable(pid).ok();
+        let executable = process_memory::executable(pid).ok();
         let cgroup = procfs::cgroup(pid).ok();
         if executable.is_none() && cgroup.is_none() {
             return None;
@@ -322,8 +323,10 @@ impl Reader {
         let name = |text: Vec<u8>| Name::new(&text);
         let has_memory = executable.as_ref().is_some_and(|path| !path.is_empty());
         let reads = service && has_memory;
-        let environment = reads.then(|| procfs::service_environment(pid).ok()).flatten().unwrap_or_default();
-        let context = (reads && context).then(|| procfs::process_context(pid).ok()).flatten().flatten();
+        let environment =
+            reads.then(|| process_memory::service_environment(pid).ok()).flatten().unwrap_or_default();
+        let context =
+            (reads && context).then(|| process_memory::process_context(pid).ok()).flatten().flatten();
         let short = |text: &Vec<u8>| text.len() <= MAX_TEXT_BYTES;
         Some(ProcessResource {
             executable: executable.map(name),

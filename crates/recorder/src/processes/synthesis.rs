@@ -8,7 +8,8 @@ use decoder::values::U64s;
 use decoder::{CpuMode, Endian, Record, RecordLayout, SampleId};
 use host::machine::KernelObjects;
 use host::objects::MappedFileReader;
-use host::procfs::{self, MapEntry};
+use host::process_memory::{self, MapEntry};
+use host::procfs;
 use host::sys::perf_event::own_pid;
 use host::sys::spawn::exec_address;
 use model::{FileIdentity, KernelText, Pid, Tid, Timestamp};
@@ -178,7 +179,7 @@ impl<'a> Synthesis<'a> {
 /// Reads the executable mappings of a process, or with `data` all; and whether some are missing because reading took too long. Empty
 /// for kernel threads, and for processes that we may not read.
 pub(crate) fn mappings(pid: Pid, data: bool) -> (Vec<MapEntry>, bool) {
-    procfs::executable_maps(pid, data, MAPS_TIME).unwrap_or_default()
+    process_memory::executable_maps(pid, data, MAPS_TIME).unwrap_or_default()
 }
 
 fn trailer(pid: Pid, tid: Tid) -> SampleId {

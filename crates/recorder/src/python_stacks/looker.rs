@@ -4,11 +4,13 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use host::live_processes::LiveProcesses;
 use host::sys::clock::{self, ClockId};
 use host::sys::schedule;
 use model::{Pid, Tid, Timestamp};
 use python::{Look, ThreadView};
+use rustc_hash::FxHashMap;
+
+use crate::round_memory::RoundMemory;
 
 /// The shortest time between two looks, and what is added at random at most: looks in step with a program's own period would see one
 /// of its functions alone. Together more than 500 looks in a second of CPU time.
@@ -110,6 +112,8 @@ impl Shared {
         schedule::prefer_low_latency();
         let most = std::thread::available_parallelism().map_or(1, usize::from);
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        // Most of what a look reads is where the one before read it: all is asked for at once.
+        let mut memories = FxHashMap::<(Pid, Tid), RoundMemory>::default();
         loop {
             let mut state = self.state();
             while !state.is_closed && state.threads.iter().all(|watched| watched.credit < TIME_OF_LOOK) {
@@ -122,7 +126,12 @@ impl Shared {
             drop(state);
             for view in due {
                 let (process, thread) = view.thread();
-                let look = clock::now(clock).ok().and_then(|now| view.look(&LiveProcesses, Timestamp(now)));
+                if memories.len() >= MAX_THREADS {
+                    memories.clear();
+                }
+                let memory = memories.entry((process, thread)).or_default();
+                memory.forget();
+                let look = clock::now(clock).ok().and_then(|now| view.look(memory, Timestamp(now)));
                 let mut state = self.state();
                 if look.is_none() {
                     state.threads.retain(|watched| watched.view.thread() != (process, thread));

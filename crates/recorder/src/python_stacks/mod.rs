@@ -32,7 +32,8 @@ pub(crate) struct PythonStacks {
     keeps_interpreter: bool,
     processes: KnownPrograms<Process>,
     functions: FunctionTable<PythonFunction>,
-    early_rounds: EarlyRounds,
+    /// Frames are read sooner after their samples in rounds that come early, and are found more often.
+    pub(crate) early_rounds: EarlyRounds,
     /// The clock of the samples; `None` where it is not known.
     clock: Option<ClockId>,
     looker: Option<Looker>,
@@ -129,6 +130,8 @@ impl PythonStacks {
                         self.looker = self.looker.take().or_else(|| Looker::start(clock));
                         if let Some(looker) = &self.looker {
                             looker.watch(view, time);
+                            // Where pointers are believed to be, the first looks decide.
+                            self.early_rounds.want();
                         }
                     }
                 }
@@ -149,16 +152,6 @@ impl PythonStacks {
         };
         self.rewriter.rewrite(sample, &runs, self.keeps_interpreter, &mut addresses, (chain, start));
         is_named
-    }
-
-    /// Returns true if the next round should come early: frames are read sooner after their samples then, and are found more often.
-    pub(crate) fn wants_round_soon(&self) -> bool {
-        self.early_rounds.is_due()
-    }
-
-    /// Counts a round, before its samples come.
-    pub(crate) fn begin_round(&mut self) {
-        self.early_rounds.begin_round();
     }
 
     /// Sets the clock of the samples.

@@ -52,10 +52,8 @@ impl Prepared {
                 task_times.iter_mut().for_each(|time| time.nanoseconds = time.nanoseconds.min(rest));
             }
             let watched = self.watched;
-            let switches = session
-                .switches
-                .take()
-                .and_then(|switches| switches.finish(watched?.end, session.outside.iter()));
+            let log = std::mem::take(&mut session.switch_log);
+            let switches = watched.and_then(|watched| log.finish(watched.end));
             let (lost, stacks) = (lost.clone(), None);
             self.recording.files.finish();
             let coverage = coverage.clone();

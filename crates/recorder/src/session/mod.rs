@@ -22,12 +22,12 @@ use crate::control::{Answers, DumpRequests};
 use crate::error::Error;
 use crate::mapped_files::MappingObserver;
 use crate::notice::Notice;
-use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskReports, follow_cpus, lost_samples};
+use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskReports, lost_samples, name_lost_cpus};
 use crate::options::Options;
 use crate::ring::Readers;
 use crate::summary::{Tally, Throttling};
 use crate::unwind::Mechanisms;
-use crate::waits::{OutsideReader, POLL_INTERVAL, SwitchSampler};
+use crate::waits::{OutsideReader, POLL_INTERVAL, SwitchLog, SwitchSampler};
 use outside::Next;
 use pace::{MIN_INTERVAL, Pace};
 use prepared::Prepared;
@@ -88,10 +88,10 @@ struct Session<'a> {
     removed: u64,
     /// Decides when switches are recorded, if they are watched.
     switches: Option<SwitchSampler>,
+    /// What the file is to say of them.
+    switch_log: SwitchLog,
     /// True if a round is to begin, because the number of switches in the last window decides on the next one.
     are_switches_due: bool,
-    /// True once stacks of waits have had smaller copies than was asked for.
-    has_small_copies: bool,
     /// Reads the stacks of blocked threads, if waits are recorded.
     outside: Option<OutsideReader>,
     counted: DrainStats,
@@ -170,7 +170,7 @@ impl Session<'_> {
                 return true;
             }
             if pause == Pause::None {
-                self.watch_switches(now, opened);
+                self.watch_switches(now, opened, options);
             }
             let mut interval = pace.time(self.consumer.wants_round_soon());
             let is_in_gap = self.switches.as_ref().is_some_and(SwitchSampler::is_in_gap);
@@ -198,7 +198,7 @@ impl Session<'_> {
                 {
                     self.consumer.set_lost(&lost);
                 }
-                self.follow_cpus(opened, options);
+                name_lost_cpus(opened, options, self.notices);
                 upkeep.release_memory(&self.readers);
                 checkpoint = (2 * checkpoint).min(MAX_CHECKPOINT_INTERVAL);
                 next_checkpoint = now + checkpoint;
@@ -214,13 +214,7 @@ impl Session<'_> {
                     Next::Begin => return false,
                     Next::End => return true,
                 },
-                Ok(message) => {
-                    self.handle(message);
-                    if self.resize_copies(opened) {
-                        // The pace was learned with another size of copies.
-                        pace = Pace::new(slowest);
-                    }
-                }
+                Ok(message) => self.handle(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
@@ -260,10 +254,10 @@ impl Session<'_> {
 
     /// Does the work that is due at `now`: pauses or resumes the recording of switches, reads blocked threads, and reports updates to
     /// the consumer.
-    fn watch_switches(&mut self, now: Instant, opened: &mut Opened) {
+    fn watch_switches(&mut self, now: Instant, opened: &mut Opened, options: &Options) {
         self.sample_switches(now, opened);
         self.read_outside(now);
-        self.forward_switch_updates();
+        self.forward_switch_updates(options);
     }
 
     /// Pauses the recording of switches if there are too many, or resumes it.
@@ -285,9 +279,12 @@ impl Session<'_> {
     }
 
     /// Reports updates about switches to the consumer.
-    fn forward_switch_updates(&mut self) {
+    fn forward_switch_updates(&mut self, options: &Options) {
         let mut updates = self.switches.as_mut().map(SwitchSampler::take_updates).unwrap_or_default();
         updates.extend(self.outside.iter_mut().flat_map(OutsideReader::take_updates));
+        if self.switches.is_some() && !options.low_memory {
+            updates.iter().for_each(|update| self.switch_log.add(update));
+        }
         if !updates.is_empty() {
             self.consumer.update_switches(&updates);
         }
@@ -302,31 +299,6 @@ impl Session<'_> {
         }
         if !bytes.is_empty() {
             self.consume(Chunk::new(RingKind::Samples, bytes));
-        }
-    }
-
-    /// Changes the sizes of stack copies if the consumer wants others. Returns true if one has changed. Sends a notice the first time
-    /// that stacks of waits have smaller copies than was asked for.
-    fn resize_copies(&mut self, opened: &mut Opened) -> bool {
-        let wanted = self.consumer.wanted_copy_sizes();
-        let is_changed = wanted.is_some_and(|sizes| opened.set_copy_sizes(sizes));
-        if let Some((asked, given)) = opened.small_copies_of_waits().filter(|_| is_changed)
-            && !std::mem::replace(&mut self.has_small_copies, true)
-        {
-            (self.notices)(Notice::WaitCopiesShrunk { asked, given });
-        }
-        is_changed
-    }
-
-    /// Starts to record CPUs that came online.
-    fn follow_cpus(&mut self, opened: &mut Opened, options: &Options) {
-        let change = follow_cpus(opened, options, self.notices);
-        self.event_ids.extend(change.ids);
-        for pair in change.rings {
-            let rings = [Some(pair.sideband), pair.samples].into_iter().flatten().collect();
-            if let Err(error) = self.readers.add(rings) {
-                self.failure.get_or_insert(io::Error::other(error));
-            }
         }
     }
 

@@ -15,9 +15,7 @@ use super::privileged_execs::PrivilegedExecs;
 use super::{Pause, Session};
 use crate::consumer::{Chunk, Consumer, DrainStats, Observed, RecordObserver, Recording, RingKind, Tasks};
 use crate::control::messages::{self, Inbox, Message, Outbox};
-use crate::control::{
-    CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
-};
+use crate::control::{CommandThread, ConditionThread, Control, DumpRequests, Watcher, workload};
 use crate::counting::CountsBeside;
 use crate::error::Error;
 use crate::mapped_files::{MappedFiles, MappingObserver};
@@ -31,7 +29,7 @@ use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, ProcessResources, Synthesis};
 use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Summary, Tally, Throttling};
-use crate::waits::OutsideReader;
+use crate::waits::{OutsideReader, SwitchLog};
 
 /// Maximum number of bytes that wait between the readers and the session.
 const MAX_WAITING_BYTES: u64 = 64 << 20;
@@ -61,15 +59,9 @@ pub fn record(
     // With thousands of busy threads this thread would get little CPU time: to open the events of each of them, and later to consume
     // records before the memory for them, and then the rings, are full.
     let _priority = PriorityGuard::acquire();
-    let mut slow_calls =
-        (!options.slow_calls.is_empty()).then(|| SlowCallDetector::new(options.slow_calls.clone()));
     let mut jvm_maps = options.jvm_maps.map(JvmMapRequester::new);
-    let own = [
-        slow_calls.as_mut().map(|observer| observer as &mut dyn RecordObserver),
-        jvm_maps.as_mut().map(|observer| observer as &mut dyn RecordObserver),
-    ];
-    let observers =
-        own.into_iter().flatten().chain(observers.into_iter().map(|observer| observer as _)).collect();
+    let own = jvm_maps.as_mut().map(|observer| observer as &mut dyn RecordObserver);
+    let observers = own.into_iter().chain(observers.into_iter().map(|observer| observer as _)).collect();
     let consumer = &mut Observed::new(consumer, observers);
     match prepare(options, pid, consumer, notices) {
         Ok(mut prepared) => {
@@ -194,8 +186,8 @@ impl Prepared {
             duplicates: None,
             removed: 0,
             switches: None,
+            switch_log: SwitchLog::default(),
             are_switches_due: false,
-            has_small_copies: false,
             outside,
             counted: DrainStats::default(),
             lost_sideband: 0,

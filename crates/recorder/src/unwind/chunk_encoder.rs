@@ -1,9 +1,10 @@
 //! Encodes records that are in the order of time for consumers that take chunks of bytes: a file, or a window in memory.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use decoder::{Endian, Record, RecordLayout, Sample, kind};
-use model::{EventIndex, SpaceId, Timestamp};
+use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, kind};
+use model::{EventIndex, SpaceId, Tid, Timestamp};
 use tracker::{OrderedRecord, Tracker};
 
 use super::ordered_consumer::OrderedConsumer;
@@ -29,6 +30,9 @@ pub struct ChunkEncoder<C> {
     /// The records of the next chunk.
     bytes: Vec<u8>,
     kind: RingKind,
+    /// New names of threads since the last other record. Only the last one of a thread counts: a program that gives itself 200,000 names a
+    /// second would make the file grow by 24 MB.
+    renames: BTreeMap<Tid, (Option<EventIndex>, Vec<u8>)>,
 }
 
 impl<C: Consumer> ChunkEncoder<C> {
@@ -42,7 +46,29 @@ impl<C: Consumer> ChunkEncoder<C> {
             files: MappedFiles::default(),
             bytes: Vec::new(),
             kind: RingKind::Sideband,
+            renames: BTreeMap::new(),
         }
+    }
+
+    /// Adds a record that is no sample, and applies it to the tracker.
+    fn add(&mut self, event: Option<EventIndex>, raw: &RawRecord<'_>) -> io::Result<()> {
+        self.make_room(RingKind::Sideband)?;
+        if let Some(Ok(record)) = layout_of(&self.layouts, event).map(|layout| layout.decode(raw)) {
+            self.files.add_to(&mut self.tracker, &record);
+            self.tracker.apply(&record);
+        }
+        // Encoding fails only for records that are too large, and this one was parsed from a record.
+        let _ = raw.encode(Endian::NATIVE, &mut self.bytes);
+        Ok(())
+    }
+
+    fn add_renames(&mut self) -> io::Result<()> {
+        for (event, bytes) in std::mem::take(&mut self.renames).into_values() {
+            if let Ok((raw, _)) = RawRecord::parse(&bytes, Endian::NATIVE) {
+                self.add(event, &raw)?;
+            }
+        }
+        Ok(())
     }
 
     /// Flushes the chunk unless a record of this kind can be added to it.
@@ -75,22 +101,29 @@ impl<C: Consumer> OrderedConsumer for ChunkEncoder<C> {
 
     fn record(&mut self, _time: Timestamp, record: OrderedRecord<'_>) -> io::Result<()> {
         let OrderedRecord { raw, event, .. } = record;
-        if raw.kind == kind::SAMPLE {
-            self.make_room(RingKind::Samples)?;
-        } else {
-            self.make_room(RingKind::Sideband)?;
-            let layout = event.and_then(|event| self.layouts.get(event.0 as usize)).or(self.layouts.last());
-            if let Some(Ok(record)) = layout.map(|layout| layout.decode(&raw)) {
-                self.files.add_to(&mut self.tracker, &record);
-                self.tracker.apply(&record);
-            }
+        if raw.kind == kind::COMM
+            && let Some(Ok(Record::Comm(comm))) =
+                layout_of(&self.layouts, event).map(|layout| layout.decode(&raw))
+            && !comm.exec
+        {
+            let known = self.renames.entry(comm.tid).or_default();
+            known.0 = event;
+            known.1.clear();
+            let _ = raw.encode(Endian::NATIVE, &mut known.1);
+            return Ok(());
         }
-        // Encoding fails only for records that are too large, and this one was parsed from a record.
+        self.add_renames()?;
+        if raw.kind != kind::SAMPLE {
+            return self.add(event, &raw);
+        }
+        self.make_room(RingKind::Samples)?;
+        // As in [`Self::add`].
         let _ = raw.encode(Endian::NATIVE, &mut self.bytes);
         Ok(())
     }
 
     fn sample(&mut self, _time: Timestamp, event: EventIndex, sample: Sample<'_>) -> io::Result<()> {
+        self.add_renames()?;
         self.make_room(RingKind::Samples)?;
         if let Some(layout) = self.layouts.get(event.0 as usize) {
             encode(sample, layout, &mut self.bytes);
@@ -104,6 +137,11 @@ impl<C: Consumer> OrderedConsumer for ChunkEncoder<C> {
             self.max_spaces = MIN_SPACES_TO_FORGET.max(2 * self.tracker.spaces().len());
         }
     }
+}
+
+/// Returns the layout of an event's records, or of those that the recorder has made.
+fn layout_of(layouts: &[RecordLayout], event: Option<EventIndex>) -> Option<&RecordLayout> {
+    event.and_then(|event| layouts.get(event.0 as usize)).or(layouts.last())
 }
 
 /// Appends a sample in this layout: without its call chain, where the record has no room for that beside the other parts (a raw
@@ -127,16 +165,19 @@ impl<C: Consumer> RecordingSink for ChunkEncoder<C> {
     }
 
     fn started(&mut self) -> io::Result<()> {
+        self.add_renames()?;
         self.flush()?;
         self.consumer.started()
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
+        self.add_renames()?;
         self.flush()?;
         self.consumer.finished_round()
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        self.add_renames()?;
         self.flush()?;
         self.consumer.end(ending)
     }

@@ -5,8 +5,6 @@ use host::sysctl;
 use stacks::MAX_CHAIN_ADDRESSES;
 use tracker::chain_limit;
 
-use super::arrival::Arrival;
-
 /// The layouts in which the samples of an event come, and in which they are forwarded.
 #[derive(Debug)]
 pub(super) struct Layouts {
@@ -15,7 +13,8 @@ pub(super) struct Layouts {
     pub(super) has_stacks: bool,
     /// True if samples have a chain by frame pointers, and the link register for the caller that it lacks.
     pub(super) has_leaf_registers: bool,
-    pub(super) arrival: Arrival,
+    /// Bytes of each stack copy; 0 where there are none.
+    pub(super) copy_size: u32,
     /// Maximum number of addresses in a call chain.
     pub(super) max_addresses: u16,
     /// Maximum number of addresses in the kernel's call chains.
@@ -23,6 +22,14 @@ pub(super) struct Layouts {
 }
 
 impl Layouts {
+    /// Returns true if a copy of `length` bytes was cut by its size, and not by the end of the stack. Where a record has no room
+    /// for the size beside its other parts, the kernel makes the copy shorter by these (`perf_sample_ustack_size()`): an eighth
+    /// at most is allowed for them.
+    pub(super) fn is_full(&self, length: usize) -> bool {
+        let size = self.copy_size as usize;
+        (size - size / 8..=size).contains(&length)
+    }
+
     /// Makes those of an event that is recorded with one attr and forwarded with another, in a group of `members` events.
     pub(super) fn new(recorded: &Attr, written: &Attr, members: usize, keep_stacks: bool) -> Self {
         let room = u16::try_from(written.room_for_call_chain(members)).unwrap_or(u16::MAX);
@@ -31,7 +38,7 @@ impl Layouts {
             written: RecordLayout::new(written, Endian::NATIVE),
             has_stacks: recorded.sample_format.has_stack_copies(),
             has_leaf_registers: !keep_stacks && recorded.sample_format.has_walk_and_registers(),
-            arrival: Arrival::of(recorded),
+            copy_size: recorded.sample_stack_user,
             max_addresses: max_chain_addresses(recorded).min(room),
             kernels_limit: kernels_limit(recorded),
         }

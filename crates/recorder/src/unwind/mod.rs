@@ -7,27 +7,20 @@
 //!
 //! [`UnwindingStage`] receives chunks in the order of the rings, and forwards single records in the order of time. A sample whose
 //! stack can be unwound while it is still in its ring comes as an `unwound_sample`; any other is unwound when its turn has come
-//! (`sample_unwinder`). The stage also chooses the sizes of stack copies (`copy_sizes`), one for each kind of events (`arrival`).
+//! (`sample_unwinder`).
 
-mod arrival;
 mod chunk_encoder;
-mod copy_sizes;
 mod exec_times;
 mod fresh_maps;
 mod layouts;
 mod ordered_consumer;
 mod pending;
-mod round_memory;
 mod sample_unwinder;
 mod stage;
 mod totals;
 mod unwound_sample;
 
-pub(crate) use arrival::Arrival;
-pub use arrival::PerArrival;
 pub use chunk_encoder::ChunkEncoder;
-pub use copy_sizes::CopySizes;
-pub(crate) use copy_sizes::largest_copy;
 pub use ordered_consumer::OrderedConsumer;
 pub use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables};
 pub use stage::UnwindingStage;

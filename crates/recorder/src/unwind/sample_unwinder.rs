@@ -20,14 +20,11 @@ use stacks::{
 use tracker::{OrderedRecord, Tracker};
 use unwinder::{StackEnd, Unwinder};
 
-use super::arrival::{Arrival, PerArrival};
 use super::chunk_encoder::encode;
-use super::copy_sizes::CopySizeController;
 use super::exec_times::ExecTimes;
 use super::fresh_maps::FreshMaps;
 use super::layouts::Layouts;
 use super::ordered_consumer::OrderedConsumer;
-use super::round_memory::RoundMemory;
 use super::totals::StackTotals;
 use super::unwound_sample::{StackWords, UnwoundSample, extend_within};
 use crate::consumer::Chunk;
@@ -35,6 +32,7 @@ use crate::javascript_stacks::{JavaScriptSample, JavaScriptStacks};
 use crate::mapped_files::MappedFiles;
 use crate::processes::DeadProcessSweep;
 use crate::python_stacks::{PythonSample, PythonStacks};
+use crate::round_memory::RoundMemory;
 
 /// The state of unwinding, beside a tracker that is at the record to be unwound.
 #[derive(Debug)]
@@ -42,7 +40,6 @@ pub(super) struct SampleUnwinder {
     maps_cache: ProcessMapsCache,
     pub(super) walker: StackWalker,
     pub(super) totals: StackTotals,
-    pub(super) copy_sizes: PerArrival<CopySizeController>,
     pub(super) mechanisms: Mechanisms,
     pub(super) exec_times: ExecTimes,
     fresh_maps: FreshMaps,
@@ -84,7 +81,6 @@ impl SampleUnwinder {
             maps_cache: maps_cache.with_interpreters(mechanisms),
             walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
             totals: StackTotals::default(),
-            copy_sizes: PerArrival::default(),
             mechanisms,
             exec_times: ExecTimes::default(),
             fresh_maps: FreshMaps::default(),
@@ -179,12 +175,11 @@ impl SampleUnwinder {
                 unwound = self.walker.walk(&sampled, &mut self.chain);
             }
         }
-        self.record_copy_use(pid, context.layouts.arrival, state, unwound.end);
         if unwound.end != StackEnd::Complete && self.walker.exceeds_copy() {
             unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
         }
         if unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
-            && !self.copy_sizes.of(context.layouts.arrival).is_full(state.stack.bytes.len())
+            && !context.layouts.is_full(state.stack.bytes.len())
             && let Some(mark) = self.chain.last_mut()
         {
             let reason = TruncationReason::PageNotInMemory;
@@ -197,7 +192,7 @@ impl SampleUnwinder {
             let of = (&*runtime, &words);
             is_named = self.name_functions(at, sampled.maps, of, start, context.layouts, consumer)?;
         }
-        // The kernel's part counts, too, and earlier stacks may be longer than the limit.
+        // The kernel's part counts, too.
         let limit = context.layouts.max_addresses;
         if stacks::truncate_chain(&mut self.chain, limit) {
             unwound.end = StackEnd::Truncated(TruncationReason::AddressLimit(limit));
@@ -207,7 +202,7 @@ impl SampleUnwinder {
     }
 
     /// Unwinds a sample while it is still in its ring. Appends it to `into` as an [`UnwoundSample`] and returns true, or leaves `into`
-    /// unchanged and returns false: where the stack is not complete by its copy or an earlier stack, or needs objects that cannot
+    /// unchanged and returns false: where the stack is not complete by its copy, or needs objects that cannot
     /// be opened until about `until`.
     pub(super) fn shrink(
         &mut self,
@@ -231,9 +226,9 @@ impl SampleUnwinder {
         let is_over = || Instant::now() >= until;
         self.chain.clear();
         self.chain.extend(kernel_part(sample));
-        let Some(unwound) = self.walker.walk_within(&sampled, &is_over, &mut self.chain) else {
+        if !self.walker.walk_within(&sampled, &is_over, &mut self.chain) {
             return false;
-        };
+        }
         if stacks::truncate_chain(&mut self.chain, layouts.max_addresses) {
             // It is no longer complete, which is counted when its turn comes.
             return false;
@@ -245,21 +240,8 @@ impl SampleUnwinder {
         }
         let words_of = |runtime: Arc<MappedRuntime>| StackWords::of(&self.walker, &sampled, &runtime);
         let words = maps.interpreter().map(words_of).unwrap_or_default();
-        let beyond_copy = unwound.beyond_copy;
-        into.unwound.push(UnwoundSample { offset, pid, generation, beyond_copy, words });
-        self.record_copy_use(pid, layouts.arrival, &state, self.walker.stack().end);
+        into.unwound.push(UnwoundSample { offset, pid, generation, words });
         true
-    }
-
-    /// Records how much of its copy the stack needed that was unwound last, and `end`, where it ended by the copy alone; remembers its callers
-    /// for those that are deeper than theirs.
-    fn record_copy_use(&mut self, pid: Pid, arrival: Arrival, state: &UserState<'_>, end: StackEnd) {
-        // A copy that is not full ends at the end of the stack, or at a page that is not in memory: a larger one would not help.
-        let too_small = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
-            && self.copy_sizes.of(arrival).is_full(state.stack.bytes.len());
-        let depth = (!too_small).then_some(self.depth(state));
-        self.copy_sizes.of_mut(arrival).record_stack(state.stack.bytes.len(), depth);
-        self.walker.remember_callers(pid);
     }
 
     /// Forwards a sample that was unwound in its ring, now that its turn has come. Where the process has other mappings than it
@@ -272,7 +254,7 @@ impl SampleUnwinder {
         context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<bool> {
-        let UnwoundSample { pid, generation, beyond_copy, words, .. } = unwound;
+        let UnwoundSample { pid, generation, words, .. } = unwound;
         let (mut end, mut is_named) = (StackEnd::Complete, true);
         let is_unchanged = consumer.tracker().recorded_generation(*pid) == *generation;
         if is_unchanged && words.is_empty() {
@@ -300,7 +282,7 @@ impl SampleUnwinder {
             }
             self.forward(sample, context, consumer)?;
         }
-        self.totals.count(end, *beyond_copy, is_named);
+        self.totals.count(end, false, is_named);
         Ok(true)
     }
 
@@ -354,12 +336,6 @@ impl SampleUnwinder {
     /// Returns true if the thread of a sample without a stack copy has left its program: by exec, or because it has ended.
     fn has_left_its_program(&self, sample: &Sample<'_>, tracker: &Tracker) -> bool {
         !is_32_bit(sample) && (is_outside_mappings(sample, tracker) || self.exec_times.is_in_exec(sample))
-    }
-
-    /// Returns the number of bytes of its copy that the stack needed that was unwound last.
-    fn depth(&self, state: &UserState<'_>) -> u64 {
-        let frames = &self.walker.stack().frames;
-        frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start))
     }
 
     /// Returns the list of [`ProcessMapsCache::refused_tables`].

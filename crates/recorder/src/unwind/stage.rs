@@ -19,8 +19,6 @@ use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables, StackWalker, kernel
 use tracker::{OrderedRecord, Orderer};
 use unwinder::StackEnd;
 
-use super::arrival::PerArrival;
-use super::copy_sizes::{CopySizeController, CopySizes};
 use super::layouts::{Layouts, max_chain_addresses};
 use super::ordered_consumer::OrderedConsumer;
 use super::pending::{Action, PendingRecords, RecordHandle};
@@ -138,9 +136,10 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
         !self.keep_stacks && self.has_stacks()
     }
 
-    /// Returns the smallest and the largest size that stack copies had so far, in bytes; (0, 0) of a kind without copies.
-    pub fn copy_sizes(&self) -> PerArrival<(u32, u32)> {
-        self.unwinder.copy_sizes.map(CopySizeController::range)
+    /// Returns the smallest and the largest size that stack copies have, in bytes; `None` without copies.
+    pub fn copy_sizes(&self) -> Option<(u32, u32)> {
+        let sizes = || self.layouts.iter().map(|layouts| layouts.copy_size).filter(|size| *size > 0);
+        sizes().min().zip(sizes().max())
     }
 
     /// Returns the recording as it is forwarded.
@@ -195,6 +194,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
                 && let Ok(Record::Comm(comm)) = any.recorded.decode(&raw)
             {
                 self.unwinder.exec_times.record(comm.tid, time);
+                self.unwinder.python.early_rounds.want_first_samples();
             }
             if let Action::Unwind(event) = action
                 && layouts.has_stacks
@@ -276,11 +276,6 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
         let attr = recording.events.first().map(|event| &event.attr);
         let has_clock = attr.filter(|attr| attr.flags.contains(AttrFlags::USE_CLOCKID));
         self.unwinder.python.set_clock(has_clock.map(|attr| attr.clockid));
-        let copy_sizes = match self.unwinder.mechanisms.contains(Mechanisms::COPY_SIZES) {
-            true => recording.copy_sizes.clone(),
-            false => recording.copy_sizes.map(CopySizes::without_choice),
-        };
-        self.unwinder.copy_sizes = PerArrival::for_rings(&copy_sizes, recording.ring_size);
         let attrs = recording.events.iter().map(|event| &event.attr);
         let unwound = attrs.filter(|attr| attr.sample_format.has_stack_copies());
         let max_addresses = unwound.map(max_chain_addresses).max();
@@ -307,8 +302,8 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
-        self.unwinder.python.begin_round();
-        self.unwinder.javascript.begin_round();
+        self.unwinder.python.early_rounds.begin_round();
+        self.unwinder.javascript.early_rounds.begin_round();
         self.forward_ordered()?;
         if self.unwinds() {
             self.consumer.set_stack_totals(&self.unwinder.totals);
@@ -318,14 +313,10 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
         Ok(())
     }
 
-    fn wanted_copy_sizes(&mut self) -> Option<PerArrival<u32>> {
-        self.has_stacks().then(|| self.unwinder.copy_sizes.map(CopySizeController::wanted))
-    }
-
     fn wants_round_soon(&mut self) -> bool {
         self.pending.bytes() > HASTE_THRESHOLD_BYTES
-            || self.unwinder.python.wants_round_soon()
-            || self.unwinder.javascript.wants_round_soon()
+            || self.unwinder.python.early_rounds.is_due()
+            || self.unwinder.javascript.early_rounds.is_due()
             || self.consumer.wants_round_soon()
     }
 
@@ -352,7 +343,6 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 
 impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        self.unwinder.copy_sizes.record_fill(chunk.drained.fill);
         // The memory of a chunk is as large as a ring. Chunks that wait in much of it, and each use another part, add up.
         let is_sparse = self
             .low_memory
@@ -408,6 +398,8 @@ mod tests {
     #[derive(Default)]
     struct CountingConsumer {
         samples: usize,
+        /// Records with names of threads.
+        names: usize,
         loss: Loss,
     }
 
@@ -443,8 +435,12 @@ mod tests {
 
     impl Consumer for CountingConsumer {
         fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-            let is_sample = |record: &&[u8]| crate::records::u32_at(record, 0) == Some(kind::SAMPLE);
-            self.samples += crate::records::each(&chunk.bytes).filter(is_sample).count();
+            let count = |kind: u32| {
+                let is_of_kind = |record: &&[u8]| crate::records::u32_at(record, 0) == Some(kind);
+                crate::records::each(&chunk.bytes).filter(is_of_kind).count()
+            };
+            self.samples += count(kind::SAMPLE);
+            self.names += count(kind::COMM);
             Ok(Some(chunk.bytes))
         }
     }
@@ -467,9 +463,9 @@ mod tests {
             leader: None,
             tracepoint: None,
         };
-        let (events, cpus, copy_sizes) = (vec![event], Vec::new(), PerArrival::default());
+        let (events, cpus) = (vec![event], Vec::new());
         let (kernel, files, resources) = Default::default();
-        Recording { events, cpus, ring_size: 1 << 20, copy_sizes, kernel, files, resources }
+        Recording { events, cpus, ring_size: 1 << 20, kernel, files, resources }
     }
 
     fn sample(recording: &Recording, stack: &[u8]) -> Vec<u8> {
@@ -517,6 +513,28 @@ mod tests {
     }
 
     #[test]
+    fn of_many_names_of_a_thread_the_last_before_another_record_stays() {
+        let mut recording = recording();
+        recording.events[0].attr.flags |= decoder::AttrFlags::SAMPLE_ID_ALL;
+        let layout = RecordLayout::new(&recording.events[0].attr, Endian::NATIVE);
+        let rename = |tid: i32| {
+            let comm = decoder::record::Comm {
+                pid: model::Pid(1),
+                tid: model::Tid(tid),
+                comm: b"name",
+                exec: false,
+                sample_id: decoder::SampleId { time: Some(Timestamp(1)), ..Default::default() },
+            };
+            let mut bytes = Vec::new();
+            layout.encode(&Record::Comm(comm), &mut bytes).unwrap();
+            bytes
+        };
+        let storm = [rename(1), rename(2)].concat().repeat(1000);
+        let (consumer, _) = forwarded(&recording, [[&*storm, &sample(&recording, &[]), &storm].concat()]);
+        assert_eq!((consumer.samples, consumer.names), (1, 4));
+    }
+
+    #[test]
     fn no_record_is_taken_for_a_sample_that_was_unwound() {
         let recording = recording();
         let records = [kind::LOST_SAMPLES, 255, 1 << 16, u32::MAX].map(|kind| {
@@ -537,7 +555,6 @@ mod tests {
             offset: index * one.len(),
             pid: model::Pid(pid),
             generation,
-            beyond_copy: false,
             words: Default::default(),
         };
         let mut chunk = Chunk::new(RingKind::Samples, one.repeat(5));

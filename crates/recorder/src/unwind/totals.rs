@@ -8,7 +8,7 @@ use unwinder::StackEnd;
 pub struct StackTotals {
     /// Stacks that were unwound to the thread's first frame from their copy alone.
     pub complete: u64,
-    /// Stacks that were deeper than their copy, and complete by the memory of the live process or an earlier stack.
+    /// Stacks that were deeper than their copy, and complete by the memory of the live process.
     pub completed_beyond_copy: u64,
     /// Stacks of both kinds in which functions of an interpreter are not known.
     pub unnamed: u64,

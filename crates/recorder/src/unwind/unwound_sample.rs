@@ -20,8 +20,6 @@ pub(crate) struct UnwoundSample {
     pub(super) pid: Pid,
     /// The mappings of the process.
     pub(super) generation: Generation,
-    /// True if the stack was deeper than its copy, and completed by an earlier stack of the process.
-    pub(super) beyond_copy: bool,
     pub(super) words: StackWords,
 }
 

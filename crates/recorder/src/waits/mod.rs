@@ -4,9 +4,11 @@ mod calls;
 mod kernel_counts;
 mod outside;
 mod sampling;
+mod switch_log;
 
 pub(crate) use outside::{OutsideReader, POLL_INTERVAL};
 pub(crate) use sampling::SwitchSampler;
+pub(crate) use switch_log::SwitchLog;
 
 use std::io;
 use std::time::Duration;

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use decoder::values::{Registers, U64s};
 use decoder::{CpuMode, Endian, Record, RecordLayout, Sample, kind, offsets};
+use host::process_memory;
 use host::procfs::{self, SyscallState};
 use host::sys::clock::{self, ClockId};
-use host::sys::process_memory;
 use model::{CpuId, Pid, Tid, Timestamp};
-use perfdata::sections::Schedstat;
 
 use super::{calls, kernel_counts};
 use crate::consumer::{Recording, SwitchUpdate};
@@ -26,14 +25,6 @@ use stacks::native_architecture;
 
 /// Time between two polls.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(25);
-/// Ratio of the newest thread's age to the time between two readings of the kernel's counts, where no event tells when threads are woken:
-/// the time of a thread after its last reading is at most 2 % of its life.
-const AGE_PER_COUNT: u32 = 50;
-/// Least time between two of these readings. With both, recording a tokio server of 0.4 s takes 1 % of a CPU more than with
-/// [`POLL_INTERVAL`] (own CPU time of `record -v --off-cpu`).
-const MIN_COUNT_INTERVAL: Duration = Duration::from_millis(2);
-/// Maximum number of threads that are read more often than [`POLL_INTERVAL`]: 10 µs for each reading.
-const MAX_COUNTED_THREADS: usize = 64;
 /// Longest time that a poll takes: 4 % of a CPU, however many threads there are. The next poll goes on with the next thread.
 const MAX_POLL_TIME: Duration = Duration::from_millis(1);
 /// Bytes that are read of a stack: a record has room for 64 KiB.
@@ -42,18 +33,9 @@ const STACK_BYTES: usize = 32 << 10;
 const MIN_REPORTED_REFUSALS: u32 = 20;
 /// Maximum number of threads that are followed.
 const MAX_THREADS: usize = 100_000;
-/// Number of switches between two polls from which on a thread's waits are too short to be read at each poll: 1,000 a second.
-const MANY_SWITCHES: u64 = 25;
-/// Number of polls from one reading of such a thread to the next, where samples of switches have the stacks: 50 µs each time, and the
-/// kernel keeps the thread from running meanwhile.
-const POLLS_PER_READING: u8 = 8;
 /// Number of failed polls from which on a thread's system calls are recorded without stacks, if its stack was never read: its waits are
-/// shorter than a reading (see [`POLLS_PER_READING`]).
+/// shorter than a reading, of 50 µs.
 const MIN_FAILURES: u8 = 8;
-/// Maximum number of further attempts at a stack in each of these polls.
-const MAX_RETRIES: usize = 7;
-/// Least time between two updates on the kernel's counts of a thread, in nanoseconds.
-const UPDATE_INTERVAL_NANOSECONDS: u64 = 50_000_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
 const ABI_64: u64 = 2;
 
@@ -72,10 +54,6 @@ pub(crate) struct OutsideReader {
     /// The thread that was read last.
     last: i32,
     due: Instant,
-    /// The time of the next poll that reads stacks.
-    stacks_due: Instant,
-    /// The time at which the newest thread was learned of.
-    newest: Instant,
     stack: Vec<u8>,
     /// The number of reads that failed for want of rights.
     refused: u32,
@@ -83,10 +61,6 @@ pub(crate) struct OutsideReader {
     is_reported: bool,
     /// The kernel's counts of threads that [`OutsideReader::take_updates`] has not returned yet.
     updates: Vec<SwitchUpdate>,
-    /// True if samples of switches have the stacks, too.
-    has_switches: bool,
-    /// True if counts are reported as updates while the recording runs, and forgotten with their thread.
-    low_memory: bool,
 }
 
 #[derive(Debug)]
@@ -96,30 +70,6 @@ struct FollowedThread {
     switches: Option<u64>,
     /// The number of readings during which the thread was switched in.
     failures: u8,
-    /// The number of switches at the last poll.
-    polled: u64,
-    /// The number of the last polls in which it was switched often.
-    busy_polls: u8,
-    /// Two counts of the kernel: the first one (with updates: the last one reported), and the newest.
-    times: Option<[Schedstat; 2]>,
-}
-
-impl FollowedThread {
-    fn new(pid: Pid) -> Self {
-        Self { pid, switches: None, failures: 0, polled: 0, busy_polls: 0, times: None }
-    }
-
-    /// Returns true if a poll in which the thread has been switched in `switches` times is to read its stack.
-    fn is_due(&mut self, switches: u64, has_samples: bool) -> bool {
-        let since = switches.saturating_sub(std::mem::replace(&mut self.polled, switches));
-        if !has_samples || since < MANY_SWITCHES {
-            self.busy_polls = 0;
-            return true;
-        }
-        let is_due = self.busy_polls == 0;
-        self.busy_polls = (self.busy_polls + 1) % POLLS_PER_READING;
-        is_due
-    }
 }
 
 impl OutsideReader {
@@ -146,14 +96,10 @@ impl OutsideReader {
             exited: BTreeMap::new(),
             last: 0,
             due: Instant::now(),
-            stacks_due: Instant::now(),
-            newest: Instant::now(),
             stack: Vec::new(),
             refused: 0,
             is_reported: false,
             updates: Vec::new(),
-            has_switches: opened.samplers().any(|(_, event)| event.samples_switches()),
-            low_memory: options.low_memory,
         };
         for pid in pids {
             for tid in procfs::threads(pid).unwrap_or_default() {
@@ -171,9 +117,7 @@ impl OutsideReader {
 
     fn follow(&mut self, pid: Pid, tid: Tid) {
         if self.threads.len() < MAX_THREADS {
-            self.threads.insert(tid.0, FollowedThread::new(pid));
-            self.newest = Instant::now();
-            self.due = self.due.min(self.newest + self.poll_interval(self.newest));
+            self.threads.insert(tid.0, FollowedThread { pid, switches: None, failures: 0 });
         }
     }
 
@@ -191,14 +135,7 @@ impl OutsideReader {
                         self.follow(Pid(pid), Tid(tid));
                     }
                 }
-                Some(kind::EXIT) => {
-                    // Its times are still wanted at the end.
-                    if let Some(seen) = self.threads.get(&tid)
-                        && (seen.times.is_none() || self.low_memory)
-                    {
-                        self.exited.extend(self.threads.remove_entry(&tid));
-                    }
-                }
+                Some(kind::EXIT) => self.exited.extend(self.threads.remove_entry(&tid)),
                 // It has executed a program with more rights, and not ended.
                 Some(kind::MMAP | kind::MMAP2) => {
                     let tid = word(offsets::THREAD);
@@ -214,14 +151,6 @@ impl OutsideReader {
         self.due
     }
 
-    fn poll_interval(&self, now: Instant) -> Duration {
-        if self.has_switches || self.threads.len() > MAX_COUNTED_THREADS {
-            return POLL_INTERVAL;
-        }
-        let age = now.saturating_duration_since(self.newest);
-        (age / AGE_PER_COUNT).clamp(MIN_COUNT_INTERVAL, POLL_INTERVAL)
-    }
-
     /// Reads the kernel's counts of threads, and the stacks of those that have been blocked anew: records of samples. Empty where it is
     /// not yet time.
     pub(crate) fn poll(&mut self, now: Instant) -> Vec<u8> {
@@ -229,12 +158,8 @@ impl OutsideReader {
         if now < self.due {
             return records;
         }
-        self.due = now + self.poll_interval(now);
+        self.due = now + POLL_INTERVAL;
         self.exited.clear();
-        let reads_stacks = now >= self.stacks_due;
-        if reads_stacks {
-            self.stacks_due = now + POLL_INTERVAL;
-        }
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let mut tids: Vec<i32> = self.threads.range(after).map(|(tid, _)| *tid).collect();
         tids.extend(self.threads.range(..=self.last).map(|(tid, _)| *tid));
@@ -245,7 +170,7 @@ impl OutsideReader {
             }
             self.last = tid;
             // Any other error means that the thread has ended.
-            if let Err(error) = self.read(Tid(tid), reads_stacks, &mut records) {
+            if let Err(error) = self.read(Tid(tid), &mut records) {
                 self.refused += u32::from(error.kind() == io::ErrorKind::PermissionDenied);
             }
         }
@@ -264,49 +189,25 @@ impl OutsideReader {
         std::mem::take(&mut self.updates)
     }
 
-    /// Iterates over the kernel's counts for each thread, first and last.
-    pub(crate) fn times(&self) -> impl Iterator<Item = (Tid, [Schedstat; 2])> {
-        self.threads.iter().filter_map(|(tid, seen)| Some((Tid(*tid), seen.times?)))
-    }
-
-    fn read(&mut self, tid: Tid, reads_stack: bool, records: &mut Vec<u8>) -> io::Result<()> {
-        let Some(seen) = self.threads.get_mut(&tid.0) else { return Ok(()) };
+    fn read(&mut self, tid: Tid, records: &mut Vec<u8>) -> io::Result<()> {
+        let Some(&FollowedThread { pid, switches: known, .. }) = self.threads.get(&tid.0) else {
+            return Ok(());
+        };
         let (reading, switches) = kernel_counts::read(tid, self.clock)?;
-        let is_first = seen.times.is_none();
-        let [told, last] = seen.times.get_or_insert([reading; 2]);
-        *last = reading;
-        if self.low_memory
-            && (is_first || reading.time.saturating_sub(told.time) >= UPDATE_INTERVAL_NANOSECONDS)
-        {
-            *told = reading;
-            self.updates.push(SwitchUpdate::SchedStat(tid, reading));
-        }
-        let is_due = reads_stack && seen.is_due(switches, self.has_switches);
-        if seen.switches == Some(switches) || !is_due {
+        self.updates.push(SwitchUpdate::SchedStat(tid, reading));
+        // It is in the wait that was read.
+        if known == Some(switches) {
             return Ok(());
         }
-        // Where samples of switches have the stacks, this one is not needed.
-        let is_new = seen.switches.is_none() && !self.has_switches;
-        let retries = if is_new && seen.failures < MIN_FAILURES { MAX_RETRIES } else { 0 };
-        let pid = seen.pid;
-        let Some(mut call) = self.read_stack(pid, tid, switches)? else { return Ok(()) };
-        for _ in 0..retries {
-            if !self.stack.is_empty() {
-                break;
-            }
-            let [.., switches] = procfs::schedstat(tid)?;
-            call = self.read_stack(pid, tid, switches)?.unwrap_or(call);
-        }
-        let Some(seen) = self.threads.get_mut(&tid.0) else { return Ok(()) };
-        if self.stack.is_empty() {
-            // The system call was read at one moment, so it is recorded even then.
+        let Some(call) = self.read_stack(pid, tid, switches)? else { return Ok(()) };
+        if let Some(seen) = self.threads.get_mut(&tid.0).filter(|_| self.stack.is_empty()) {
             seen.failures = seen.failures.saturating_add(1);
-            if !is_new || seen.failures < MIN_FAILURES {
+            // The system call was read at one moment, so it is recorded even then.
+            if known.is_some() || seen.failures < MIN_FAILURES {
                 return Ok(());
             }
         }
-        let what = calls::describe(pid, &call);
-        self.write(pid, tid, &call, &what, records);
+        self.write(pid, tid, &call, &calls::describe(pid, &call), records);
         Ok(())
     }
 
@@ -357,21 +258,5 @@ impl OutsideReader {
         };
         // One of 40 KiB fits.
         let _ = self.layout.encode(&Record::Sample(sample), records);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_that_are_switched_often_are_read_seldom() {
-        let mut thread = FollowedThread::new(Pid(1));
-        let polls = u64::from(3 * POLLS_PER_READING);
-        let busy = (1..=polls).filter(|poll| thread.is_due(poll * MANY_SWITCHES, true)).count();
-        assert_eq!(busy, 3);
-        // At rest, and without samples of its switches, it is read each time.
-        assert!(thread.is_due(polls * MANY_SWITCHES + 1, true));
-        assert!((1..9).all(|poll| thread.is_due((polls + 1 + poll) * MANY_SWITCHES, false)));
     }
 }

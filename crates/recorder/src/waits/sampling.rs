@@ -11,30 +11,25 @@ use std::time::{Duration, Instant};
 use decoder::{SampleFormat, kind, misc, offsets};
 use host::sys::clock::{self, ClockId};
 use model::Tid;
-use perfdata::sections::{Schedstat, SwitchSampling};
 use rustc_hash::FxBuildHasher;
 
 use super::kernel_counts;
-use super::outside::OutsideReader;
 use crate::consumer::SwitchUpdate;
 use crate::open::Opened;
 use crate::options::Options;
 use crate::records::{each, is_sample, u32_at, u64_at};
 use crate::ring::ExcludedProcesses;
 
-/// Switches per second on one CPU above which they are recorded in windows only.
+/// Switches per second on one CPU above which they are recorded in windows only, until a window has fewer.
 const MAX_SWITCHES_PER_SECOND: f64 = 20_000.0;
-/// Switches per second on one CPU below which all are recorded again. Lower than [`MAX_SWITCHES_PER_SECOND`], so that a rate
-/// near the limit does not change the mode all the time.
-const RESUME_SWITCHES_PER_SECOND: f64 = 15_000.0;
 /// Switches per second that windows record on the busiest CPU: as many as there are samples of a busy CPU. At 6 µs each they take 0.6 % of
 /// its time, and 1 % of another CPU's to unwind and write them (`cargo xtask bench switches`).
 const SAMPLED_SWITCHES_PER_SECOND: f64 = 1_000.0;
 /// Least number of switches on one CPU that a rate is measured by. A shorter burst is recorded whole: that takes some 3 ms, and `find`
 /// in folders that are not in memory has bursts of 150 in 10 ms.
 const MIN_RATED_SWITCHES: u32 = 500;
-/// Time after which counting for a rate starts again from zero.
-const RATE_INTERVAL: Duration = Duration::from_millis(100);
+/// Time after which counting for a rate starts again from zero, in nanoseconds.
+const RATE_INTERVAL_NS: u64 = 100_000_000;
 /// Length of a window.
 const WINDOW: Duration = Duration::from_millis(2);
 /// Least and greatest time between two windows.
@@ -42,10 +37,6 @@ const MIN_GAP: Duration = Duration::from_millis(20);
 const MAX_GAP: Duration = Duration::from_secs(1);
 /// Maximum number of threads whose counts are read after a window: each takes some 10 µs.
 const MAX_THREADS_READ: usize = 200;
-/// Maximum number of threads whose counts are kept.
-const MAX_THREADS: usize = 100_000;
-/// Maximum number of readings kept, of 24 bytes each. Beyond it, the last reading of each thread is replaced.
-const MAX_READINGS: usize = 1 << 20;
 
 /// The fields that trail switch records.
 const TRAILER: SampleFormat =
@@ -73,25 +64,16 @@ pub(crate) struct SwitchSampler {
     /// The samples that are counted while records of switches are closed; `None` if these have no event of their own.
     samples: Option<SwitchSamples>,
     are_records_closed: bool,
-    /// The time at which counting for the rate started.
-    since: Instant,
-    /// Number of switches by CPU since `since`.
+    /// Number of switches by CPU since counting for the rate started.
     counts: HashMap<u32, u32, FxBuildHasher>,
-    /// The times of the first and the last of them: a ring that was drained late has some from before `since`.
+    /// The times of the first and the last of them.
     span: Option<(u64, u64)>,
-    /// Threads that were switched since `since`, with how often.
+    /// Threads that were switched, with how often.
     switched: HashMap<u32, u32, FxBuildHasher>,
-    /// The start of the current gap, in nanoseconds of the recording's clock.
-    gap: Option<u64>,
-    gaps: Vec<(u64, u64)>,
     /// True if any gap has started.
     has_held: bool,
-    threads: HashMap<u32, Vec<Schedstat>, FxBuildHasher>,
-    readings: usize,
     /// Updates that [`SwitchSampler::take_updates`] has not returned yet.
     updates: Vec<SwitchUpdate>,
-    /// True if gaps and readings are reported as updates alone, and not kept for the end of the recording.
-    low_memory: bool,
 }
 
 /// The samples that tell which thread leaves a CPU.
@@ -128,18 +110,16 @@ struct SwitchOut {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// All switches are recorded.
-    All {
-        /// The time at which there will be enough of them for a rate, if they go on as often as now: they are to be counted then.
-        fetch_at: Option<Instant>,
-    },
+    All,
     /// Each switch is sampled until this time, and recorded where its record has no event of its own.
     Window(Instant),
     /// No switches are recorded.
     Gap {
         /// The end of the gap, as far as it is known.
         until: Instant,
-        /// The length of the window before, until its records are counted: their number decides on the length of the gap.
-        window: Option<Duration>,
+        /// True if the window before is not yet counted: its number of switches decides on the length of the gap, or that there
+        /// is no other.
+        is_open: bool,
     },
 }
 
@@ -155,20 +135,14 @@ impl SwitchSampler {
         let can_say = !options.is_streamed && !options.in_parts;
         Some(Self {
             clock: options.clock.id().filter(|_| is_watched && can_say)?,
-            phase: Phase::All { fetch_at: None },
+            phase: Phase::All,
             samples,
             are_records_closed: false,
-            since: Instant::now(),
             counts: HashMap::default(),
             span: None,
             switched: HashMap::default(),
-            gap: None,
-            gaps: Vec::new(),
             has_held: false,
-            threads: HashMap::default(),
-            readings: 0,
             updates: Vec::new(),
-            low_memory: options.low_memory,
         })
     }
 
@@ -224,7 +198,7 @@ impl SwitchSampler {
     /// Returns the time at which [`SwitchSampler::step`] has to be called again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::All { fetch_at } => fetch_at,
+            Phase::All => None,
             Phase::Window(until) | Phase::Gap { until, .. } => Some(until),
         }
     }
@@ -233,58 +207,36 @@ impl SwitchSampler {
     /// has ended: the caller must drain the rings, so that its switches are counted.
     pub(crate) fn step(&mut self, now: Instant, opened: &mut Opened) -> bool {
         match self.phase {
-            Phase::All { fetch_at } => {
-                let counted_for = now.saturating_duration_since(self.since);
-                let (count, rate) = (self.busiest_count(), self.rate(counted_for));
-                let is_too_often = rate > MAX_SWITCHES_PER_SECOND;
-                if is_too_often && count >= MIN_RATED_SWITCHES {
-                    let gap = self.next_gap();
+            Phase::All => {
+                let is_too_often = self.is_too_often() && self.busiest_count() >= MIN_RATED_SWITCHES;
+                if is_too_often {
                     self.read_times();
-                    self.start_gap(now + gap, None, opened);
-                    return true;
+                    self.start_gap(Phase::Gap { until: now + self.next_gap(), is_open: false }, opened);
+                } else if self.counted_for() > RATE_INTERVAL_NS {
+                    self.restart_rate();
                 }
-                if counted_for > RATE_INTERVAL {
-                    self.restart_rate(now);
-                }
-                let is_due = fetch_at.is_some_and(|at| now >= at);
-                if is_due || !is_too_often {
-                    self.phase = Phase::All { fetch_at: None };
-                } else if fetch_at.is_none() && count >= MIN_RATED_SWITCHES / 8 {
-                    // Each switch that is recorded beyond these takes time in vain.
-                    let left = f64::from(MIN_RATED_SWITCHES.saturating_sub(count)) / rate;
-                    self.phase = Phase::All { fetch_at: Some(now + Duration::from_secs_f64(left)) };
-                }
-                is_due
+                is_too_often
             }
             Phase::Window(until) if now >= until => {
-                let window = now.saturating_duration_since(self.since);
-                self.start_gap(now + MIN_GAP, Some(window), opened);
+                self.start_gap(Phase::Gap { until: now + MIN_GAP, is_open: true }, opened);
                 true
             }
-            Phase::Gap { until, window } if now >= until => {
-                let rate = window.map(|window| self.rate(window));
+            Phase::Gap { until, is_open } if now >= until => {
                 self.read_times();
+                let is_calm = is_open && !self.is_too_often();
                 let rest = self.next_gap().saturating_sub(MIN_GAP);
-                if rate.is_some_and(|rate| rate >= RESUME_SWITCHES_PER_SECOND) && !rest.is_zero() {
-                    self.phase = Phase::Gap { until: now + rest, window: None };
+                if is_open && !is_calm && !rest.is_zero() {
+                    self.phase = Phase::Gap { until: now + rest, is_open: false };
                     return false;
                 }
-                let is_calm = rate.is_some_and(|rate| rate < RESUME_SWITCHES_PER_SECOND);
                 if is_calm {
                     opened.reopen_switch_records();
                     self.are_records_closed = opened.are_switch_records_closed();
                 }
                 opened.hold_switches(false);
-                let end = clock::now(self.clock).ok();
-                let gap = self.gap.take().zip(end);
-                self.updates.extend(gap.map(|(_, end)| SwitchUpdate::Resumed(end)));
-                self.gaps.extend(gap.filter(|_| !self.low_memory));
-                self.phase = if is_calm {
-                    Phase::All { fetch_at: None }
-                } else {
-                    Phase::Window(Instant::now() + WINDOW)
-                };
-                self.restart_rate(Instant::now());
+                self.updates.extend(clock::now(self.clock).ok().map(SwitchUpdate::Resumed));
+                self.phase = if is_calm { Phase::All } else { Phase::Window(Instant::now() + WINDOW) };
+                self.restart_rate();
                 false
             }
             Phase::Window(_) | Phase::Gap { .. } => false,
@@ -296,48 +248,30 @@ impl SwitchSampler {
         std::mem::take(&mut self.updates)
     }
 
-    /// Returns the gaps and the kernel's counts, for the recording's file; `None` if there are none.
-    pub(crate) fn finish<'o>(
-        mut self,
-        end: u64,
-        outside: impl Iterator<Item = &'o OutsideReader>,
-    ) -> Option<SwitchSampling> {
-        for (tid, read) in outside.flat_map(OutsideReader::times) {
-            self.threads.entry(tid.0 as u32).or_default().extend(read);
-        }
-        for readings in self.threads.values_mut() {
-            readings.sort_by_key(|reading| reading.time);
-            readings.dedup_by_key(|reading| reading.time);
-        }
-        self.gaps.extend(self.gap.take().map(|begin| (begin, end.max(begin))));
-        let mut threads: Vec<_> =
-            self.threads.into_iter().map(|(tid, read)| (Tid(tid as i32), read)).collect();
-        threads.sort_unstable_by_key(|(tid, _)| *tid);
-        let is_any = !self.gaps.is_empty() || !threads.is_empty();
-        is_any.then_some(SwitchSampling { gaps: self.gaps, threads })
-    }
-
-    fn start_gap(&mut self, until: Instant, window: Option<Duration>, opened: &mut Opened) {
-        self.gap = clock::now(self.clock).ok();
-        self.updates.extend(self.gap.map(SwitchUpdate::Paused));
+    fn start_gap(&mut self, gap: Phase, opened: &mut Opened) {
+        self.updates.extend(clock::now(self.clock).ok().map(SwitchUpdate::Paused));
         self.has_held = true;
         opened.hold_switches(true);
         self.are_records_closed = opened.are_switch_records_closed();
-        self.phase = Phase::Gap { until, window };
+        self.phase = gap;
     }
 
-    fn restart_rate(&mut self, now: Instant) {
-        self.since = now;
+    fn restart_rate(&mut self) {
         self.counts.clear();
         self.span = None;
         self.switched.clear();
         self.samples.iter_mut().for_each(|samples| samples.dropped_before = samples.dropped());
     }
 
-    /// Returns the switches per second on the busiest CPU, counted over `time`, or over the span of their records if that is longer.
-    fn rate(&self, time: Duration) -> f64 {
-        let span = self.span.map_or(0, |(first, last)| last.saturating_sub(first));
-        f64::from(self.busiest_count()) / time.max(Duration::from_nanos(span)).as_secs_f64().max(1e-6)
+    /// Returns the time from the first counted switch to the last, in nanoseconds.
+    fn counted_for(&self) -> u64 {
+        self.span.map_or(0, |(first, last)| last.saturating_sub(first))
+    }
+
+    /// Returns true if the busiest CPU switches too often to record it, by the times of its switches.
+    fn is_too_often(&self) -> bool {
+        let time = WINDOW.max(Duration::from_nanos(self.counted_for()));
+        f64::from(self.busiest_count()) > MAX_SWITCHES_PER_SECOND * time.as_secs_f64()
     }
 
     /// Returns the number of switches on the busiest CPU. Samples that did not leave their rings count as if all were of that CPU:
@@ -358,24 +292,9 @@ impl SwitchSampler {
 
     /// Reads the kernel's counts of the threads that were switched in the last window.
     fn read_times(&mut self) {
-        for &tid in self.switched.keys() {
-            if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
-                continue;
-            }
-            let Ok((reading, _)) = kernel_counts::read(Tid(tid as i32), self.clock) else { continue };
-            if self.low_memory {
-                self.updates.push(SwitchUpdate::SchedStat(Tid(tid as i32), reading));
-                continue;
-            }
-            let readings = self.threads.entry(tid).or_default();
-            match readings.as_mut_slice() {
-                [_, .., last] if self.readings >= MAX_READINGS => *last = reading,
-                _ => {
-                    readings.push(reading);
-                    self.readings += 1;
-                }
-            }
-        }
+        let tids = self.switched.keys().map(|tid| Tid(*tid as i32));
+        let read = tids.filter_map(|tid| Some((tid, kernel_counts::read(tid, self.clock).ok()?)));
+        self.updates.extend(read.map(|(tid, (counts, _))| SwitchUpdate::SchedStat(tid, counts)));
     }
 }
 
@@ -414,14 +333,14 @@ mod tests {
                 .concat();
         sampler.count(&samples);
         assert_eq!((sampler.busiest_count(), sampler.switched.len()), (1, 1), "by the record");
-        sampler.restart_rate(Instant::now());
+        sampler.restart_rate();
         sampler.are_records_closed = true;
         sampler.count(&samples);
         assert_eq!((sampler.busiest_count(), sampler.switched.len()), (2, 2), "by the samples of two CPUs");
         excluded.set(7, true);
         assert!(excluded.drops(&sample(4, 8, 1)));
         assert_eq!(sampler.busiest_count(), 3, "with those that stayed in their rings");
-        sampler.restart_rate(Instant::now());
+        sampler.restart_rate();
         assert_eq!(sampler.busiest_count(), 0);
     }
 
@@ -435,8 +354,11 @@ mod tests {
             sampler.count(&record(kind::SWITCH, misc::SWITCH_OUT, &trailer));
         }
         assert_eq!(sampler.busiest_count(), 2_000);
-        assert_eq!(sampler.rate(Duration::from_millis(5)).round(), 10_005.0);
-        sampler.restart_rate(Instant::now());
-        assert_eq!(sampler.rate(Duration::from_millis(5)), 0.0);
+        assert!(!sampler.is_too_often());
+        sampler.restart_rate();
+        for number in 0..2_000_u64 {
+            sampler.count(&record(kind::SWITCH, misc::SWITCH_OUT, &[7 << 32 | 7, number * 10_000, 1, 0]));
+        }
+        assert!(sampler.is_too_often());
     }
 }

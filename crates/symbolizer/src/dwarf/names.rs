@@ -60,6 +60,8 @@ enum StatedName<'a> {
     Source(&'a [u8], EntryLocation),
 }
 
+type Entry<'a> = gimli::DebuggingInformationEntry<Reader<'a>>;
+
 /// The line and the column of a declaration.
 type LineAndColumn = (u64, u64);
 
@@ -124,20 +126,9 @@ impl<'f, 'a> EntryNames<'f, 'a> {
     /// Returns the line that an entry states, or 0, and the entry that it refers to.
     fn declaration(&mut self, location: EntryLocation) -> Option<(u32, Option<EntryLocation>)> {
         let unit = self.unit(location)?;
-        let mut entries = unit.entries_raw(Some(UnitOffset(location.offset))).ok()?;
-        let abbreviation = entries.read_abbreviation().ok()??;
-        let (mut line, mut reference) = (0, None);
-        for specification in abbreviation.attributes() {
-            let attribute = entries.read_attribute(*specification).ok()?;
-            match attribute.name() {
-                gimli::DW_AT_decl_line => line = attribute.udata_value().unwrap_or(0),
-                gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
-                    reference = Some(attribute.value());
-                }
-                _ => {}
-            }
-        }
-        let reference = reference.and_then(|value| self.follow(location, value));
+        let entry = unit.entry(UnitOffset(location.offset)).ok()?;
+        let line = number(&entry, gimli::DW_AT_decl_line).unwrap_or(0);
+        let reference = reference(&entry).and_then(|value| self.follow(location, value));
         Some((u32::try_from(line).unwrap_or(0), reference))
     }
 
@@ -207,20 +198,11 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         offset: UnitOffset,
     ) -> Option<(Option<String>, Option<LineAndColumn>)> {
         let unit = UnitRef::new(self.file(at)?.dwarf, self.units.get(&at.unit_key())?.as_ref()?);
-        let mut entries = unit.entries_raw(Some(offset)).ok()?;
-        let abbreviation = entries.read_abbreviation().ok()??;
-        let (mut name, mut line, mut column) = (None, None, 0);
-        for specification in abbreviation.attributes() {
-            let attribute = entries.read_attribute(*specification).ok()?;
-            match attribute.name() {
-                gimli::DW_AT_name => name = text(unit, attribute.value()),
-                gimli::DW_AT_decl_line => line = attribute.udata_value(),
-                gimli::DW_AT_decl_column => column = attribute.udata_value().unwrap_or(0),
-                _ => {}
-            }
-        }
-        let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
-        Some((name, line.map(|line| (line, column))))
+        let entry = unit.entry(offset).ok()?;
+        let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(unit, name));
+        let column = number(&entry, gimli::DW_AT_decl_column).unwrap_or(0);
+        let place = number(&entry, gimli::DW_AT_decl_line).map(|line| (line, column));
+        Some((name.map(|name| String::from_utf8_lossy(name).into_owned()), place))
     }
 
     /// Returns the file of an entry.
@@ -238,25 +220,13 @@ impl<'f, 'a> EntryNames<'f, 'a> {
 
     fn step(&mut self, location: EntryLocation) -> Option<Step<'a>> {
         let unit = self.unit(location)?;
-        let mut entries = unit.entries_raw(Some(UnitOffset(location.offset))).ok()?;
-        let abbreviation = entries.read_abbreviation().ok()??;
-        let mut name = None;
-        let mut reference = None;
-        for specification in abbreviation.attributes() {
-            let attribute = entries.read_attribute(*specification).ok()?;
-            match attribute.name() {
-                gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
-                    if let Some(linkage_name) = text(unit, attribute.value()) {
-                        return Some(Step::Name(StatedName::Linkage(linkage_name)));
-                    }
-                }
-                gimli::DW_AT_name => name = text(unit, attribute.value()),
-                gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
-                    reference = Some(attribute.value())
-                }
-                _ => {}
-            }
+        let entry = unit.entry(UnitOffset(location.offset)).ok()?;
+        let name_in = |attribute| text(unit, entry.attr_value(attribute)?);
+        let linkage_names = [gimli::DW_AT_linkage_name, gimli::DW_AT_MIPS_linkage_name];
+        if let Some(name) = linkage_names.into_iter().find_map(name_in) {
+            return Some(Step::Name(StatedName::Linkage(name)));
         }
+        let (name, reference) = (name_in(gimli::DW_AT_name), reference(&entry));
         // gcc names a member function at its declaration, with the linkage name beside the plain one.
         Some(match (reference.and_then(|value| self.follow(location, value)), name) {
             (Some(next), None) => Step::Reference(next),
@@ -277,6 +247,15 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         let within = gimli::DebugInfoOffset(offset).to_unit_offset(file.units.header(unit)?)?;
         Some(EntryLocation { supplementary, unit, offset: within.0 })
     }
+}
+
+/// Returns the entry that an entry refers to for what it does not state itself.
+fn reference<'a>(entry: &Entry<'a>) -> Option<AttributeValue<Reader<'a>>> {
+    entry.attr_value(gimli::DW_AT_abstract_origin).or_else(|| entry.attr_value(gimli::DW_AT_specification))
+}
+
+fn number(entry: &Entry<'_>, attribute: gimli::DwAt) -> Option<u64> {
+    entry.attr(attribute)?.udata_value()
 }
 
 /// Returns the name that an attribute states. Reads only the beginning of a long name, which may be as long as the file

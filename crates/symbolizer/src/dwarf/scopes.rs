@@ -57,7 +57,7 @@ impl Scopes {
                 return Some(scopes);
             }
             scope = child;
-            match tag(unit, scope)? {
+            match unit.entry(scope).ok()?.tag() {
                 gimli::DW_TAG_namespace => scopes.push(Scope::Namespace(scope)),
                 gimli::DW_TAG_class_type | gimli::DW_TAG_structure_type | gimli::DW_TAG_union_type => {
                     scopes.push(Scope::Class(scope));
@@ -100,9 +100,4 @@ impl Scopes {
         }
         Ok(children)
     }
-}
-
-fn tag(unit: UnitRef<'_, Reader<'_>>, offset: UnitOffset) -> Option<gimli::DwTag> {
-    let mut entries = unit.entries_raw(Some(offset)).ok()?;
-    Some(entries.read_abbreviation().ok()??.tag())
 }

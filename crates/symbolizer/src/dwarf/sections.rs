@@ -144,7 +144,6 @@ fn is_needed(id: SectionId) -> bool {
         id,
         SectionId::DebugAbbrev
             | SectionId::DebugAddr
-            | SectionId::DebugAranges
             | SectionId::DebugInfo
             | SectionId::DebugLine
             | SectionId::DebugLineStr

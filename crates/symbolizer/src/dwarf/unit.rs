@@ -123,50 +123,37 @@ fn first_entry<'a>(
         },
         header,
     };
-    let mut ranges = Vec::with_capacity(3);
-    let (mut folder, mut line_table, mut low) = (None, None, None);
-    {
-        let abbreviations = unit.abbreviations.clone();
-        let mut entries = header.entries_raw(&abbreviations, None).ok()?;
-        let abbreviation = entries.read_abbreviation().ok()??;
-        for specification in abbreviation.attributes() {
-            let attribute = entries.read_attribute(*specification).ok()?;
-            match (attribute.name(), attribute.value()) {
-                (gimli::DW_AT_comp_dir, value) => folder = Some(value),
-                (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) => line_table = Some(offset),
-                (gimli::DW_AT_str_offsets_base, AttributeValue::DebugStrOffsetsBase(base)) => {
-                    unit.str_offsets_base = base;
-                }
-                (
-                    gimli::DW_AT_addr_base | gimli::DW_AT_GNU_addr_base,
-                    AttributeValue::DebugAddrBase(base),
-                ) => unit.addr_base = base,
-                (
-                    gimli::DW_AT_rnglists_base | gimli::DW_AT_GNU_ranges_base,
-                    AttributeValue::DebugRngListsBase(base),
-                ) => unit.rnglists_base = base,
-                (gimli::DW_AT_GNU_dwo_id, AttributeValue::DwoId(id)) if unit.dwo_id.is_none() => {
-                    unit.dwo_id = Some(id);
-                }
-                (gimli::DW_AT_low_pc, value) => {
-                    low = Some(value);
-                    ranges.push(attribute);
-                }
-                (gimli::DW_AT_high_pc | gimli::DW_AT_ranges, _) => ranges.push(attribute),
-                _ => {}
+    let entry = header.entry(&unit.abbreviations, header.root_offset()).ok()?;
+    let mut line_table = None;
+    for attribute in entry.attrs() {
+        match (attribute.name(), attribute.value()) {
+            (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) => line_table = Some(offset),
+            (gimli::DW_AT_str_offsets_base, AttributeValue::DebugStrOffsetsBase(base)) => {
+                unit.str_offsets_base = base;
             }
+            (gimli::DW_AT_addr_base | gimli::DW_AT_GNU_addr_base, AttributeValue::DebugAddrBase(base)) => {
+                unit.addr_base = base;
+            }
+            (
+                gimli::DW_AT_rnglists_base | gimli::DW_AT_GNU_ranges_base,
+                AttributeValue::DebugRngListsBase(base),
+            ) => unit.rnglists_base = base,
+            (gimli::DW_AT_GNU_dwo_id, AttributeValue::DwoId(id)) if unit.dwo_id.is_none() => {
+                unit.dwo_id = Some(id);
+            }
+            _ => {}
         }
     }
     // Resolved after the loop: indexed forms need the base attributes, which may follow them.
+    let low = entry.attr_value(gimli::DW_AT_low_pc);
     unit.low_pc = low.and_then(|value| dwarf.attr_address(&unit, value).ok().flatten()).unwrap_or(0);
+    let folder = entry.attr_value(gimli::DW_AT_comp_dir);
     unit.comp_dir = folder.and_then(|value| dwarf.attr_string(&unit, value).ok());
-    if lines {
-        let table = line_table
-            .map(|offset| dwarf.debug_line.program(offset, header.address_size(), unit.comp_dir, None));
-        unit.line_program = table.and_then(Result::ok);
-    }
+    let line_table = line_table.filter(|_| lines);
+    unit.line_program = line_table
+        .and_then(|offset| dwarf.debug_line.program(offset, header.address_size(), unit.comp_dir, None).ok());
     let mut attributes = RangeAttributes::default();
     let unit_ref = gimli::UnitRef::new(dwarf, &unit);
-    ranges.iter().for_each(|attribute| attributes.record(attribute, unit_ref));
+    entry.attrs().iter().for_each(|attribute| attributes.record(attribute, unit_ref));
     Some((unit, attributes))
 }

@@ -50,12 +50,11 @@ impl<'a> UnitIndex<'a> {
 
     /// Reads the ranges of each compilation unit from its first entry. Skips damaged units.
     pub(crate) fn ranges(&self, dwarf: &Dwarf<'a>) -> UnitRanges {
-        let aranges = Aranges::read(dwarf);
         let mut ranges = UnitRanges::default();
         let mut steps = MAX_RANGES;
         for (number, header) in (0..).zip(&self.headers) {
             if matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
-                ranges.add(dwarf, (number, header), &aranges, &self.work, &mut steps);
+                ranges.add(dwarf, (number, header), &self.work, &mut steps);
             }
         }
         ranges
@@ -95,7 +94,6 @@ impl UnitRanges {
         &mut self,
         dwarf: &Dwarf<'a>,
         (number, header): (u32, &UnitHeader<Reader<'a>>),
-        aranges: &Aranges,
         work: &WorkBudget,
         steps: &mut usize,
     ) {
@@ -106,14 +104,6 @@ impl UnitRanges {
             self.ranges.push(UnitRange { begin, end, unit: number });
             true
         });
-        if self.ranges.len() == before {
-            let offset = header.debug_info_offset().map_or(usize::MAX, |offset| offset.0);
-            self.ranges.extend(aranges.of_unit(offset).map(|(begin, end)| UnitRange {
-                begin,
-                end,
-                unit: number,
-            }));
-        }
         if self.ranges.len() == before {
             self.without_ranges.push(number);
         }
@@ -152,42 +142,6 @@ impl UnitRanges {
             }
         }
         by_unit
-    }
-}
-
-/// The ranges in `.debug_aranges`, sorted by unit. Used for units whose first entry states no ranges.
-struct Aranges {
-    /// The offset of the unit, and the begin and end of the range.
-    entries: Vec<(usize, u64, u64)>,
-}
-
-impl Aranges {
-    fn read(dwarf: &Dwarf<'_>) -> Self {
-        let mut entries = Vec::new();
-        let mut headers = dwarf.debug_aranges.headers();
-        while let Ok(Some(header)) = headers.next() {
-            let mut ranges = header.entries();
-            while let Ok(Some(entry)) = ranges.next() {
-                let range = entry.range();
-                if entries.len() == MAX_RANGES {
-                    break;
-                }
-                if range.begin != 0 && range.begin < range.end {
-                    entries.push((header.debug_info_offset().0, range.begin, range.end));
-                }
-            }
-        }
-        entries.sort_unstable();
-        Self { entries }
-    }
-
-    fn of_unit(&self, unit: usize) -> impl Iterator<Item = (u64, u64)> {
-        let first = self.entries.partition_point(|&(offset, _, _)| offset < unit);
-        self.entries
-            .iter()
-            .skip(first)
-            .take_while(move |entry| entry.0 == unit)
-            .map(|&(_, begin, end)| (begin, end))
     }
 }
 

@@ -84,5 +84,5 @@ fn unpacked_minidebug(object: &HostObject, has_debug: bool) -> Option<HostObject
     if has_debug || object.has_symbols(SymbolSource::Full) {
         return None;
     }
-    Object::parse(ObjectBytes::Memory(minidebug(object).ok()??)).ok()
+    Object::parse(ObjectBytes::Memory(minidebug(object).ok()??, None)).ok()
 }

@@ -58,11 +58,9 @@ pub struct Interval<S> {
     pub stack: Option<S>,
     /// The CPU that it ran on, or ran on last.
     pub cpu: Option<CpuId>,
-    /// The length in nanoseconds of the wait that ends here, all of its intervals together, if its stack was read from outside.
-    pub read_wait_ns: Option<u64>,
 }
 
-/// The state, in a sample, of a thread that is being switched out.
+/// The state in which a thread is switched out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leaving {
     /// It can go on (`R`).
@@ -115,6 +113,7 @@ const MAX_ENDED_THREADS: usize = 1024;
 /// Age, in nanoseconds, from which on an ended thread may be forgotten.
 const ENDED_THREAD_AGE_NANOSECONDS: u64 = 10_000_000_000;
 
+/// A thread, and the state that it has had since a time.
 #[derive(Debug)]
 struct Thread<S> {
     pid: Pid,
@@ -124,44 +123,13 @@ struct Thread<S> {
     cpu: Option<CpuId>,
     /// The stack of its last sample.
     sampled: Option<S>,
-    /// The beginning of the current wait, once its stack has been read from outside.
-    read_wait_since: Option<Timestamp>,
     /// The wait that has ended last, until the thread is switched out again: [`Timeline::faulted`] may set its stack.
     last_wait: Option<Interval<S>>,
-    /// True if the state is that before a pause, and may have changed in it.
-    is_doubtful: bool,
-    /// Spans between pauses in which no event of the thread was recorded.
-    doubtful: Vec<(Timestamp, Timestamp)>,
 }
 
 impl<S> Thread<S> {
     fn new(pid: Pid, since: Option<Timestamp>, state: State<S>, cpu: Option<CpuId>) -> Self {
-        Self {
-            pid,
-            since,
-            state,
-            cpu,
-            sampled: None,
-            read_wait_since: None,
-            last_wait: None,
-            is_doubtful: false,
-            doubtful: Vec::new(),
-        }
-    }
-}
-
-impl<S: Copy> Thread<S> {
-    /// Returns the doubtful spans as intervals, now that the activity of the thread `tid` in them is known.
-    fn resolve_doubtful(
-        &mut self,
-        tid: Tid,
-        activity: Activity,
-        stack: Option<S>,
-    ) -> impl Iterator<Item = Interval<S>> {
-        let (pid, cpu) = (self.pid, self.cpu);
-        let interval =
-            move |(start, end)| Interval { pid, tid, activity, start, end, stack, cpu, read_wait_ns: None };
-        self.doubtful.drain(..).map(interval)
+        Self { pid, since, state, cpu, sampled: None, last_wait: None }
     }
 }
 
@@ -172,13 +140,24 @@ enum State<S> {
     /// A new thread that has not run yet.
     New,
     Running,
-    Off {
-        stack: Option<S>,
-        leaving: Leaving,
-        woken: Option<Timestamp>,
-        /// True if a switch record has described this switch, too.
-        confirmed: bool,
-    },
+    Off(Wait<S>),
+    /// No event of it has been recorded since a gap. Has the wait that it was in when the gap began: it is taken to last until an
+    /// event tells otherwise. Without one its time is unwatched.
+    Unseen(Option<Wait<S>>),
+}
+
+/// The time of a thread off the CPU.
+#[derive(Clone, Copy, Debug)]
+struct Wait<S> {
+    stack: Option<S>,
+    leaving: Leaving,
+    woken: Option<Timestamp>,
+}
+
+impl<S> Wait<S> {
+    fn new(leaving: Leaving, stack: Option<S>) -> Self {
+        Self { stack, leaving, woken: None }
+    }
 }
 
 impl<S> Default for Timeline<S> {
@@ -216,77 +195,46 @@ impl<S: Copy> Timeline<S> {
 
     /// Ends the current interval of a thread that gets another name at `time`. A thread that renames itself runs.
     pub fn renamed(&mut self, tid: Tid, time: Timestamp, by_itself: bool) {
-        let is_paused = self.is_paused;
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        if by_itself && !is_paused && !matches!(thread.state, State::Running) {
-            let is_known = matches!(thread.state, State::Off { .. }) && !thread.is_doubtful;
-            thread.state = State::Running;
-            // A thread that was switched out and runs was switched in: that record was lost.
-            return self.end(tid, if is_known { Activity::Unknown } else { Activity::Running }, None, time);
+        if !by_itself || self.is_paused {
+            return self.end_state(tid, time);
         }
-        if is_paused || by_itself || !thread.is_doubtful {
-            self.end_whatever(tid, time);
-        }
+        // A thread that was switched out and runs was switched in: that record was lost.
+        let is_lost = matches!(thread.state, State::Off(_));
+        thread.state = State::Running;
+        self.end(tid, if is_lost { Activity::Unknown } else { Activity::Running }, None, time);
     }
 
     /// Starts a gap in which switches are not recorded, until [`Timeline::resume`]. In it, only starts and ends of threads are
     /// reported.
     pub fn pause(&mut self, time: Timestamp) {
-        let doubtful = |thread: &mut Thread<S>| {
-            if thread.is_doubtful
-                && let Some(since) = thread.since
-            {
-                thread.doubtful.push((since, time));
-                thread.since = Some(time);
-            }
-            thread.is_doubtful
-        };
-        let told: Vec<Tid> =
-            self.threads.iter_mut().filter_map(|(tid, thread)| (!doubtful(thread)).then_some(*tid)).collect();
-        for tid in told {
-            self.end_whatever(tid, time);
-        }
+        self.end_states(time);
         (self.is_paused, self.is_sampled) = (true, true);
     }
 
-    /// Ends a gap. Whether a thread is in the state from before the gap is known with its next event.
+    /// Ends a gap. A thread that was blocked before it is taken to be blocked still. Of the others nothing is known until their next
+    /// event.
     pub fn resume(&mut self, time: Timestamp) {
-        let threads: Vec<Tid> = self.threads.keys().copied().collect();
-        for tid in threads {
-            self.end(tid, Activity::Unwatched, None, time);
+        self.end_states(time);
+        for thread in self.threads.values_mut() {
+            thread.state = match thread.state {
+                before @ State::Before(_) => before,
+                State::Off(wait) if wait.woken.is_none() && wait.leaving != Leaving::Preempted => {
+                    State::Unseen(Some(wait))
+                }
+                State::Off(_) | State::New | State::Running => State::Unseen(None),
+                unseen @ State::Unseen(_) => unseen,
+            };
         }
-        self.threads.values_mut().for_each(|thread| thread.is_doubtful = true);
         self.is_paused = false;
     }
 
-    /// Records a sample of a thread that is being switched out.
-    pub fn leaves(&mut self, pid: Pid, tid: Tid, at: At, leaving: Leaving, stack: Option<S>) {
+    /// Records that a thread was switched out: by a sample, which has its stack, or by a switch record (`sampled` is `None`), which may
+    /// describe a switch that a sample has told of.
+    pub fn switched_out(&mut self, pid: Pid, tid: Tid, at: At, leaving: Leaving, sampled: Option<S>) {
         if leaving == Leaving::Dead {
             return self.exited(tid, at.time);
         }
-        self.out(pid, tid, at, State::Off { stack, leaving, woken: None, confirmed: false });
-    }
-
-    /// Records a switch record of a thread that was switched out.
-    pub fn switched_out(&mut self, pid: Pid, tid: Tid, at: At, preempted: bool) {
-        let said = if preempted { Leaving::Preempted } else { Leaving::Blocked };
-        if let Some(Thread { state: State::Off { leaving, confirmed, .. }, since: Some(since), .. }) =
-            self.threads.get_mut(&tid)
-            && !*confirmed
-            && at.time.0.saturating_sub(since.0) <= SAME_SWITCH_NANOSECONDS
-        {
-            *confirmed = true;
-            if *leaving == Leaving::Unsaid {
-                *leaving = said;
-            }
-            return;
-        }
-        // A preempted thread is still where it ran. A blocked one is not: its last sample says nothing of its wait.
-        let stack = self.threads.get(&tid).and_then(|thread| thread.sampled).filter(|_| preempted);
-        self.out(pid, tid, at, State::Off { stack, leaving: said, woken: None, confirmed: true });
-    }
-
-    fn out(&mut self, pid: Pid, tid: Tid, at: At, off: State<S>) {
         if self.gone.contains_key(&tid) {
             return;
         }
@@ -295,51 +243,45 @@ impl<S: Copy> Timeline<S> {
         let thread = self.thread(pid, tid);
         // Its switch in was not recorded if it ran when the recording began, or since it was started or a gap ended.
         let mut activity = Activity::Running;
-        if let State::Off { stack, leaving, woken, .. } = thread.state
-            && (!thread.is_doubtful || thread.since <= woken)
-        {
+        if let State::Off(wait) = &mut thread.state {
+            if sampled.is_none() && is_same_switch(thread.since, at.time) {
+                if wait.leaving == Leaving::Unsaid {
+                    wait.leaving = leaving;
+                }
+                return;
+            }
+            let wait = *wait;
             if is_sampled {
                 // As far as is known, it has run since it was woken.
-                self.end_wait(tid, stack, leaving, woken, woken.unwrap_or(at.time));
+                self.end_wait(tid, wait, wait.woken.unwrap_or(at.time));
             } else {
                 activity = Activity::Unknown;
             }
         }
         self.end(tid, activity, None, at.time);
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            (thread.state, thread.cpu) = (off, at.cpu);
-        }
+        let thread = self.thread(pid, tid);
+        // A preempted thread is still where it ran. A blocked one is not: its last sample says nothing of its wait.
+        let stack = sampled.or(thread.sampled.filter(|_| leaving == Leaving::Preempted));
+        (thread.state, thread.cpu) = (State::Off(Wait::new(leaving, stack)), at.cpu);
     }
 
     /// Records that a thread is woken. `mark` may add the waker to the stack that the thread was blocked with.
     pub fn woken(&mut self, tid: Tid, time: Timestamp, mark: impl FnOnce(S) -> S) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        let is_wait = matches!(&thread.state, State::Off { leaving, woken: None, .. } if *leaving != Leaving::Preempted);
-        if thread.is_doubtful && !self.is_paused && !is_wait && !matches!(thread.state, State::Before(_)) {
-            // It has slept since an unrecorded switch in the gap.
-            self.end(tid, Activity::Blocked, None, time);
-            if let Some(thread) = self.threads.get_mut(&tid) {
-                let leaving = Leaving::Blocked;
-                thread.state = State::Off { stack: None, leaving, woken: Some(time), confirmed: true };
-            }
-            return;
-        }
-        match self.threads.get_mut(&tid).map(|thread| &mut thread.state) {
-            // A second waking does not end the wait.
-            Some(State::Off { woken: Some(_), .. }) => {}
-            Some(State::Off { woken, stack, .. }) => {
-                *woken = Some(time);
-                *stack = stack.map(mark);
-            }
-            Some(&mut State::Before(stack)) => {
+        let before = match thread.state {
+            State::Off(wait) => wait,
+            State::Before(stack) => {
                 let stack = stack.map(mark);
                 self.end(tid, Activity::BlockedSinceBefore, stack, time);
-                if let Some(thread) = self.threads.get_mut(&tid) {
-                    thread.state =
-                        State::Off { stack, leaving: Leaving::Blocked, woken: Some(time), confirmed: true };
-                }
+                return self.set_off(tid, Wait { woken: Some(time), ..Wait::new(Leaving::Blocked, stack) });
             }
-            _ => {}
+            // A thread that is woken has slept.
+            State::Unseen(wait) => wait.unwrap_or(Wait::new(Leaving::Blocked, None)),
+            State::New | State::Running => return,
+        };
+        // A second waking does not end the wait.
+        if before.woken.is_none() {
+            self.set_off(tid, Wait { woken: Some(time), stack: before.stack.map(mark), ..before });
         }
     }
 
@@ -351,26 +293,16 @@ impl<S: Copy> Timeline<S> {
         self.begin(at.time);
         let thread = self.thread(pid, tid);
         match thread.state {
-            State::Running if thread.is_doubtful => self.end(tid, Activity::Blocked, None, at.time),
-            State::Running
-                if thread
-                    .since
-                    .is_some_and(|since| at.time.0.saturating_sub(since.0) <= SAME_SWITCH_NANOSECONDS) =>
-            {
-                return;
-            }
+            State::Running if is_same_switch(thread.since, at.time) => return,
             State::Running => self.end(tid, Activity::Unknown, None, at.time),
-            State::New => self.end_new(tid, at.time),
-            State::Before(stack) => self.end(tid, Activity::BlockedSinceBefore, stack, at.time),
-            State::Off { stack, leaving, woken, .. } => self.end_wait(tid, stack, leaving, woken, at.time),
+            _ => self.end_state(tid, at.time),
         }
         let is_wait = |last: &mut Interval<S>| {
             last.tid == tid && matches!(last.activity, Activity::Blocked | Activity::Uninterruptible)
         };
         let last_wait = self.ended.pop_if(is_wait);
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            (thread.state, thread.cpu, thread.last_wait) = (State::Running, at.cpu, last_wait);
-        }
+        let thread = self.thread(pid, tid);
+        (thread.state, thread.cpu, thread.last_wait) = (State::Running, at.cpu, last_wait);
     }
 
     /// Records that a sample of a switch names a thread, of any process, as the next to run. With records of switches
@@ -389,21 +321,21 @@ impl<S: Copy> Timeline<S> {
     /// Records that a thread ran before one that was switched in. If no other event has said so, it was switched out, for an
     /// unknown reason.
     pub fn ran_before(&mut self, tid: Tid, at: At) {
-        if let Some(Thread { pid, state: State::Running, .. }) = self.threads.get(&tid) {
-            let pid = *pid;
-            let off = State::Off { stack: None, leaving: Leaving::Unsaid, woken: None, confirmed: true };
-            self.out(pid, tid, at, off);
+        if matches!(self.threads.get(&tid), Some(Thread { state: State::Running, .. })) {
+            self.switched_out(Pid::NONE, tid, at, Leaving::Unsaid, None);
         }
     }
 
     /// Sets the stack of a thread's current wait, which was read from outside. `fuller` merges it with a stack that is already known.
     pub fn seen_blocked(&mut self, tid: Tid, stack: S, fuller: impl FnOnce(S, S) -> S) {
-        if let Some(thread) = self.threads.get_mut(&tid)
-            && let State::Before(known) | State::Off { stack: known, .. } = &mut thread.state
-        {
-            *known = Some(known.map_or(stack, |known| fuller(known, stack)));
-            thread.read_wait_since = thread.since.or(self.begin);
-        }
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let known = match &mut thread.state {
+            State::Before(known) => known,
+            State::Off(wait) => &mut wait.stack,
+            State::Unseen(wait) => &mut wait.get_or_insert(Wait::new(Leaving::Blocked, None)).stack,
+            State::New | State::Running => return,
+        };
+        *known = Some(known.map_or(stack, |known| fuller(known, stack)));
     }
 
     /// Sets the stack of the wait that a thread has just ended, by a sample of the page fault that it waited in.
@@ -412,42 +344,27 @@ impl<S: Copy> Timeline<S> {
             && time.0.saturating_sub(last_wait.end.0) <= MAX_FAULT_END_NANOSECONDS
         {
             last_wait.stack.get_or_insert(stack);
-            // The kernel samples every wait of this kind, so a reading of one is no sample of others.
-            last_wait.read_wait_ns = None;
         }
     }
 
-    /// Sets the stack that a running thread was sampled with. It is that of later switches by which the thread is preempted, if nothing
-    /// else tells their stacks.
-    pub fn sampled(&mut self, tid: Tid, stack: S) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.sampled = Some(stack);
-        }
-    }
-
-    /// Records a sample of a running thread. If it existed when the recording began and was never switched, it has run since then.
-    pub fn seen_running(&mut self, tid: Tid) {
-        let is_paused = self.is_paused;
-        if let Some(thread) = self.threads.get_mut(&tid)
-            && matches!(thread.state, State::Before(_))
-            && !thread.is_doubtful
-            && !is_paused
-        {
+    /// Records a sample of a running thread. If no switch of the thread was recorded before, it has run all the time. `stack` is that
+    /// of later switches by which the thread is preempted, if nothing else tells their stacks.
+    pub fn sampled(&mut self, tid: Tid, stack: Option<S>) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        thread.sampled = stack.or(thread.sampled);
+        if matches!(thread.state, State::Before(_) | State::Unseen(_)) && !self.is_paused {
             thread.state = State::Running;
         }
     }
 
     /// Ends a thread at `time`.
     pub fn exited(&mut self, tid: Tid, time: Timestamp) {
-        self.end_whatever(tid, time);
+        self.end_state(tid, time);
         if self.gone.len() >= MAX_ENDED_THREADS {
             self.gone.retain(|_, ended| time.0.saturating_sub(ended.0) < ENDED_THREAD_AGE_NANOSECONDS);
         }
         self.gone.insert(tid, time);
-        if let Some(mut thread) = self.threads.remove(&tid) {
-            // No event of it was recorded after the gap.
-            self.ended.extend(thread.resolve_doubtful(tid, Activity::Unwatched, None));
-        }
+        self.threads.remove(&tid);
     }
 
     /// Lets a thread go on that runs in its process after its EXIT record: it has executed a program with more rights, not ended.
@@ -459,46 +376,24 @@ impl<S: Copy> Timeline<S> {
 
     /// Ends all threads at `time`, with the recording.
     pub fn finish(&mut self, time: Timestamp) {
-        let threads: Vec<Tid> = self.threads.keys().copied().collect();
-        for tid in threads {
-            self.exited(tid, time);
-        }
+        self.end_states(time);
+        self.threads.clear();
     }
 
     /// Cuts the current interval of every thread at `time`. The part before can be taken; the part behind goes on in the same
     /// state. No later call may have an older time.
     pub fn cut(&mut self, time: Timestamp) {
-        let threads: Vec<Tid> = self.threads.keys().copied().collect();
-        for tid in threads {
-            self.cut_thread(tid, time);
-        }
+        self.end_states(time);
         // Threads that are seen first after the cut have no time before it.
         self.begin = self.begin.map(|begin| begin.max(time));
-    }
-
-    fn cut_thread(&mut self, tid: Tid, time: Timestamp) {
-        let Some(thread) = self.threads.get_mut(&tid) else { return };
-        // The next event would say what it did, but comes after the cut.
-        self.ended.extend(thread.resolve_doubtful(tid, Activity::Unwatched, None));
-        let is_doubtful = thread.is_doubtful && !self.is_paused;
-        // The wait goes on.
-        let read_wait_since = thread.read_wait_since.take();
-        if is_doubtful {
-            self.end(tid, Activity::Unwatched, None, time);
-        } else {
-            self.end_whatever(tid, time);
-        }
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.read_wait_since = read_wait_since;
-            thread.is_doubtful |= is_doubtful;
-        }
     }
 
     /// Replaces the stacks of current waits, and of last samples.
     pub fn rename_stacks(&mut self, mut rename: impl FnMut(S) -> S) {
         for thread in self.threads.values_mut() {
             let of_wait = match &mut thread.state {
-                State::Before(stack) | State::Off { stack, .. } => stack.as_mut(),
+                State::Before(stack) | State::Off(Wait { stack, .. }) => stack.as_mut(),
+                State::Unseen(wait) => wait.as_mut().and_then(|wait| wait.stack.as_mut()),
                 State::New | State::Running => None,
             };
             of_wait.into_iter().chain(&mut thread.sampled).for_each(|stack| *stack = rename(*stack));
@@ -536,64 +431,66 @@ impl<S: Copy> Timeline<S> {
         known
     }
 
-    fn end_whatever(&mut self, tid: Tid, time: Timestamp) {
-        match self.threads.get(&tid).map(|thread| thread.state) {
-            None => {}
-            Some(State::Running) => self.end(tid, Activity::Running, None, time),
-            Some(State::New) => self.end_new(tid, time),
-            Some(State::Before(stack)) => self.end(tid, Activity::BlockedSinceBefore, stack, time),
-            Some(State::Off { stack, leaving, woken, .. }) => self.end_wait(tid, stack, leaving, woken, time),
+    fn set_off(&mut self, tid: Tid, wait: Wait<S>) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.state = State::Off(wait);
         }
     }
 
-    /// Ends the current interval of a thread that has not run since it was started, as far as is known: in a gap it may have.
-    fn end_new(&mut self, tid: Tid, time: Timestamp) {
-        let is_doubtful = self.threads.get(&tid).is_some_and(|thread| thread.is_doubtful);
-        let activity = if is_doubtful { Activity::Unwatched } else { Activity::Started };
-        self.end(tid, activity, None, time);
+    /// Ends the current intervals of all threads. Their states go on.
+    fn end_states(&mut self, time: Timestamp) {
+        let threads: Vec<Tid> = self.threads.keys().copied().collect();
+        for tid in threads {
+            self.end_state(tid, time);
+        }
     }
 
-    fn end_wait(
-        &mut self,
-        tid: Tid,
-        stack: Option<S>,
-        leaving: Leaving,
-        woken: Option<Timestamp>,
-        time: Timestamp,
-    ) {
+    /// Ends the current interval of a thread by its state, which goes on.
+    fn end_state(&mut self, tid: Tid, time: Timestamp) {
+        match self.threads.get(&tid).map(|thread| thread.state) {
+            None => {}
+            Some(State::Running) => self.end(tid, Activity::Running, None, time),
+            Some(State::New) => self.end(tid, Activity::Started, None, time),
+            Some(State::Before(stack)) => self.end(tid, Activity::BlockedSinceBefore, stack, time),
+            Some(State::Off(wait) | State::Unseen(Some(wait))) => self.end_wait(tid, wait, time),
+            Some(State::Unseen(None)) => self.end(tid, Activity::Unwatched, None, time),
+        }
+    }
+
+    fn end_wait(&mut self, tid: Tid, wait: Wait<S>, time: Timestamp) {
+        let Wait { stack, leaving, woken } = wait;
         let activity = match leaving {
             Leaving::Preempted => Activity::Preempted,
             Leaving::Uninterruptible => Activity::Uninterruptible,
             Leaving::Blocked | Leaving::Unsaid | Leaving::Dead => Activity::Blocked,
         };
-        if activity != Activity::Preempted
-            && let Some(woken) = woken
-        {
-            self.end(tid, activity, stack, woken);
-            self.end(tid, Activity::Woken, stack, time);
-            return;
+        match woken.filter(|_| activity != Activity::Preempted) {
+            Some(woken) => {
+                self.end(tid, activity, stack, woken);
+                self.end(tid, Activity::Woken, stack, time);
+            }
+            None => self.end(tid, activity, stack, time),
         }
-        self.end(tid, activity, stack, time);
     }
 
     /// Ends the current interval of a thread, and starts the next one at `time`.
     fn end(&mut self, tid: Tid, activity: Activity, stack: Option<S>, time: Timestamp) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        let activity = if self.is_paused { Activity::Unwatched } else { activity };
+        let (activity, stack) = if self.is_paused { (Activity::Unwatched, None) } else { (activity, stack) };
         self.ended.extend(thread.last_wait.take());
-        let read_wait_ns = thread.read_wait_since.take().map(|since| time.0.saturating_sub(since.0));
-        if !self.is_paused {
-            self.ended.extend(thread.resolve_doubtful(tid, activity, stack));
-            thread.is_doubtful = false;
-        }
         let start = thread.since.or(self.begin).unwrap_or(time);
         let end = time.max(start);
         thread.since = Some(end);
         if end > start {
             let Thread { pid, cpu, .. } = *thread;
-            self.ended.push(Interval { pid, tid, activity, start, end, stack, cpu, read_wait_ns });
+            self.ended.push(Interval { pid, tid, activity, start, end, stack, cpu });
         }
     }
+}
+
+/// Returns true if what is told at `time` may be the switch by which the state began at `since`.
+fn is_same_switch(since: Option<Timestamp>, time: Timestamp) -> bool {
+    since.is_some_and(|since| time.0.saturating_sub(since.0) <= SAME_SWITCH_NANOSECONDS)
 }
 
 /// The time and CPU of an event.

@@ -47,8 +47,9 @@ fn tell(timeline: &mut Timeline<u32>, time: u64, told: Told, stack: u32) {
         Begin => timeline.begin(Timestamp(time)),
         Exists => timeline.exists(pid, THREAD),
         Fork => timeline.started(pid, THREAD, Timestamp(time)),
-        Leaves(leaving) => timeline.leaves(pid, THREAD, at(time), leaving, Some(stack)),
-        Out(preempted) => timeline.switched_out(pid, THREAD, at(time), preempted),
+        Leaves(leaving) => timeline.switched_out(pid, THREAD, at(time), leaving, Some(stack)),
+        Out(true) => timeline.switched_out(pid, THREAD, at(time), Leaving::Preempted, None),
+        Out(false) => timeline.switched_out(pid, THREAD, at(time), Leaving::Blocked, None),
         Wake => timeline.woken(THREAD, Timestamp(time), |stack| stack),
         In => timeline.switched_in(pid, THREAD, at(time)),
         Exit => timeline.exited(THREAD, Timestamp(time)),
@@ -56,8 +57,8 @@ fn tell(timeline: &mut Timeline<u32>, time: u64, told: Told, stack: u32) {
         Pause => timeline.pause(Timestamp(time)),
         Resume => timeline.resume(Timestamp(time)),
         Named(by_itself) => timeline.renamed(THREAD, Timestamp(time), by_itself),
-        SeenRunning => timeline.seen_running(THREAD),
-        Sampled => timeline.sampled(THREAD, stack),
+        SeenRunning => timeline.sampled(THREAD, None),
+        Sampled => timeline.sampled(THREAD, Some(stack)),
         Faulted => timeline.faulted(THREAD, Timestamp(time), stack),
         Cut => timeline.cut(Timestamp(time)),
         Seen => timeline.seen_blocked(THREAD, stack, |known, _| known),
@@ -122,7 +123,7 @@ fn a_thread_that_goes_on_after_its_exit_record_has_not_ended() {
 }
 
 #[test]
-fn what_happens_while_nobody_watches_is_told_by_what_comes_next() {
+fn after_a_gap_the_next_event_says_what_a_thread_did() {
     let sums = |told: &[(u64, Told)]| {
         let mut timeline = Timeline::default();
         for (number, &(time, told)) in (0..).zip(told) {
@@ -135,12 +136,14 @@ fn what_happens_while_nobody_watches_is_told_by_what_comes_next() {
         [Running, Blocked, Unwatched, Unknown].map(sum)
     };
     let out = Out(false);
-    // The thread went to sleep and woke up in gaps: its activity in the windows between is known with its next event.
+    // Of a thread without an event between two gaps nothing is known, if it was not blocked before.
     let asleep =
         [(0, In), (100, Pause), (900, Resume), (950, Pause), (1900, Resume), (1930, In), (2000, Exit)];
-    assert_eq!(sums(&asleep), [170, 80, 1750, 0]);
+    assert_eq!(sums(&asleep), [170, 0, 1830, 0]);
     let awake = [(0, In), (10, out), (100, Pause), (900, Resume), (950, Pause), (1900, Resume), (1930, out)];
-    assert_eq!(sums(&[&awake[..], &[(2000, Exit)]].concat()), [90, 160, 1750, 0]);
+    assert_eq!(sums(&[&awake[..], &[(2000, Exit)]].concat()), [40, 210, 1750, 0]);
+    let blocked = [(0, In), (10, out), (100, Pause), (900, Resume), (950, Pause), (1900, Resume), (1930, In)];
+    assert_eq!(sums(&[&blocked[..], &[(2000, Exit)]].concat()), [80, 170, 1750, 0]);
     let ended_unseen = [(0, In), (100, Pause), (900, Resume), (950, Pause), (1000, Exit)];
     assert_eq!(sums(&ended_unseen), [100, 0, 900, 0]);
     let born_unseen = [(0, Begin), (100, Pause), (500, Fork), (900, Resume), (950, out), (1000, Exit)];
@@ -182,24 +185,6 @@ fn a_page_fault_is_what_the_wait_before_it_was_for() {
     assert_eq!(after(&[(210, Faulted), (220, Faulted), (230, Out(false)), (240, In)]), [Some(3), None]);
     assert_eq!(after(&[(205, Out(true)), (207, In), (210, Faulted)]), [None], "which of two, is not known");
     assert_eq!(waits(&[(0, In), (100, Out(false)), (150, Seen), (200, In), (210, Faulted)]), [Some(2)]);
-}
-
-#[test]
-fn a_wait_that_was_read_from_outside_says_how_long_it_was() {
-    let read = |told: &[(u64, Told)]| {
-        let mut timeline = Timeline::default();
-        told.iter().for_each(|&(time, told)| tell(&mut timeline, time, told, 0));
-        timeline.finish(Timestamp(1_000));
-        timeline.take_ended().iter().filter_map(|interval| interval.read_wait_ns).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        read(&[(0, In), (100, Out(false)), (300, In), (400, Out(false)), (450, Seen), (500, In)]),
-        [100]
-    );
-    // A cut does not end it.
-    assert_eq!(read(&[(0, In), (100, Out(false)), (150, Seen), (200, Cut), (300, In)]), [200]);
-    // The others that waited for a page are known without being read.
-    assert_eq!(read(&[(0, In), (100, Out(false)), (150, Seen), (200, In), (201, Faulted)]), [0; 0]);
 }
 
 #[test]
@@ -463,10 +448,10 @@ fn a_switch_in_without_a_record_is_inferred_where_switches_are_sampled() {
 #[test]
 fn what_was_before_the_command_is_nobodys() {
     let mut timeline = Timeline::default();
-    timeline.switched_out(Pid(7), THREAD, at(10), false);
+    timeline.switched_out(Pid(7), THREAD, at(10), Leaving::Blocked, None);
     timeline.switched_in(Pid(7), THREAD, at(20));
     timeline.restarted(Pid(7), THREAD, Timestamp(25), None);
-    timeline.leaves(Pid(7), THREAD, at(30), Leaving::Dead, Some(1_u32));
+    timeline.switched_out(Pid(7), THREAD, at(30), Leaving::Dead, Some(1_u32));
     let ended = timeline.take_ended();
     assert_eq!(
         ended.iter().map(|interval| (interval.activity, interval.start.0)).collect::<Vec<_>>(),

@@ -12,11 +12,9 @@ use model::{Avma, FileOffset, FrameAddress, TruncationReason};
 use super::rules::{Position, Rules, return_address_in};
 use crate::address_space::{AddressSpace, Mapping};
 use crate::evaluate::{Fault, evaluate};
-use crate::memory::ReadMemory;
+use crate::memory::{ReadMemory, StackMemory};
 use crate::objects::Objects;
 use crate::registers::Registers;
-use crate::reuse::{StackMemory, StepReads, Steps, TraceReuse};
-use crate::row::CfaRule;
 use crate::rule::{CompactRule, Rule};
 use crate::stack::{Frame, StackEnd, UnwoundStack, WatchedFrame};
 use crate::tables::UnwindTables;
@@ -60,8 +58,6 @@ pub(super) struct Walk<'w, 's, O, M> {
     frame_pointer_beyond_copy: Option<u64>,
     /// True if the caller about to be found comes from a search of the stack.
     searched: bool,
-    /// The number of outermost frames that were taken over from an earlier stack, with the one that both stacks have in common.
-    taken_over: usize,
     /// True if the current or last step goes by the frame pointer.
     led_by_frame_pointer: bool,
     /// True if the step before that one went by the frame pointer.
@@ -98,7 +94,6 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
             unmapped: None,
             frame_pointer_beyond_copy: None,
             searched: false,
-            taken_over: 0,
             led_by_frame_pointer: false,
             doubt: None,
             on_other_stack: false,
@@ -107,15 +102,9 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
         }
     }
 
-    /// Returns true if the registers of some frames are to be recorded.
-    pub(super) fn has_watched(&self) -> bool {
-        !self.watched.is_empty()
-    }
-
-    /// Walks the whole stack into `stack`, which is empty. Returns the steps, and the number of outermost frames that were taken over from
-    /// an earlier stack.
-    pub(super) fn run(&mut self, stack: &mut UnwoundStack, earlier: TraceReuse<'_>) -> (Steps, usize) {
-        stack.end = match (self.push_frames(stack, earlier), self.doubt) {
+    /// Walks the whole stack into `stack`, which is empty.
+    pub(super) fn run(&mut self, stack: &mut UnwoundStack) {
+        stack.end = match (self.push_frames(stack), self.doubt) {
             // Without the file of an object, its unwind data are not missing but unread.
             (StackEnd::Complete | StackEnd::Truncated(TruncationReason::NoUnwindData), Some(reason)) => {
                 truncated(reason)
@@ -123,16 +112,14 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
             (end, _) => end,
         };
         (stack.unmapped, stack.frame_pointer_beyond_copy) = (self.unmapped, self.frame_pointer_beyond_copy);
-        (core::mem::take(&mut self.memory.steps), self.taken_over)
     }
 
-    fn push_frames(&mut self, stack: &mut UnwoundStack, mut earlier: TraceReuse<'_>) -> StackEnd {
+    fn push_frames(&mut self, stack: &mut UnwoundStack) -> StackEnd {
         let (Some(pc), Some(sp)) = (self.registers.program_counter(), self.registers.stack_pointer()) else {
             return StackEnd::Truncated(TruncationReason::RuleFailed);
         };
         let mut position = self.instruction_pointer(pc);
         stack.frames.push(Frame { address: position.address, stack_pointer: sp });
-        self.memory.steps.push(&self.registers);
         stack.frames_from_copy = 1;
         self.record_watched(position, stack);
         if position.mapping.is_none_or(|mapping| !mapping.executable) {
@@ -162,21 +149,9 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
                 sure = Some(stack.frames.len());
             }
             let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
-            let frame = Frame { address: position.address, stack_pointer };
-            stack.frames.push(frame);
-            self.memory.steps.push(&self.registers);
+            stack.frames.push(Frame { address: position.address, stack_pointer });
             self.record_watched(position, stack);
             if self.memory.words_beyond_copy == 0 {
-                let most = usize::from(frame_limit).saturating_sub(stack.frames.len());
-                if self.watched.is_empty()
-                    && let Some(outer) =
-                        earlier.outer_frames(&frame, most, &self.memory.copy, &self.memory.steps)
-                {
-                    self.taken_over = outer.len();
-                    stack.frames.extend(outer.iter().rev().skip(1));
-                    stack.frames_from_copy = stack.frames.len();
-                    return StackEnd::Complete;
-                }
                 stack.frames_from_copy = stack.frames.len();
             }
         }
@@ -195,12 +170,8 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
     /// Steps to the caller and checks it.
     fn caller(&mut self, position: Position<'s>) -> Result<Position<'s>, StackEnd> {
         let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
-        self.memory.left_copy = false;
         self.came_by_frame_pointer = core::mem::take(&mut self.led_by_frame_pointer);
         let step = self.step(position);
-        if self.memory.left_copy {
-            self.memory.steps.exclude_step();
-        }
         let step = step?;
         self.check_growth(position, step, stack_pointer)?;
         let pc = self.registers.program_counter().unwrap_or_default();
@@ -259,12 +230,7 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
             }
             Rule::Row(row) => {
                 match evaluate(&row, &self.registers, &mut self.memory).map_err(|fault| self.fault(fault))? {
-                    None => {
-                        if let CfaRule::RegisterOffset { .. } = row.cfa {
-                            self.record_outermost();
-                        }
-                        Err(StackEnd::Complete)
-                    }
+                    None => Err(StackEnd::Complete),
                     Some(registers) => {
                         self.registers = registers;
                         Ok(if row.signal_frame {
@@ -294,29 +260,18 @@ impl<'w, 's, O: Objects, M: ReadMemory> Walk<'w, 's, O, M> {
                 self.step_without_tables(position, false, Some(Arc::default()))
             }
             Rule::NearCode(near) => self.step_without_tables(position, false, Some(near)),
-            Rule::Outermost => {
-                self.record_outermost();
-                Err(StackEnd::Complete)
-            }
+            Rule::Outermost => Err(StackEnd::Complete),
             Rule::Malformed => Err(truncated(TruncationReason::RuleFailed)),
         }
     }
 
     fn apply(&mut self, rule: &CompactRule) -> Result<Step, StackEnd> {
-        let reads = rule.apply(&mut self.registers, &mut self.memory).map_err(|fault| self.fault(fault))?;
-        self.memory.steps.record_reads(reads);
+        rule.apply(&mut self.registers, &mut self.memory).map_err(|fault| self.fault(fault))?;
         Ok(Step::Row { stays_on_stack: rule.stays_on_stack(self.registers.architecture()) })
-    }
-
-    /// Records that the step reads nothing: that there is no caller depends on the location alone.
-    fn record_outermost(&mut self) {
-        let base = self.registers.architecture().stack_pointer();
-        self.memory.steps.record_reads(StepReads { base, restored: 0 });
     }
 
     /// Restores all registers from where the kernel saved them.
     fn step_over_signal_frame(&mut self) -> Result<Step, StackEnd> {
-        self.memory.steps.exclude_step();
         let architecture = self.registers.architecture();
         let frame = self.registers.stack_pointer().unwrap_or_default();
         let mut interrupted = Registers::new(architecture);

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use elf::{Object, SectionReader};
-use model::{Avma, FileOffset, FrameAddress, Tid};
+use model::{Avma, FileOffset, FrameAddress};
 use prof_unwinder::{
     AddressSpace, Architecture, Innermost, Mapping, ObjectNumber, ObjectSections, Objects, ReadMemory,
     Registers, StackCopy, UnwindTables, Unwinder, UnwoundStack,
@@ -222,7 +222,7 @@ impl Stop {
         let stack = StackCopy { start: sp, bytes: &bytes[..bytes.len().min(size)] };
         let mut unwound = UnwoundStack::default();
         let mut memory = Memory(if with_memory { &self.memory } else { &[] });
-        let innermost = Innermost { registers: &registers, stack, thread: Tid(1) };
+        let innermost = Innermost { registers: &registers, stack };
         Unwinder::default().unwind(&space, &mut files, &innermost, &mut memory, &mut unwound);
         unwound
     }

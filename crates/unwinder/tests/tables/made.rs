@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use elf::{Machine, Object, SectionReader};
-use model::{Avma, FileOffset, Tid};
+use model::{Avma, FileOffset};
 use prof_unwinder::{
     AddressSpace, Innermost, Mapping, NoMemory, ObjectNumber, ObjectSections, Objects, Registers, StackCopy,
     UnwindTables, Unwinder, UnwoundStack,
@@ -150,7 +150,7 @@ pub(crate) fn unwind_by(
 ) -> UnwoundStack {
     let stack = StackCopy { start: registers.stack_pointer().unwrap_or_default(), bytes: stack };
     let mut unwound = UnwoundStack::default();
-    let innermost = Innermost { registers, stack, thread: Tid(1) };
+    let innermost = Innermost { registers, stack };
     unwinder.unwind(space, objects, &innermost, &mut NoMemory, &mut unwound);
     unwound
 }

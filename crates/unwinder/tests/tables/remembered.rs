@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use elf::{Machine, Object};
-use model::{Avma, FileOffset, Tid, TruncationReason};
+use model::{Avma, FileOffset, TruncationReason};
 use prof_unwinder::{
     AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, ObjectSections, Registers,
     StackCopy, StackEnd, UnwindTables, Unwinder, UnwoundStack,
@@ -50,11 +50,7 @@ fn an_address_is_unwound_alike_whatever_was_unwound_before() {
         }
         registers.set(fixed, STACK);
         registers.set(native.program_counter(), pc);
-        let innermost = Innermost {
-            registers: &registers,
-            stack: StackCopy { start: STACK, bytes: &stack },
-            thread: Tid(1),
-        };
+        let innermost = Innermost { registers: &registers, stack: StackCopy { start: STACK, bytes: &stack } };
         let mut unwound = UnwoundStack::default();
         unwinder.unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut unwound);
         unwound

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use elf::Machine;
-use model::{Avma, FileOffset, Svma, Tid, TruncationReason};
+use model::{Avma, FileOffset, Svma, TruncationReason};
 use prof_unwinder::{
     AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy,
     StackEnd, UnwindTables, Unwinder, UnwoundStack,
@@ -188,7 +188,7 @@ fn a_stack_through_an_object_that_cannot_be_read_is_not_complete() {
             let registers = registers(library + 0x40, fp);
             let bytes = words(stack);
             let copy = StackCopy { start: SP, bytes: &bytes };
-            let innermost = Innermost { registers: &registers, stack: copy, thread: Tid(1) };
+            let innermost = Innermost { registers: &registers, stack: copy };
             let mut unwound = UnwoundStack::default();
             Unwinder::default().unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut unwound);
             let end = StackEnd::Truncated(TruncationReason::ObjectUnreadable);

@@ -1,6 +1,6 @@
 //! A perf.data file.
 
-use export::script::tracepoint::TracepointFormats;
+use perfdata::tracing_data::TracingData;
 use perfdata::{Reader, Source};
 
 use crate::seeds;
@@ -27,7 +27,7 @@ pub(super) fn read(reader: Reader, len: usize) {
     }
     let _ = reader.features().recorded_files(reader.endian());
     if let Some(section) = &reader.features().tracing_data {
-        let _ = TracepointFormats::parse(section);
+        let _ = TracingData::parse(section);
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn pprof_seeds() -> Vec<Vec<u8>> {
         time: None,
         period: None,
         frequency: None,
+        stated: Vec::new(),
     };
     let recording = ExportedRecording {
         events: vec![event],
@@ -62,7 +63,6 @@ pub(super) fn pprof_seeds() -> Vec<Vec<u8>> {
         display_name: &str::to_owned,
         gaps: Vec::new(),
         waits: Vec::new(),
-        bucket: std::time::Duration::from_millis(100),
     };
     let mut packed = Vec::new();
     // Writing to memory does not fail.

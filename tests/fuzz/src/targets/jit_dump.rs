@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use generated::{JitDump, Placement};
-use model::{Avma, FileOffset, Tid, Timestamp};
+use model::{Avma, FileOffset, Timestamp};
 use stacks::{GeneratedTables, TableBytes, TableNumbers};
 use unwinder::{
     AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy,
@@ -56,11 +56,6 @@ impl Objects for Generated {
         assert!(time <= self.time && offset.0 <= address.0, "{address:?} was loaded at {time:?}");
         Some((object, offset))
     }
-
-    fn generated_version(&mut self) -> u64 {
-        // Nothing is added between the walks.
-        self.tables.loads_until(self.time).1 as u64
-    }
 }
 
 /// Walks a stack of return addresses into all code of the dump, from each place of it.
@@ -88,7 +83,7 @@ fn unwind(bytes: &[u8]) {
         registers.set(architecture.program_counter(), placement.start.0 + placement.size - 1);
         registers.set(architecture.stack_pointer(), STACK);
         let stack = StackCopy { start: STACK, bytes: &stack };
-        let innermost = Innermost { registers: &registers, stack, thread: Tid(1) };
+        let innermost = Innermost { registers: &registers, stack };
         let mut unwound = UnwoundStack::default();
         unwinder.unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut unwound);
         assert!(unwound.frames.len() <= usize::from(Unwinder::FRAME_LIMIT));

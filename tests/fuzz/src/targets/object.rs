@@ -9,13 +9,7 @@ use crate::objects::{self, CODE};
 /// Asks for all that the headers tell.
 pub(super) fn run_elf(bytes: &[u8]) {
     let Ok(object) = Object::parse(bytes) else { return };
-    let _ = (
-        object.build_id(),
-        object.debug_link(),
-        object.alt_link(),
-        object.eh_frame_header(),
-        object.dynamic(),
-    );
+    let _ = (object.build_id(), object.debug_link(), object.alt_link(), object.eh_frame_header());
     for section in object.sections() {
         let _ = object.section_contents(section).map(|contents| contents.len());
         let _ = object.relocations(section).count();

@@ -84,9 +84,7 @@ fn draw(profile: &Profile, tracker: &Tracker) {
         text.lines().map(|line| line.rsplit(' ').next().and_then(|weight| weight.parse::<u64>().ok()));
     let sum: Option<u64> = weights.sum();
     assert_eq!(sum, Some(profile.total().samples), "each sample is in a line");
-    for chart in [false, true] {
-        let _ = export::flamegraph::write(&view, &options(chart), &mut picture);
-    }
+    let _ = export::flamegraph::write(&view, &options(), &mut picture);
 }
 
 fn name(object: &Object<&[u8]>, entry: StackEntry) -> Resolution {
@@ -105,7 +103,7 @@ fn name(object: &Object<&[u8]>, entry: StackEntry) -> Resolution {
     found.remove(0)
 }
 
-fn options(chart: bool) -> Options {
+fn options() -> Options {
     Options {
         title: "title".to_owned(),
         subtitle: "subtitle".to_owned(),
@@ -114,7 +112,6 @@ fn options(chart: bool) -> Options {
         min_width: 0.1,
         inverted: false,
         reverse: false,
-        chart,
         unit: "samples".to_owned(),
         per_unit: 1,
     }

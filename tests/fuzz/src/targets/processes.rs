@@ -1,6 +1,7 @@
 //! What `/proc` says of processes: names of files and threads are theirs to choose.
 
-use host::procfs::{Capability, MapEntry, Status};
+use host::process_memory::MapEntry;
+use host::procfs::{Capability, Status};
 
 pub(super) fn run_maps(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n') {

@@ -1,27 +1,20 @@
 //! TRACING_DATA, and raw data printed by its formats.
 
-use export::script::tracepoint::TracepointFormats;
-use export::script::{GappedText, LocatedAddress};
-use model::{AddressKind, SpaceId, StackEntry};
+use export::script::TracepointFormat;
+use perfdata::tracing_data::TracingData;
 
 use crate::seeds;
 
 pub(super) fn run(bytes: &[u8]) {
-    let (data, _) = TracepointFormats::parse(bytes);
-    let mut place = |address| {
-        let kind = AddressKind::InstructionPointer;
-        LocatedAddress {
-            address,
-            entry: StackEntry { offset: address, space: SpaceId(0), kind, in_kernel: true },
-        }
-    };
+    let (data, _) = TracingData::parse(bytes);
     // The section itself serves as raw data: it is as hostile as any.
     let tail = bytes.get(bytes.len() / 2..).unwrap_or(&[]);
-    for format in data.iter().take(64) {
+    for tracepoint in data.tracepoints.iter().take(64) {
+        let format = TracepointFormat::new(tracepoint.format, data.endian);
         for raw in [bytes, tail] {
-            let mut text = GappedText::default();
-            format.print(raw, &mut place, &mut text);
-            assert!(text.memory_bytes() < 16 << 20, "a tracepoint of {} bytes", text.memory_bytes());
+            let mut text = Vec::new();
+            format.print(raw, &mut text);
+            assert!(text.len() < 16 << 20, "a tracepoint of {} bytes", text.len());
         }
     }
 }

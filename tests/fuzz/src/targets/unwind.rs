@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use elf::{Object, SectionReader};
-use model::{Avma, FileOffset, Tid};
+use model::{Avma, FileOffset};
 use unwinder::{
     AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, ObjectSections, Objects,
     Registers, StackCopy, UnwindTables, Unwinder, UnwoundStack,
@@ -75,7 +75,7 @@ fn walk(objects: &mut One, registers: &Registers, stack: &[u8]) -> UnwoundStack 
     });
     let stack = StackCopy { start: registers.stack_pointer().unwrap_or_default(), bytes: stack };
     let mut unwound = UnwoundStack::default();
-    let innermost = Innermost { registers, stack, thread: Tid(1) };
+    let innermost = Innermost { registers, stack };
     Unwinder::default().unwind(&space, objects, &innermost, &mut NoMemory, &mut unwound);
     unwound
 }

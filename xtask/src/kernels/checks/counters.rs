@@ -70,13 +70,17 @@ fn counts<const N: usize>(answer: &Answer, events: [&str; N]) -> anyhow::Result<
 }
 
 /// Returns the counts in the JSON of `prof stat`, which follows what the program printed.
-fn parsed(stat: &str) -> anyhow::Result<Vec<serde_json::Value>> {
+pub(super) fn parsed(stat: &str) -> anyhow::Result<Vec<serde_json::Value>> {
     let json = stat.lines().find(|line| line.starts_with('{')).with_context(|| one_line(stat))?;
     let stat: serde_json::Value = serde_json::from_str(json)?;
     stat["counts"].as_array().cloned().context("no counts")
 }
 
-fn counted_as<const N: usize>(counts: &[serde_json::Value], events: [&str; N]) -> anyhow::Result<[f64; N]> {
+/// Returns the counts of `events`.
+pub(super) fn counted_as<const N: usize>(
+    counts: &[serde_json::Value],
+    events: [&str; N],
+) -> anyhow::Result<[f64; N]> {
     let mut values = [0.0; N];
     for (value, event) in values.iter_mut().zip(events) {
         let count = counts.iter().find(|count| count["event"] == event);

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, ensure};
 
+use super::counters::{counted_as, parsed};
 use super::shares::{PART, shares_of};
 use super::{Check, has_pmu};
-use crate::kernels::answer::{Answer, one_line};
+use crate::kernels::answer::one_line;
 use crate::kernels::machine::Machine;
 use crate::kernels::text;
 
@@ -49,14 +50,15 @@ fn we_read_perfs() -> Check {
 /// The same program takes the same instructions under both.
 fn counts() -> Check {
     let script = "run perf perf stat -x , -e cycles:u,instructions:u -- counts 3000000\n\
-                  run prof prof stat -x , -e cycles:u,instructions:u -- counts 3000000\n";
+                  run prof prof stat -j -e cycles:u,instructions:u -- counts 3000000\n";
     Check::new(
         "perf stat and prof stat",
         "the same cycles and instructions within 0.2 %",
         script,
         |_, answer| {
             for event in ["cycles:u", "instructions:u"] {
-                let (theirs, ours) = (counted(answer, "perf", event)?, counted(answer, "prof", event)?);
+                let theirs = counted(answer.text("perf")?, event)?;
+                let [ours] = counted_as(&parsed(answer.text("prof")?)?, [event])?;
                 ensure!((ours / theirs - 1.0).abs() < 0.002, "{event}: {ours}, perf counts {theirs}");
             }
             Ok(())
@@ -64,9 +66,8 @@ fn counts() -> Check {
     )
 }
 
-/// Returns the count of an event in rows of `stat -x ,`: `3000,,cycles:u,…`.
-fn counted(answer: &Answer, run: &str, event: &str) -> anyhow::Result<f64> {
-    let printed = answer.text(run)?;
+/// Returns the count of an event in rows of `perf stat -x ,`: `3000,,cycles:u,…`.
+fn counted(printed: &str, event: &str) -> anyhow::Result<f64> {
     let row = printed.lines().find(|line| line.split(',').any(|column| column == event));
     let count = row.and_then(|row| row.split(',').next()?.parse().ok());
     count.with_context(|| format!("no {event}: {}", one_line(printed)))

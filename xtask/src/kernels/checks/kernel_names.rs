@@ -1,10 +1,11 @@
 //! Where the kernel lies, and the names of its functions.
 
 use anyhow::{Context, ensure};
+use decoder::Record;
 
 use super::Check;
-use crate::kernels::answer::one_line;
 use crate::kernels::text;
+use crate::records;
 
 /// A program that is in the kernel most of the time.
 const READ: &str = "dd if=/dev/zero of=/dev/null bs=64k count=20000";
@@ -16,8 +17,7 @@ pub(super) fn checks() -> Vec<Check> {
     let script = format!(
         "run record prof record -e cpu-clock -o r.data -- {READ}\n\
          run folded prof -q flame --folded -i r.data\n\
-         prof script -D r.data > records\n\
-         run map grep -F '[kernel.kallsyms]' records\n"
+         send r.data\n"
     );
     let names =
         Check::new("kernel functions", "frames of the kernel, with names", script.clone(), |_, answer| {
@@ -47,33 +47,23 @@ pub(super) fn checks() -> Vec<Check> {
         script,
         |_, answer| {
             answer.text("record")?;
-            let map = answer.text("map")?;
-            let size = map.lines().find_map(size).with_context(|| one_line(map))?;
-            ensure!(size > KERNEL_BYTES, "{size} bytes: {}", one_line(map));
+            let mut kernel = None;
+            records::each(answer.file("r.data")?.path(), |_, _, record| {
+                if let Some(Record::Mmap(map)) = record
+                    && map.path.starts_with(b"[kernel.kallsyms]")
+                {
+                    kernel = Some((map.len, String::from_utf8_lossy(map.path).into_owned()));
+                }
+                Ok(())
+            })?;
+            let (size, name) = kernel.context("no mapping of the kernel")?;
+            ensure!(size > KERNEL_BYTES, "{size} bytes: {name}");
             ensure!(
-                map.contains("]_text") || map.contains("]_stext"),
-                "without the symbol that perf looks for: {}",
-                one_line(map)
+                name.contains("]_text") || name.contains("]_stext"),
+                "without the symbol that perf looks for: {name}"
             );
             Ok(())
         },
     );
     vec![names, map]
-}
-
-/// Returns the size of a mapping: `[0xffffffff81000000(0x120bb08) @ …]`.
-fn size(line: &str) -> Option<u64> {
-    let (_, size) = line.split_once("(0x")?;
-    u64::from_str_radix(size.split_once(')')?.0, 16).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_size_of_a_mapping_is_read_from_a_dump_of_records() {
-        let line = "0 0x1e8 [0x80]: PERF_RECORD_MMAP2 -1/0: [0xffffffff81000000(0x120bb08) @ 0x0 <4a>]: r-xp [kernel.kallsyms]_text";
-        assert_eq!(size(line), Some(0x120_bb08));
-    }
 }

@@ -4,20 +4,21 @@ pub(super) mod facts;
 mod sides;
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use analysis::Request;
 use analysis::comparable::{Basis, Common};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use export::difference::{self, Difference, Format, SideName, Threshold, Unit};
+use export::report;
 use profile::comparison::{AFTER, BEFORE, Comparison, Evidence, Experiment, Side};
-use profile::{FrameId, Label, Pattern, Show};
+use profile::{FrameId, Pattern, Show};
 
 use crate::arguments::numbers::percent;
 use crate::arguments::{QueryArguments, exit_with_usage_error};
-use crate::console::{Console, terminal_columns};
+use crate::console::{Console, terminal_size};
 use crate::input;
 use crate::output::Output;
 use crate::sandbox;
@@ -30,7 +31,7 @@ const LAYOUT_ALLOWANCE_PERCENT: f64 = 10.0;
 
 /// Arguments of `prof diff`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   prof diff old.data new.data                         two recordings
   prof diff prof.runs --threshold 3%                  runs of prof record --runs 10 --against 'OLD' -- NEW
@@ -38,34 +39,44 @@ Examples:
   prof diff prof.data --before 'time=0,5' --after 'time=5,10'
   prof diff prof.data --before 'comm=old pid=41,42' --after 'comm=new'
   prof diff old.data new.data --keep parse --markdown
-Exit code 3: something grew by more than --threshold. This needs eight pairs of runs, or five of each side.")]
+Exit code 3: something grew by more than --threshold. This needs five runs of each side.")]
 pub struct DiffArguments {
-    /// Two recordings or folders of runs, before and after; or one folder with the runs of both (prof.runs); or one recording with
-    /// --before and --after; or, with -- between them, the runs of each side
+    /// Two recordings or folders of runs; or one folder with the runs of both
+    ///
+    /// Or one recording with --before and --after; or, with -- between them, the runs of each side.
     #[arg(value_name = "BEFORE AFTER")]
     recordings: Vec<PathBuf>,
     /// The runs after the change
     #[arg(last = true, value_name = "AFTER")]
     runs_after: Vec<PathBuf>,
-    /// The samples before: comm, pid, tid, cpu, container, cgroup, time or event, as the flags of these names: 'time=0,5 comm=worker'
+    /// The samples before, as filters: 'time=0,5 comm=worker'
+    ///
+    /// comm, pid, tid, cpu, container, cgroup, time or event, as the flags of these names.
     #[arg(long, value_name = "SLICE")]
     before: Option<String>,
     /// The samples after, in the same form
     #[arg(long, value_name = "SLICE")]
     after: Option<String>,
-    /// Exit with 3 if a function that holds 0.5 %, or the total, certainly grew, and by more than PERCENT
+    /// Exit with 3 if a function or the total certainly grew by more than PERCENT
+    ///
+    /// Functions that hold 0.5 % are judged.
     #[arg(long, value_name = "PERCENT", value_parser = threshold)]
     threshold: Option<f64>,
     /// Functions that --threshold does not judge (may be repeated)
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse, requires = "threshold")]
     ignore: Vec<Pattern>,
-    /// The growth that --threshold allows where programs or libraries are other builds, whose code lies elsewhere [default: 10%]
+    /// The growth that --threshold allows between other builds [default: 10%]
+    ///
+    /// Their code lies elsewhere, which changes its speed.
     #[arg(long, value_name = "PERCENT", value_parser = threshold, requires = "threshold")]
     layout_allowance: Option<f64>,
+    /// Whole names of functions, with all template and generic arguments
+    #[arg(long)]
+    full_names: bool,
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print JSON (schema: docs/schemas/diff.json)
+    /// Print JSON
     #[arg(long, group = "format")]
     json: bool,
     /// Print Markdown of at most 4 kB, for a comment
@@ -99,12 +110,9 @@ pub fn run(arguments: &DiffArguments, console: &Console) -> anyhow::Result<ExitC
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let on_terminal = output.is_stdout() && std::io::stdout().is_terminal();
-    let width = terminal_columns(on_terminal);
+    let width = terminal_size(on_terminal).map(|(columns, _)| columns);
     let fetches = arguments.query.debuginfod.fetches(console)?;
-    sandbox::judge(console, output, fetches, |output| {
-        let compared = arguments.compare(&sides, console)?;
-        compared.write(arguments, &sides, width, output)
-    })
+    sandbox::judge(console, output, fetches, |output| arguments.compare(&sides, width, output, console))
 }
 
 /// A side that was read.
@@ -116,95 +124,102 @@ struct ReadSide {
     basis: Basis,
 }
 
-/// Both sides, joined.
-struct Compared {
-    comparison: Comparison,
-    facts: [Facts; 2],
-    titles: [String; 2],
-    event: String,
-    basis: Basis,
-}
-
 impl DiffArguments {
-    fn compare(&self, sides: &Sides, console: &Console) -> anyhow::Result<Compared> {
-        let [before, after] = &sides.inputs;
-        let common =
-            [before, after].into_iter().fold(Common::default(), |common, side| side.narrow(common, console));
-        // One recording at a time: each is dropped before the next is read.
-        let (before, after) = (self.read(before, common, console)?, self.read(after, common, console)?);
-        let names = sides.inputs.each_ref().map(|side| side.name.as_str());
-        if let Some(difference) =
-            Basis::difference((names[BEFORE], &before.basis), (names[AFTER], &after.basis))
-        {
-            bail!(difference);
-        }
-        let (one, other) = (&before.facts, &after.facts);
-        let comparison = Comparison::new(before.side, after.side, |module| one.is_rebuilt(other, module));
-        Ok(Compared {
-            comparison,
-            titles: [before.title, after.title],
-            event: after.event,
-            basis: after.basis,
-            facts: [before.facts, after.facts],
-        })
-    }
-
-    fn read(&self, input: &SideInput, common: Common, console: &Console) -> anyhow::Result<ReadSide> {
-        let mut read: Option<ReadSide> = None;
-        for path in &input.recordings {
-            self.add(&mut read, path, input, common, console)?;
-        }
-        match read {
-            Some(read) => Ok(read),
-            None => bail!("{} has no recordings", input.name),
-        }
-    }
-
-    fn add(
+    /// Reads both sides and writes what changed. Returns true if the threshold was passed.
+    fn compare(
         &self,
-        read: &mut Option<ReadSide>,
-        path: &Path,
-        side: &SideInput,
-        common: Common,
+        sides: &Sides,
+        width: Option<usize>,
+        output: &mut Output,
         console: &Console,
-    ) -> anyhow::Result<()> {
-        let input = input::open(Some(path), console)?;
-        let settings = self.query.settings(&input, false);
-        let request = Request {
-            filter: side.samples.filter(),
-            event: side.samples.event.as_deref(),
-            several_events: false,
-            ..self.query.request(&settings)
-        };
-        let name = input.name.clone();
-        let analysis = input::analyse(input, &request, "compare", console)?;
-        let Some(event) = analysis.events.first() else { bail!("{name} has no samples") };
-        let stacks = &self.query.stacks;
-        let show = Show { modules: common.modules, ..stacks.show() };
-        let weight = stacks.chosen_weight().unwrap_or(common.weight());
-        let view = analysis.view(&event.profile, show, weight, &stacks.shape());
-        let event_name = event.event.name.to_string();
-        let read = read.get_or_insert_with(|| ReadSide {
-            side: Side::new(),
-            facts: Facts::default(),
-            title: analysis.title(event, &side.samples.description()),
-            event: event_name.clone(),
-            basis: Basis::new(event, weight),
+    ) -> anyhow::Result<bool> {
+        let common = sides.inputs.iter().fold(Common::default(), |common, side| side.narrow(common, console));
+        // One recording at a time: each is dropped before the next is read.
+        let [before, after] = sides.inputs.each_ref().map(|side| self.read(side, common, console));
+        let (before, after) = (before?, after?);
+        let names = sides.inputs.each_ref().map(|side| side.name.as_str());
+        Basis::check((names[BEFORE], &before.basis), (names[AFTER], &after.basis))
+            .map_err(anyhow::Error::msg)?;
+        let facts = [before.facts, after.facts];
+        let comparison = Comparison::new(before.side, after.side, |module| {
+            facts[BEFORE].is_rebuilt(&facts[AFTER], module)
         });
-        if read.event != event_name {
-            bail!("the runs have different events: {} and, in {name}, {event_name}", read.event);
+        let assessment = comparison.assess(&Experiment {
+            has_other_rates: facts[BEFORE].rates != facts[AFTER].rates,
+            ..sides.experiment.clone()
+        });
+        let lies_elsewhere = facts[BEFORE].lies_elsewhere(&facts[AFTER]);
+        let threshold = self.threshold.map(|percent| {
+            let allowance = self.layout_allowance.unwrap_or(LAYOUT_ALLOWANCE_PERCENT);
+            let allowance = Some(allowance).filter(|&allowance| lies_elsewhere && allowance > percent);
+            let most = allowance.unwrap_or(percent) / 100.0;
+            let exceeding = assessment.exceeding(most, |frame| self.ignores(&comparison, frame));
+            Threshold { percent, allowance, exceeding }
+        });
+        let is_passed = threshold.as_ref().is_some_and(|threshold| !threshold.exceeding.is_empty());
+        let mut notes = facts[BEFORE].notes(&facts[AFTER]);
+        notes.extend(sides.notes.iter().cloned());
+        if lies_elsewhere && assessment.evidence == Evidence::Runs {
+            notes.push(
+                "the builds differ: where code lies alone moves times in every run (see --layout-allowance)"
+                    .to_owned(),
+            );
         }
-        read.side.add_run(&view);
-        read.facts.add(&analysis, event);
-        Ok(())
+        let difference = Difference {
+            comparison: &comparison,
+            assessment: &assessment,
+            sides: [(names[BEFORE], before.title), (names[AFTER], after.title)]
+                .map(|(name, title)| SideName { name: name.to_owned(), title }),
+            is_paired: sides.is_paired,
+            event: &after.event,
+            unit: match after.basis.unit() {
+                "ns" => Unit::Time,
+                "samples" => Unit::Samples,
+                _ => Unit::Events(&after.event),
+            },
+            notes,
+            libraries: facts[BEFORE].libraries(&facts[AFTER], &comparison),
+            threshold,
+            shown_names: difference::shown_names(&comparison, self.full_names),
+        };
+        difference::write(&difference, self.format(width), output)?;
+        Ok(is_passed)
     }
 
-    /// Returns the growth in per cent that is allowed, and the part of it that layout may cause.
-    fn allowed(&self, lies_elsewhere: bool) -> Option<(f64, Option<f64>)> {
-        let percent = self.threshold?;
-        let allowance = self.layout_allowance.unwrap_or(LAYOUT_ALLOWANCE_PERCENT);
-        let allowance = Some(allowance).filter(|&allowance| lies_elsewhere && allowance > percent);
-        Some((percent, allowance))
+    /// Adds up the runs of a side.
+    fn read(&self, side: &SideInput, common: Common, console: &Console) -> anyhow::Result<ReadSide> {
+        let mut read: Option<ReadSide> = None;
+        for path in &side.recordings {
+            let input = input::open(Some(path), console)?;
+            let settings = self.query.settings(&input, false);
+            let request = Request {
+                filter: side.samples.filter(),
+                event: side.samples.event.as_deref(),
+                several_events: false,
+                ..self.query.request(&settings)
+            };
+            let name = input.name.clone();
+            let analysis = input::analyse(input, &request, "compare", console)?;
+            let Some(event) = analysis.events.first() else { bail!("{name} has no samples") };
+            let stacks = &self.query.stacks;
+            let show = Show { modules: common.modules, ..stacks.show() };
+            let weight = stacks.chosen_weight().unwrap_or(common.weight());
+            let view = analysis.view(&event.profile, show, weight, &stacks.shape());
+            let event_name = event.event.name.to_string();
+            let read = read.get_or_insert_with(|| ReadSide {
+                side: Side::new(),
+                facts: Facts::default(),
+                title: analysis.title(event, &side.samples.description()),
+                event: event_name.clone(),
+                basis: Basis::new(event, weight),
+            });
+            if read.event != event_name {
+                bail!("the runs have different events: {} and, in {name}, {event_name}", read.event);
+            }
+            read.side.add_run(&view);
+            read.facts.add(&analysis, event);
+        }
+        read.with_context(|| format!("{} has no recordings", side.name))
     }
 
     fn format(&self, width: Option<usize>) -> Format {
@@ -222,76 +237,8 @@ impl DiffArguments {
         if profile::explain::is_of_scheduler(frame) {
             return true;
         }
-        let (name, module) = match &frame.label {
-            Label::Function(name, module) => (name.to_string(), module.as_ref().map(ToString::to_string)),
-            Label::Module(module, _) => (format!("[{module}]"), Some(module.to_string())),
-            _ => return false,
-        };
-        self.ignore.iter().any(|pattern| pattern.matches(&name, module.as_deref()))
-    }
-}
-
-impl Compared {
-    /// Writes what changed. Returns true if the threshold was passed.
-    fn write(
-        &self,
-        arguments: &DiffArguments,
-        sides: &Sides,
-        width: Option<usize>,
-        output: &mut Output,
-    ) -> anyhow::Result<bool> {
-        let [before, after] = &self.facts;
-        let has_other_rates = before.rates != after.rates;
-        let experiment = Experiment { has_other_rates, ..sides.experiment.clone() };
-        let assessment = self.comparison.assess(&experiment);
-        let lies_elsewhere = before.lies_elsewhere(after);
-        let threshold = arguments.allowed(lies_elsewhere).map(|(percent, allowance)| {
-            let most = allowance.unwrap_or(percent).max(percent);
-            let ignores = |frame: FrameId| arguments.ignores(&self.comparison, frame);
-            Threshold { percent, allowance, exceeding: assessment.exceeding(most / 100.0, ignores) }
-        });
-        let passed = threshold.as_ref().is_some_and(|threshold| !threshold.exceeding.is_empty());
-        let mut notes = before.notes(after);
-        notes.extend(sides.notes.iter().cloned());
-        if lies_elsewhere && assessment.evidence == Evidence::Runs {
-            notes.push(
-                "the builds differ: where code lies alone moves times in every run (see --layout-allowance)"
-                    .to_owned(),
-            );
-        }
-        if assessment.evidence == Evidence::Runs {
-            for (side, which) in [(BEFORE, "before"), (AFTER, "after")] {
-                let weights: Vec<f64> =
-                    self.comparison.runs(side).iter().map(|run| run.weight as f64).collect();
-                notes.extend(profile::comparison::odd_run(&weights).map(|(run, factor)| {
-                    format!(
-                        "run {} of {} {which} is odd: × {factor:.2} of the median run",
-                        run + 1,
-                        weights.len()
-                    )
-                }));
-            }
-        }
-        let name = |index: usize| SideName {
-            name: sides.inputs[index].name.clone(),
-            title: self.titles[index].clone(),
-        };
-        let difference = Difference {
-            comparison: &self.comparison,
-            assessment: &assessment,
-            sides: [name(0), name(1)],
-            is_paired: sides.experiment.design == Some(profile::comparison::statistics::Design::Pairs),
-            event: &self.event,
-            unit: match self.basis.unit() {
-                "ns" => Unit::Time,
-                "samples" => Unit::Samples,
-                _ => Unit::Events(&self.event),
-            },
-            notes,
-            libraries: before.libraries(after, &self.comparison),
-            threshold,
-        };
-        difference::write(&difference, arguments.format(width), output)?;
-        Ok(passed)
+        let (name, module) = (report::function(frame), report::module(frame));
+        let module = (!module.is_empty()).then_some(&*module);
+        self.ignore.iter().any(|pattern| pattern.matches(&name, module))
     }
 }

@@ -15,11 +15,11 @@ use crate::commands::additional_data::AdditionalDataArguments;
 use crate::console::Console;
 
 /// The default of `--output`.
-pub(super) const DEFAULT_OUTPUT: &str = "prof.data";
+pub const DEFAULT_OUTPUT: &str = "prof.data";
 
 /// The arguments of `prof record`.
 #[derive(Args)]
-#[command(mut_arg("period", |period| period.alias("count")), after_help = "\
+#[command(mut_arg("period", |period| period.alias("count")), before_help = "\
 Examples:
   prof record -- cargo build            a command and its children
   prof record -p 1234 -d 10             a running process, for ten seconds
@@ -42,7 +42,7 @@ pub struct RecordArguments {
     pub(super) parts: WindowArguments,
     #[command(flatten)]
     pub(super) runs: RunsArguments,
-    /// Output file, or - for standard output; an existing FILE becomes FILE.old
+    /// Output file, or -; an existing one becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = "Output")]
     pub(super) output: PathBuf,
     /// Compress the records with zstd [default level: 1]
@@ -50,7 +50,7 @@ pub struct RecordArguments {
           default_missing_value = "1", value_parser = within(1..=22), help_heading = "Output")]
     pub(super) compress: Option<i32>,
     /// Add the names of all sampled functions to the finished file, for another machine (see prof archive)
-    #[arg(long, conflicts_with_all = ["overwrite", "switch_output"], help_heading = "Output")]
+    #[arg(hide_short_help = true, long, conflicts_with_all = ["overwrite", "switch_output"], help_heading = "Output")]
     pub(super) archive: bool,
     /// Do not add the names that may be gone when the file is read (generated code, programs in /tmp or in containers)
     #[arg(long, conflicts_with = "archive", help_heading = "Output", hide_short_help = true)]
@@ -60,11 +60,11 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     no_service: bool,
     /// Exit with 1 if samples were lost or their number is unknown
-    #[arg(long, help_heading = "Output")]
+    #[arg(hide_short_help = true, long, help_heading = "Output")]
     pub(super) strict: bool,
     /// Send the finished recording to this engine, too (see prof push)
     #[cfg(feature = "push")]
-    #[arg(long, value_name = "URL", conflicts_with_all = ["overwrite", "switch_output", "runs"], help_heading = "Output")]
+    #[arg(hide_short_help = true, long, value_name = "URL", conflicts_with_all = ["overwrite", "switch_output", "runs"], help_heading = "Output")]
     pub(super) push: Option<String>,
     #[cfg(feature = "push")]
     #[command(flatten)]
@@ -74,18 +74,22 @@ pub struct RecordArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanism)]
     without: Vec<recorder::unwind::Mechanisms>,
     /// The command to record, with its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, help_heading = "Target")]
     pub(super) command: Vec<OsString>,
 }
 
 /// The arguments for several runs.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RunsArguments {
-    /// Record the command N times into a folder [default: prof.runs], after a run to warm up; prof diff compares such runs
+    /// Record the command N times, for prof diff [default: into prof.runs]
+    ///
+    /// Into a folder, after a run to warm up.
     #[arg(long, value_name = "N", value_parser = within(1..=1_000_u32), requires = "command",
           conflicts_with_all = ["overwrite", "switch_output", "archive"], help_heading = "Runs")]
     pub runs: Option<u32>,
-    /// With --runs: also record this command, the one before a change, in turns with the other one. Split into words as a shell does
+    /// With --runs: also record this command, the one before a change
+    ///
+    /// In turns with the other one. It is split into words as a shell does.
     #[arg(long, value_name = "COMMAND", requires = "runs", help_heading = "Runs")]
     pub(super) against: Option<String>,
 }

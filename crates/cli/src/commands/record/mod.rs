@@ -22,7 +22,7 @@ use crate::arguments::exit_with_usage_error;
 use crate::console::Console;
 use crate::output;
 
-pub use arguments::RecordArguments;
+pub use arguments::{DEFAULT_OUTPUT, RecordArguments};
 
 /// Records, and returns the exit code of the command.
 ///

@@ -1,6 +1,7 @@
 //! `prof record --runs N`: records a command several times, or two commands in turns, into a folder that `prof diff` compares.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,9 +11,7 @@ use analysis::runs::{MANIFEST, Manifest, RecordedRun, RunSide};
 use anyhow::{Context, bail};
 use host::files::{NameInFolder, NewFile, make_new_folder};
 use model::Name;
-use recorder::{
-    Command, CommandSources, Control, FileConsumer, NameSources, Notice, Options, Summary, Target, Workload,
-};
+use recorder::{Command, CommandSources, Control, FileConsumer, Notice, Options, Summary, Target, Workload};
 
 use super::arguments::{DEFAULT_OUTPUT, RecordArguments};
 use crate::arguments::exit_with_usage_error;
@@ -122,15 +121,14 @@ impl Series<'_> {
             after: in_text(&self.arguments.command),
             runs: Vec::new(),
         };
-        let sides = |pair| -> Vec<RunSide> {
-            order(pair).into_iter().filter(|side| self.before.is_some() || *side == RunSide::After).collect()
-        };
-        let plan: Vec<Vec<RunSide>> = std::iter::once(sides(0)).chain((0..runs).map(sides)).collect();
         let digits = runs.to_string().len().max(2);
         let mut code = 0;
-        for (number, sides) in (0..).zip(plan) {
-            for side in sides {
-                let file = PathBuf::from(format!("{number:0digits$}-{}.data", name_of(side)));
+        let has_both = self.before.is_some();
+        // The first pair warms up, in the order of the one behind it.
+        for number in 0..=runs {
+            let sides = order(number.saturating_sub(1)).into_iter();
+            for side in sides.filter(|side| has_both || *side == RunSide::After) {
+                let file = PathBuf::from(format!("{number:0digits$}-{}.data", side.name()));
                 let is_warm_up = number == 0;
                 let run = match self.record_one(side, (!is_warm_up).then_some(&*file))? {
                     Ok(run) => run,
@@ -148,7 +146,6 @@ impl Series<'_> {
                 let counts = run.summary.counts.iter().map(|exact| (exact.event.clone(), exact.count));
                 manifest.runs.push(RecordedRun {
                     side,
-                    pair: manifest.interleaved.then_some(number),
                     file,
                     wall: run.summary.duration,
                     exit_status: run.code.into(),
@@ -218,8 +215,8 @@ impl Series<'_> {
                 };
             }
         };
-        if let Some(path) = &path {
-            self.append_names(path, &sources);
+        if let Some(path) = path.as_deref().filter(|_| !self.arguments.no_names) {
+            recording::append_vanishing_names(path, &sources, self.console);
         }
         let still_runs = matches!(summary.command, Some(Command::Running(_)));
         let code = recording::exit_code(summary.command.as_ref(), &control);
@@ -228,42 +225,27 @@ impl Series<'_> {
         Ok(Ok(FinishedRun { stops: still_runs || is_stopped(code), code, summary }))
     }
 
-    fn append_names(&self, path: &Path, sources: &NameSources) {
-        if !self.arguments.no_names {
-            recording::append_vanishing_names(path, sources, self.console);
-        }
-    }
-
     /// Says how the last run went, and how long the others will take.
     fn say_progress(&self, side: RunSide, is_warm_up: bool, summary: &Summary, code: u8) {
-        let left =
-            self.started.elapsed().mul_f64(f64::from(self.all - self.done) / f64::from(self.done.max(1)));
-        let what = match (is_warm_up, self.before.is_some()) {
-            (true, true) => format!(", {} to warm up", name_of(side)),
-            (true, false) => ", to warm up".to_owned(),
-            (false, true) => format!(", {}", name_of(side)),
-            (false, false) => String::new(),
-        };
+        let (done, all) = (self.done, self.all);
+        let left = self.started.elapsed().mul_f64(f64::from(all - done) / f64::from(done.max(1)));
+        let side = if self.before.is_some() { format!(", {}", side.name()) } else { String::new() };
+        let warms_up = if is_warm_up { " to warm up" } else { "" };
         let exited = if code == 0 { String::new() } else { format!(", exit code {code}") };
-        let rest = if self.done == self.all { String::new() } else { format!("; {} left", duration(left)) };
-        self.console.say(&format!(
-            "run {} of {}{what}: {}, {}{exited}{rest}",
-            self.done,
-            self.all,
-            duration(summary.duration),
-            export::summary::counted(summary.samples, "sample", "samples")
-        ));
+        let rest = if done == all { String::new() } else { format!("; {} left", duration(left)) };
+        let samples = export::summary::counted(summary.samples, "sample", "samples");
+        let took = duration(summary.duration);
+        self.console.say(&format!("run {done} of {all}{side}{warms_up}: {took}, {samples}{exited}{rest}"));
     }
 
     fn write(&self, manifest: &Manifest) -> anyhow::Result<()> {
-        use std::io::Write;
         let path = self.folder.join(MANIFEST);
-        let cannot = || format!("cannot write {}", path.display());
-        let file =
-            NewFile::create(NameInFolder::find(&path).with_context(cannot)?, 0o600).with_context(cannot)?;
-        let mut writer = file.file();
-        writer.write_all(manifest.to_json().as_bytes()).with_context(cannot)?;
-        file.persist().with_context(cannot)
+        let write = || {
+            let file = NewFile::create(NameInFolder::find(&path)?, 0o600)?;
+            file.file().write_all(manifest.to_json().as_bytes())?;
+            file.persist()
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
@@ -277,13 +259,6 @@ fn counted(manifest: &Manifest) -> String {
     match manifest.interleaved {
         true => export::summary::counted(runs / 2, "pair of runs", "pairs of runs"),
         false => export::summary::counted(runs, "run", "runs"),
-    }
-}
-
-fn name_of(side: RunSide) -> &'static str {
-    match side {
-        RunSide::Before => "before",
-        RunSide::After => "after",
     }
 }
 

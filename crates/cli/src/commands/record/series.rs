@@ -37,7 +37,6 @@ pub fn record(
     // The recording may run for weeks, so fragmentation matters.
     memory::map_large_blocks_separately();
     options.dump_conditions = parts.conditions();
-    options.slow_calls = parts.slow_calls()?;
     let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;
     let commands = parts.commands(console)?;
     let (compress, command_line, strict) = (arguments.compress, own_command_line(), arguments.strict);

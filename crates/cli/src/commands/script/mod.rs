@@ -1,10 +1,10 @@
 //! `prof script`: prints the samples of a recording in the form of `perf script`.
 
-mod dump;
 mod line_cache;
 mod text_builder;
 mod text_writer;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicUsize;
@@ -19,12 +19,11 @@ use anyhow::bail;
 use clap::Args;
 use decoder::AttrFlags;
 use decoder::attr::TYPE_TRACEPOINT;
-use decoder::registers::Architecture;
-use export::script::tracepoint::TracepointFormats;
-use export::script::{FieldSelection, Fields, Printer, ScriptEvent};
+use export::script::{FieldSelection, Fields, Printer, ScriptEvent, TracepointFormat};
 use export::summary::counted;
-use model::{EventIndex, Harm, Name};
+use model::{EventIndex, Harm};
 use perfdata::Reader;
+use perfdata::tracing_data::TracingData;
 
 use crate::arguments::{RecordingArguments, SampleArguments, SymbolArguments};
 use crate::console::Console;
@@ -35,18 +34,13 @@ use crate::sandbox;
 use text_builder::TextBuilder;
 use text_writer::TextWriter;
 
-/// Options about samples, which conflict with `--dump`.
-const SAMPLE_OPTIONS: [&str; 10] =
-    ["fields", "max_stack", "no_inline", "ns", "comm", "pid", "tid", "cpu", "time", "event"];
-
 /// Arguments of `prof script`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   prof script | less                    a block for each sample
   prof script -F comm,tid,time,ip       these fields only
-  prof script --comm worker --time 1,2  samples of one thread name, in the second second
-  prof script -D                        every record of the file")]
+  prof script --comm worker --time 1,2  samples of one thread name, in the second second")]
 pub struct ScriptArguments {
     #[command(flatten)]
     recording: RecordingArguments,
@@ -57,9 +51,6 @@ pub struct ScriptArguments {
     /// kind of event (may be repeated)
     #[arg(short = 'F', long, value_name = "LIST", allow_hyphen_values = true)]
     fields: Vec<String>,
-    /// Print every record in the order of the file: offset, type, size and fields
-    #[arg(short = 'D', long, conflicts_with_all = SAMPLE_OPTIONS)]
-    dump: bool,
     /// Maximum number of addresses of a call chain, innermost first
     #[arg(long, value_name = "N")]
     max_stack: Option<usize>,
@@ -87,11 +78,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     let output = Output::open(arguments.output.as_deref(), console)?;
     sandbox::produce(console, output, false, |output| {
         let input = input::open(arguments.recording.path(), console)?.recording_only()?;
-        if arguments.dump {
-            dump::dump(input, console, output)
-        } else {
-            print(arguments, &selection, input, console, output)
-        }
+        print(arguments, &selection, input, console, output)
     })
 }
 
@@ -147,10 +134,7 @@ fn print(
             ),
         );
     } else if counts.all == 0 {
-        console.warn(
-            Harm::Everything,
-            &format!("{name} has no samples; to print every record, try: prof script -D -i {name}"),
-        );
+        console.warn(Harm::Everything, &format!("{name} has no samples"));
     } else if counts.admitted == 0 {
         console.warn(
             Harm::Everything,
@@ -189,21 +173,29 @@ fn printer(
 ) -> anyhow::Result<Printer> {
     let events: Vec<_> =
         reader.events().iter().map(|event| ScriptEvent { attr: &event.attr, name: &event.name }).collect();
-    let mut printer = Printer::new(&events, selection, architecture(reader), !arguments.no_inline)?;
+    let mut printer = Printer::new(&events, selection, !arguments.no_inline)?;
     if arguments.ns {
         printer.show_nanoseconds();
     }
-    let (formats, error) =
-        reader.features().tracing_data.as_deref().map(TracepointFormats::parse).unwrap_or_default();
-    if let Some(error) = error {
+    let section = reader.features().tracing_data.as_deref();
+    let (data, error) = section.map(TracingData::parse).unzip();
+    if let Some(error) = error.flatten() {
         console.warn(Harm::Names, &error.to_string());
     }
+    // With a keyed hash: a hostile file chooses the ids.
+    let described: HashMap<u64, TracepointFormat> = data
+        .iter()
+        .flat_map(|data| data.tracepoints.iter().map(|tracepoint| (tracepoint, data.endian)))
+        .filter_map(|(tracepoint, endian)| {
+            Some((tracepoint.id()?, TracepointFormat::new(tracepoint.format, endian)))
+        })
+        .collect();
     let mut without_format = Vec::new();
     for (index, event) in (0..).map(EventIndex).zip(reader.events()) {
         if event.attr.kind != TYPE_TRACEPOINT || !printer.fields(index).contains(Fields::TRACE) {
             continue;
         }
-        match formats.get(event.attr.config) {
+        match described.get(&event.attr.config) {
             Some(format) => printer.set_format(index, format.clone()),
             None => without_format.push(event),
         }
@@ -219,11 +211,4 @@ fn printer(
         );
     }
     Ok(printer)
-}
-
-/// Returns the architecture of the recorded machine, for the names of registers; ours if the recording does not name one.
-fn architecture(reader: &Reader) -> Architecture {
-    let recorded = reader.features().arch.as_ref().map(Name::to_string);
-    let machine = recorded.as_deref().unwrap_or(std::env::consts::ARCH);
-    Architecture::from_machine(machine).unwrap_or(Architecture::X86)
 }

@@ -120,19 +120,16 @@ impl<'o> TextWriter<'o> {
         if self.symbols.resolutions.len() > MAX_RESOLUTIONS {
             self.symbols.resolutions = symbolizer::Resolutions::default();
         }
-        let plan = self.lines.plan(&batch.lines);
-        let mut new = plan.entries();
-        let of_lines = new.len();
-        new.extend(batch.text.addresses().map(|address| address.entry));
-        if new.len() > of_lines {
-            new.sort_unstable();
-            new.dedup();
-        }
+        let of_lines = batch.lines.iter().map(|line| line.address.entry);
+        let mut new: Vec<StackEntry> =
+            of_lines.chain(batch.text.addresses().map(|address| address.entry)).collect();
+        new.sort_unstable();
+        new.dedup();
         new.retain(|entry| self.symbols.resolutions.get(entry).is_none());
         let seen_in = &batch.seen_in;
         self.symbolizing.resolve(new, &self.spaces, |space| seen_in.pids(space), &mut self.symbols);
         let names = Names { symbols: &self.symbols, spaces: &self.spaces, modules: &self.listed_modules };
-        self.lines.format(&batch.lines, plan, &names);
+        self.lines.format(&batch.lines, &names);
         Ok(batch.text.fill(&self.lines, &names, self.output)?)
     }
 }

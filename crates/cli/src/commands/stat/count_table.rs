@@ -10,7 +10,7 @@ use super::StatArguments;
 
 /// The grouping of counts into rows.
 pub enum Grouping {
-    /// One row per CPU or thread of the counts, or one for all.
+    /// One row per CPU of the counts, or one for all.
     Own,
     /// One row per core (`cores`) or per socket.
     Shared { cores: bool, processors: Option<Processors> },
@@ -27,8 +27,6 @@ pub enum RowLabel {
     Core(u32, u32, u32),
     /// A socket.
     Socket(u32),
-    /// A thread: tid and name.
-    Task(i32, String),
 }
 
 /// The counts of an event in one row.
@@ -67,9 +65,6 @@ impl Grouping {
     }
 
     fn label(&self, count: &Count) -> RowLabel {
-        if let Some(task) = &count.task {
-            return RowLabel::Task(task.tid.0, task.name.to_string());
-        }
         let Some(CpuId(cpu)) = count.cpu else { return RowLabel::All };
         match self {
             Self::Own => RowLabel::Cpu(cpu),
@@ -97,7 +92,6 @@ impl RowLabel {
             Self::Cpu(cpu) => format!("CPU{cpu}"),
             Self::Core(socket, die, core) => format!("S{socket}-D{die}-C{core}"),
             Self::Socket(socket) => format!("S{socket}"),
-            Self::Task(tid, name) => format!("{name}-{tid}"),
         }
     }
 }
@@ -130,8 +124,7 @@ impl CountTable {
         let before = self.cells.len();
         for (label, count, cpus) in run {
             let event = events.get(count.event);
-            let uncounted =
-                event.and_then(|event| Uncounted::reason_for(event, &count.reading, count.unreadable));
+            let uncounted = event.and_then(|event| event.uncounted(&count.reading, count.unreadable));
             let value = count.reading.scaled().filter(|_| uncounted.is_none());
             let known = self.cells.get(..before).unwrap_or(&[]);
             let known = known.binary_search_by(|cell| (&cell.label, cell.event).cmp(&(&label, count.event)));
@@ -267,7 +260,6 @@ mod tests {
         let count = |cpu, value| Count {
             event: 0,
             cpu: Some(CpuId(cpu)),
-            task: None,
             reading: Reading { value, enabled_ns: 10, running_ns: 5 },
             unreadable: false,
         };

@@ -72,7 +72,6 @@ fn count(
             set("core", json!({"socket": socket, "die": die, "core": core, "cpus": cell.cpus}));
         }
         RowLabel::Socket(socket) => set("socket", json!({"socket": socket, "cpus": cell.cpus})),
-        RowLabel::Task(tid, name) => set("task", json!({"tid": tid, "name": name})),
     }
     let unit = in_unit(event, 0.0).1;
     let number = |count: Option<f64>| count.map_or(Value::Null, |count| to_json(in_unit(event, count).0));

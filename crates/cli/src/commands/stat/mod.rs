@@ -3,7 +3,6 @@
 mod count_table;
 mod json;
 mod ratios;
-mod separated_values;
 mod text;
 
 use std::ffi::OsString;
@@ -16,7 +15,7 @@ use analysis::Notices;
 use clap::Args;
 use host::sys::clock::CpuTime;
 use model::Harm;
-use recorder::counting::{self, Aggregation, Counted, CountedEvent, IntervalCounts, Plan};
+use recorder::counting::{self, Counted, IntervalCounts, Plan};
 use recorder::{Control, Notice, Options, PrivilegeLevels, Target, Workload};
 
 use super::recording::{exec_failure_code, exit_code, print_notice};
@@ -31,7 +30,7 @@ use count_table::{CountTable, Grouping};
 
 /// The arguments of `prof stat`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   prof stat -- make                             the default events of a command and its children
   prof stat -e page-faults,cs -r 5 -- ./a.out   two events, five runs
@@ -43,9 +42,6 @@ pub struct StatArguments {
     target: TargetArguments,
     #[command(flatten)]
     events: CountedLists,
-    /// Also count caches, stalled cycles and kinds of faults
-    #[arg(long)]
-    detail: bool,
     /// Count user space only
     #[arg(long, conflicts_with = "all_kernel")]
     all_user: bool,
@@ -54,10 +50,10 @@ pub struct StatArguments {
     all_kernel: bool,
     /// Run the command N times, and print mean, median and spread
     #[arg(short, long, value_name = "N", value_parser = within(1..=100_000_u32), requires = "command",
-          conflicts_with_all = ["interval", "per_task"])]
+          conflicts_with = "interval")]
     repeat: Option<u32>,
     /// Print counts every MS milliseconds
-    #[arg(short = 'I', long, value_name = "MS", value_parser = within(1..=1_u64 << 40), conflicts_with = "per_task")]
+    #[arg(short = 'I', long, value_name = "MS", value_parser = within(1..=1_u64 << 40))]
     interval: Option<u64>,
     /// Print one row per CPU
     #[arg(short = 'A', long, group = "by")]
@@ -68,12 +64,6 @@ pub struct StatArguments {
     /// Print one row per socket
     #[arg(long, group = "by")]
     per_socket: bool,
-    /// Print one row per thread, including threads that start and end meanwhile
-    #[arg(long, group = "by", conflicts_with_all = ["all_cpus", "cpu"])]
-    per_task: bool,
-    /// Print values separated by SEP, as perf stat -x does
-    #[arg(short = 'x', long, value_name = "SEP", value_parser = separator, conflicts_with = "json")]
-    field_separator: Option<String>,
     /// Print JSON: one object, or with -I one per line and interval
     #[arg(short = 'j', long)]
     json: bool,
@@ -100,13 +90,6 @@ struct RunSummary<'a> {
     cpu_times: Vec<CpuTime>,
 }
 
-/// The format of results.
-enum OutputFormat<'a> {
-    Text,
-    Separated(&'a str),
-    Json,
-}
-
 /// Counts, and returns the exit code of the command.
 ///
 /// # Errors
@@ -118,13 +101,11 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
         workload.output_to_stderr = output.is_stdout();
     }
     let control = Control::with_signals().context("cannot wait for signals")?;
-    let plan = plan(arguments);
-    let grouping = Grouping::from_arguments(arguments);
-    let format = match (&arguments.field_separator, arguments.json) {
-        (Some(separator), _) => OutputFormat::Separated(separator),
-        (None, true) => OutputFormat::Json,
-        (None, false) => OutputFormat::Text,
+    let plan = Plan {
+        by_cpu: arguments.per_cpu || arguments.per_core || arguments.per_socket,
+        interval: arguments.interval.map(Duration::from_millis),
     };
+    let grouping = Grouping::from_arguments(arguments);
     let mut notices = |notice: Notice| print_notice(&notice, console);
     let runs = arguments.repeat.unwrap_or(1);
     let (mut table, mut events) = (CountTable::default(), Vec::new());
@@ -135,7 +116,12 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
         let mut first = true;
         let mut report = |sheet: &IntervalCounts<'_>| {
             let table = CountTable::from_interval(sheet, &grouping);
-            let written = write_interval(&format, sheet.events, &table, sheet, first, output.writer());
+            let (events, writer) = (sheet.events, output.writer());
+            let written = if arguments.json {
+                json::write_interval(events, &table, (sheet.from, sheet.to), writer)
+            } else {
+                text::write_interval(events, &table, (sheet.from, sheet.to), first, writer)
+            };
             first = false;
             if let Err(error) = written.and_then(|()| output.writer().flush()) {
                 failed.get_or_insert(error);
@@ -156,19 +142,11 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
                 &uncounted(missing, counted.cpu_time.unwrap_or_default().total(), options.invocation),
             );
         }
-        let Counted { counts, elapsed, cpu_time, command, lost_reports, interrupted, .. } = counted;
+        let Counted { counts, elapsed, cpu_time, command, interrupted, .. } = counted;
         table.add_run(&counted.events, counts, &grouping);
         events = counted.events;
         summary.elapsed.push(elapsed);
         summary.cpu_times.extend(cpu_time);
-        if lost_reports > 0 {
-            console.warn(
-                Harm::Samples,
-                &format!(
-                    "{lost_reports} reports of ended threads were lost: their starters' counts include theirs"
-                ),
-            );
-        }
         code = exit_code(command.as_ref(), &control);
         if interrupted {
             break;
@@ -180,18 +158,15 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
     // With intervals, the totals are not printed, as programs would count them twice.
     let has_totals = arguments.interval.is_none();
     let writer = output.writer();
-    match (&format, has_totals) {
-        (OutputFormat::Text, true) => text::write(&events, &table, &summary, writer),
-        (OutputFormat::Separated(separator), true) => {
-            separated_values::write(&events, &table, &summary, separator, writer)
-        }
-        (OutputFormat::Json, true) => json::write(&events, &table, &summary, writer),
+    match (arguments.json, has_totals) {
+        (true, true) => json::write(&events, &table, &summary, writer),
+        (false, true) => text::write(&events, &table, &summary, writer),
         (_, false) => Ok(()),
     }
     .context("cannot write the counts")?;
     output.finish()?;
-    // The other formats include the causes.
-    if matches!(format, OutputFormat::Text) && !has_totals {
+    // JSON and totals include the causes.
+    if !arguments.json && !has_totals {
         table.causes(&events).iter().for_each(|cause| console.warn(Harm::Samples, cause));
     }
     Ok(code.into())
@@ -204,25 +179,6 @@ fn uncounted(missing: Duration, of: Duration, invocation: &str) -> String {
         missing.as_millis(),
         of.as_millis()
     )
-}
-
-/// Writes the counts of one interval.
-fn write_interval(
-    format: &OutputFormat<'_>,
-    events: &[CountedEvent],
-    table: &CountTable,
-    sheet: &IntervalCounts<'_>,
-    first: bool,
-    output: &mut dyn Write,
-) -> std::io::Result<()> {
-    let elapsed = sheet.to.saturating_sub(sheet.from);
-    match format {
-        OutputFormat::Text => text::write_interval(events, table, (sheet.to, elapsed), first, output),
-        OutputFormat::Separated(separator) => {
-            separated_values::write_interval(events, table, (sheet.to, elapsed), separator, output)
-        }
-        OutputFormat::Json => json::write_interval(events, table, (sheet.from, sheet.to), output),
-    }
 }
 
 fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
@@ -242,19 +198,8 @@ fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
     });
     arguments.target.apply_limits(&mut options);
     options.events = arguments.events.0.select()?;
-    let catalogue = recorder::this_machine();
     if options.events.is_empty() {
-        options.events =
-            counting::default_events(&catalogue, options.target.is_cpu_wide(), arguments.detail)?;
-    } else if arguments.detail {
-        let before = options.events.len();
-        let detail = counting::default_events(&catalogue, options.target.is_cpu_wide(), true)?;
-        let news = |event: &recorder::event::Event| {
-            counting::DETAIL.split(',').any(|name| name == event.name)
-                && options.events[..before].iter().all(|asked| asked.name != event.name)
-        };
-        let news: Vec<_> = detail.into_iter().filter(news).collect();
-        options.events.extend(news);
+        options.events = counting::default_events(&recorder::this_machine(), options.target.is_cpu_wide())?;
     }
     options.levels = match (arguments.all_user, arguments.all_kernel) {
         (true, _) => PrivilegeLevels::User,
@@ -264,26 +209,6 @@ fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
     options.duration = arguments.duration;
     options.delay = arguments.delay.map(Duration::from_millis);
     Ok(options)
-}
-
-fn plan(arguments: &StatArguments) -> Plan {
-    let aggregation = if arguments.per_task {
-        Aggregation::PerTask
-    } else if arguments.per_cpu || arguments.per_core || arguments.per_socket {
-        Aggregation::PerCpu
-    } else {
-        Aggregation::Total
-    };
-    Plan { aggregation, interval: arguments.interval.map(Duration::from_millis) }
-}
-
-fn separator(text: &str) -> Result<String, String> {
-    match text {
-        "" => Err("one character or more".to_owned()),
-        // Like perf, accept `\t` for a tab, which is hard to type in a shell.
-        "\\t" => Ok("\t".to_owned()),
-        text => Ok(text.to_owned()),
-    }
 }
 
 /// The destination of counts.

@@ -51,11 +51,11 @@ pub fn write(
     output.write_all(text.as_bytes())
 }
 
-/// Writes the counts of one interval, given by the time of its end and its length.
+/// Writes the counts of one interval.
 pub fn write_interval(
     events: &[CountedEvent],
     table: &CountTable,
-    (time, elapsed): (Duration, Duration),
+    (from, to): (Duration, Duration),
     first: bool,
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -64,11 +64,11 @@ pub fn write_interval(
         text.push_str("#           time             counts unit events\n");
     }
     for cell in &table.cells {
-        let row = row(events, table, cell, elapsed);
+        let row = row(events, table, cell, to.saturating_sub(from));
         // The causes at the end are about the whole time, in which the target may have run.
         let idle = matches!((&cell.uncounted, &cell.label), (Some(Uncounted::NeverRan), RowLabel::All));
         let cause = if idle { "  nothing ran" } else { "" };
-        text.push_str(&format!("{:16.9} {}{cause}\n", time.as_secs_f64(), row.trim_end()));
+        text.push_str(&format!("{:16.9} {}{cause}\n", to.as_secs_f64(), row.trim_end()));
     }
     output.write_all(text.as_bytes())
 }
@@ -80,7 +80,6 @@ fn row(events: &[CountedEvent], table: &CountTable, cell: &CountCell, elapsed: D
         label @ (RowLabel::Core(..) | RowLabel::Socket(_)) => {
             format!("{:<12} {:>4} ", label.text(), cell.cpus)
         }
-        label @ RowLabel::Task(..) => format!("{:<24} ", label.text()),
         label @ RowLabel::Cpu(_) => format!("{:<8} ", label.text()),
     };
     let (number, unit) = match cell.mean() {

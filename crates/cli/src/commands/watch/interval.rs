@@ -6,11 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use analysis::resources::resource;
 use analysis::runtimes::Runtime;
-use export::exchange::{LiveInterval, LivePlace, ProfileKind, StatedValue};
-use live::snapshot::{CountedStack, Snapshot, Task};
+use export::exchange::{self, ExportedEvent, ExportedRecording, StatedValue};
+use live::snapshot::{Snapshot, is_idle};
+use live::views::Scope;
 use model::{Name, Pid, Space};
 use perfdata::sections::resources::ProcessResource;
-use profile::{Count, Weight};
+use profile::{Count, Detail, Profile, Show, StackId, Thread};
 use push::{Message, Protocol};
 use symbolizer::NameStyle;
 
@@ -48,15 +49,68 @@ impl Intervals {
     /// # Errors
     /// They cannot be compressed, for want of memory.
     pub(super) fn messages(&mut self, snapshot: &Snapshot) -> io::Result<Vec<Message>> {
-        let interval = self.interval(snapshot);
+        let covered = snapshot.status.covered;
+        let start = self.start(covered, SystemTime::now());
+        if snapshot.status.ended {
+            // The next recording does not follow without a gap.
+            self.end = None;
+        }
+        let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let processes = self.processes(snapshot);
+        let profile = self.profile(snapshot, &processes);
+        let unfinished = samples_with_unfinished_names(snapshot, &profile);
+        let scope = Scope::default();
+        let view = scope.view(snapshot, &profile, Show { one_liners: true, ..scope.show() });
+        let host = self.host.as_deref();
+        let of_process = |(&pid, (process, name)): (&Pid, &(ProcessResource, Name))| {
+            (pid.0, resource(process, pid, name, host))
+        };
+        let spaces = snapshot.spaces.iter();
+        let recording = ExportedRecording {
+            events: vec![ExportedEvent {
+                name: "cpu-clock".to_owned(),
+                view: &view,
+                unit: None,
+                is_clock: true,
+                time: None,
+                period: Some(nanoseconds(self.period)),
+                frequency: None,
+                stated: (unfinished > 0)
+                    .then_some(("prof.samples_with_unfinished_names", StatedValue::Number(unfinished)))
+                    .into_iter()
+                    .collect(),
+            }],
+            spaces: &snapshot.spaces,
+            title: "",
+            caveats: Vec::new(),
+            started_unix_ns: Some(nanoseconds(
+                start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
+            )),
+            duration_ns: nanoseconds(covered),
+            labels: &[],
+            resources: processes.iter().map(of_process).collect(),
+            generated_code_kinds: spaces
+                .filter_map(|(id, space)| Some((id, generated_kind(space, &processes)?)))
+                .collect(),
+            object_ids: HashMap::new(),
+            display_name: &|name| {
+                symbolizer::display_name(name.as_bytes(), NameStyle::Demangled).into_owned()
+            },
+            gaps: Vec::new(),
+            waits: Vec::new(),
+        };
         let no_query = |body| Message { query: String::new(), body };
-        Ok(match self.protocol {
-            Protocol::Otlp => interval.requests(REQUEST_LIMITS)?.into_iter().map(no_query).collect(),
+        let messages = match self.protocol {
+            Protocol::Otlp => {
+                exchange::requests(&recording, REQUEST_LIMITS)?.into_iter().map(no_query).collect()
+            }
             Protocol::Pyroscope => {
-                let profiles = interval.ingested_profiles(REQUEST_LIMITS)?.into_iter();
+                let profiles = exchange::ingested_profiles(&recording, REQUEST_LIMITS)?.into_iter();
                 profiles.map(|profile| Message { query: profile.query, body: profile.body }).collect()
             }
-        })
+        };
+        snapshot.resources.forget_old();
+        Ok(messages)
     }
 
     /// Returns when an interval of this length began, if it is known now.
@@ -68,120 +122,69 @@ impl Intervals {
         end.checked_sub(length).unwrap_or(end)
     }
 
-    fn interval(&mut self, snapshot: &Snapshot) -> LiveInterval {
-        let covered = snapshot.status.covered;
-        let start = self.start(covered, SystemTime::now());
-        if snapshot.status.ended {
-            // The next recording does not follow without a gap.
-            self.end = None;
-        }
-        let start = start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let lost = snapshot.status.loss.samples;
-        let unfinished = samples_with_unfinished_names(snapshot);
-        let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let period = nanoseconds(self.period);
-        let kind = ProfileKind {
-            event: "cpu-clock".to_owned(),
-            name: "cpu".to_owned(),
-            unit: "nanoseconds".to_owned(),
-            counts_samples: true,
-            period,
-            weight: Weight::Samples,
-            stated: [("prof.lost_samples", lost), ("prof.samples_with_unfinished_names", unfinished)]
-                .into_iter()
-                .filter(|(_, count)| *count > 0)
-                .map(|(name, count)| (name, StatedValue::Number(count)))
-                .collect(),
-        };
-        let demangled =
-            |name: &str| symbolizer::display_name(name.as_bytes(), NameStyle::Demangled).into_owned();
-        let mut interval = LiveInterval::new(vec![kind], nanoseconds(start), nanoseconds(covered), demangled);
-        let known = snapshot.recording.as_ref().map(|recording| &recording.resources);
-        let mut processes: HashMap<i32, ProcessResource> = HashMap::new();
-        for task in &snapshot.tasks {
-            let user = || known.and_then(|known| known.user_of(Pid(task.pid)));
-            if processes.contains_key(&task.pid) || self.user.is_some() && self.user != user() {
-                continue;
+    /// Returns the processes that are sent: those with samples, each with its name, which is that of its first thread, or of the one with
+    /// the smallest number that has samples.
+    fn processes(&self, snapshot: &Snapshot) -> HashMap<Pid, (ProcessResource, Name)> {
+        let known = &snapshot.resources;
+        let mut first: HashMap<Pid, &Thread> = HashMap::new();
+        for thread in counts(snapshot).map(|(thread, ..)| thread) {
+            let Some((pid, tid)) = thread.ids else { continue };
+            let known = first.entry(pid).or_insert(thread);
+            if known.ids.is_some_and(|(_, known)| (tid.0 != pid.0, tid) < (known.0 != pid.0, known)) {
+                *known = thread;
             }
-            let process = known.and_then(|known| known.resource_of(Pid(task.pid))).unwrap_or_default();
-            let name =
-                if task.pid == task.tid { Name::from(&*task.comm) } else { main_name(snapshot, task.pid) };
-            interval.set_resource(task.pid, resource(&process, Pid(task.pid), &name, self.host.as_deref()));
-            processes.insert(task.pid, process);
         }
-        let mut locations: HashMap<u32, u32> = HashMap::new();
-        let mut stacks: HashMap<u32, u32> = HashMap::new();
-        for counted in snapshot.stacks.iter().filter(|counted| counted.samples > 0) {
-            let task = snapshot.tasks.get(counted.task as usize);
-            let is_sent = |task: &&Task| !task.is_idle() && processes.contains_key(&task.pid);
-            let Some(task) = task.filter(is_sent) else { continue };
-            let stack = *stacks.entry(counted.stack).or_insert_with(|| {
-                let numbers = stack(snapshot, counted.stack, &processes, &mut interval, &mut locations);
-                interval.stack(numbers)
-            });
-            let thread = interval.thread(task.pid, &task.comm);
-            let count = Count { samples: counted.samples, period: period.saturating_mul(counted.samples) };
-            interval.count(0, thread, stack, count);
-        }
-        if let Some(known) = known {
-            known.forget_old();
-        }
-        interval
+        let is_sent = |pid: &Pid| self.user.is_none() || self.user == known.user_of(*pid);
+        let sent = first.into_iter().filter(|(pid, _)| is_sent(pid));
+        sent.map(|(pid, thread)| (pid, (known.resource_of(pid).unwrap_or_default(), thread.comm.clone())))
+            .collect()
     }
+
+    /// Returns the samples of these processes. Threads of one name are one.
+    fn profile(&self, snapshot: &Snapshot, processes: &HashMap<Pid, (ProcessResource, Name)>) -> Profile {
+        let mut profile = Profile::new(Detail { processes: true, ..Detail::default() });
+        if let Some(whole) = snapshot.profiles.first() {
+            (profile.stacks, profile.loss) = (whole.stacks.clone(), whole.loss);
+        }
+        let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
+        for (thread, stack, Count { samples, .. }) in counts(snapshot) {
+            let Some((pid, tid)) = thread.ids else { continue };
+            let Some((_, name)) = processes.get(&pid) else { continue };
+            let number = profile.thread(&thread.comm, pid, tid, || name.clone());
+            let count = Count { samples, period: period.saturating_mul(samples) };
+            profile.add_counts(number, stack, count);
+        }
+        profile
+    }
+}
+
+/// Iterates over the counted samples, but for those of idle CPUs.
+fn counts(snapshot: &Snapshot) -> impl Iterator<Item = (&Thread, StackId, Count)> {
+    let counts = snapshot.profiles.iter().flat_map(|profile| {
+        profile.counts().map(|(thread, stack, count)| (&profile.threads()[thread.index()], stack, count))
+    });
+    counts.filter(|(thread, _, count)| count.samples > 0 && !is_idle(thread))
 }
 
 /// Returns the number of samples with an address whose functions are not known, or whose inlined calls are not, because looking them up
 /// would have taken more time than it may.
-fn samples_with_unfinished_names(snapshot: &Snapshot) -> u64 {
+fn samples_with_unfinished_names(snapshot: &Snapshot, profile: &Profile) -> u64 {
     if snapshot.status.unnamed == 0 {
         return 0;
     }
-    let is_unfinished =
-        |number| snapshot.addresses.get(number as usize).is_some_and(|address| !address.is_resolved);
-    let unfinished = |counted: &&CountedStack| snapshot.addresses_of(counted.stack).any(is_unfinished);
-    snapshot.stacks.iter().filter(unfinished).map(|counted| counted.samples).sum()
-}
-
-/// Returns the name of a process's first thread, or of the one with the smallest number that has samples.
-fn main_name(snapshot: &Snapshot, pid: i32) -> Name {
-    let threads = snapshot.tasks.iter().filter(|task| task.pid == pid);
-    threads.min_by_key(|task| task.tid).map_or_else(|| Name::from(""), |task| Name::from(&*task.comm))
-}
-
-/// Returns the numbers of a stack's locations, the innermost first.
-fn stack(
-    snapshot: &Snapshot,
-    stack: u32,
-    processes: &HashMap<i32, ProcessResource>,
-    interval: &mut LiveInterval,
-    locations: &mut HashMap<u32, u32>,
-) -> Vec<u32> {
-    // The frames of a stack are those of its addresses.
-    let leaf = snapshot.leaf_nodes.get(stack as usize).copied().unwrap_or(0);
-    let mut frames = snapshot.frames_of(leaf);
-    let numbers = snapshot.addresses_of(stack).filter_map(|number| {
-        let address = snapshot.addresses.get(number as usize)?;
-        let of_address = frames.by_ref().take(address.frames.len());
-        let functions: Vec<_> =
-            of_address.filter_map(|frame| snapshot.functions.get(frame.function as usize)).collect();
-        Some(*locations.entry(number).or_insert_with(|| {
-            let place = LivePlace {
-                id: address.entry.space,
-                space: &address.space,
-                offset: address.entry.offset,
-                in_kernel: address.entry.in_kernel,
-                generated_kind: generated_kind(&address.space, processes),
-            };
-            interval.location(place, functions.iter().map(|function| (&*function.name, &*function.module)))
-        }))
-    });
-    numbers.collect()
+    let places = profile.stacks.places();
+    let is_unfinished = |stack| {
+        let mut entries = profile.stacks.entries(stack).filter_map(|place| places.get(place.index()));
+        entries.any(|entry| snapshot.names.is_pending(entry))
+    };
+    let counts = profile.counts().filter(|&(_, stack, _)| is_unfinished(stack));
+    counts.map(|(.., count)| count.samples).sum()
 }
 
 /// Returns the kind of a process's generated code, by its program.
-fn generated_kind(space: &Space, processes: &HashMap<i32, ProcessResource>) -> Option<&'static str> {
+fn generated_kind(space: &Space, processes: &HashMap<Pid, (ProcessResource, Name)>) -> Option<&'static str> {
     let (Space::Jit { pid, .. } | Space::JitDump { pid, .. }) = space else { return None };
-    let program = processes.get(&pid.0)?.executable.as_ref()?;
+    let program = processes.get(pid)?.0.executable.as_ref()?;
     match program.base_name() {
         b"java" => Some("jvm"),
         b"dotnet" => Some("dotnet"),

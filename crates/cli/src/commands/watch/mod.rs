@@ -161,7 +161,6 @@ fn settings(arguments: &WatchArguments, target: String) -> EngineSettings {
         reads_resources: true,
         stacks_unwound: true,
         names: NameStyle::Linkage,
-        modules_only: false,
         time: None,
     }
 }

@@ -227,7 +227,7 @@ fn limits_are_held_against_what_a_recording_takes() {
     let rings = found(&facts, "ring memory");
     assert_eq!(rings.level, Level::Limited);
     assert!(
-        rings.remedies.contains(&Remedy::Command("sudo sysctl kernel.perf_event_mlock_kb=4224".to_owned()))
+        rings.remedies.contains(&Remedy::Command("sudo sysctl kernel.perf_event_mlock_kb=16512".to_owned()))
     );
     facts.survey.settings.max_sample_rate = Some(500);
     assert_eq!(found(&facts, "sample rate").level, Level::Limited);

@@ -2,12 +2,12 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier};
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
 use crate::top::app::{App, ClickTarget};
-use crate::top::theme::{ColourDepth, Theme};
+use crate::top::theme::Theme;
 use live::snapshot::share;
 use live::views::Tile;
 
@@ -21,12 +21,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
     }
     let height = usize::from(picture.height);
     app.page = height;
-    let Some(flame) = app.flame.as_ref().filter(|flame| flame.total() > 0) else {
+    let Some(flame) = app.flame.tree.as_ref().filter(|flame| flame.total() > 0) else {
         return empty(frame, app, theme, picture);
     };
-    let rows = flame.rows(&app.snapshot, app.flame_zoom, picture.width);
+    let rows = flame.rows(app.flame.zoom, picture.width);
 
-    let mut line = match flame.details(&app.snapshot, app.flame_cursor) {
+    let mut line = match flame.details(app.flame.cursor) {
         Some(details) => {
             let module =
                 if details.module.is_empty() { String::new() } else { format!("  {}", details.module) };
@@ -48,7 +48,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
     frame.render_widget(line, head);
 
     // As far up as needed to see the frame under the cursor.
-    let cursor_height = flame.height(app.flame_cursor);
+    let cursor_height = flame.height(app.flame.cursor);
     let first = (cursor_height + 1).saturating_sub(height).min(rows.len().saturating_sub(1));
     let mut click_areas = Vec::new();
     for (above, row) in rows.iter().skip(first).take(height).enumerate() {
@@ -58,7 +58,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
             let place = Rect { x: picture.x.saturating_add(tile.columns.start), y, width, height: 1 };
             let place = place.intersection(picture);
             frame.render_widget(
-                tile_line(theme, tile, usize::from(place.width), tile.path == app.flame_cursor, is_time),
+                tile_line(theme, tile, usize::from(place.width), tile.path == app.flame.cursor, is_time),
                 place,
             );
             click_areas.push((place, ClickTarget::Tile(tile.path)));
@@ -71,24 +71,18 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
 /// one for time on the CPU, one for all time off the CPU.
 fn draw_legend(frame: &mut Frame<'_>, theme: &Theme, area: Rect) {
     // In fewer words than the legend of the SVG.
-    const MEANINGS: [(&str, Color); 5] = [
-        ("on the CPU", Color::LightRed),
-        ("off the CPU", Color::Gray),
-        ("blocked", Color::Blue),
-        ("at rest", Color::Cyan),
-        ("runnable", Color::Magenta),
-    ];
+    const MEANINGS: [&str; 5] = ["on the CPU", "off the CPU", "blocked", "at rest", "runnable"];
     const EDGES: usize = 2;
     let mut line = Line::default();
-    let count = if theme.depth == ColourDepth::None { EDGES } else { MEANINGS.len() };
+    let count = if theme.colours { MEANINGS.len() } else { EDGES };
     let entries = export::THREAD_TIME_LEGEND.iter().zip(MEANINGS).take(count);
-    for (number, ((_, rgb), (meaning, sixteen))) in entries.enumerate() {
+    for (number, ((_, rgb), meaning)) in entries.enumerate() {
         let swatch = format!("{}  ", edge(theme, number > 0));
         let text = format!(" {meaning}  ");
         if line.width() + swatch.chars().count() + text.len() > usize::from(area.width) {
             break;
         }
-        line.push_span(Span::styled(swatch, theme.swatch(*rgb, sixteen)));
+        line.push_span(Span::styled(swatch, theme.swatch(*rgb)));
         line.push_span(Span::styled(text, theme.faint()));
     }
     frame.render_widget(line, area);

@@ -75,8 +75,8 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
             how.push((format!("idle {idle:.0} %"), plain));
         }
     }
-    if status.unnamed > 0 || status.names_behind {
-        how.push((format!("naming {}", grouped(status.unnamed.max(1))), plain));
+    if status.unnamed > 0 {
+        how.push((format!("naming {}", grouped(status.unnamed)), plain));
     }
     if status.aged_out > 0 {
         how.push((format!("{} aged out", grouped(status.aged_out)), plain));

@@ -2,16 +2,20 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Style};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
 use crate::top::app::{App, ClickTarget, FunctionOrder};
+use crate::top::list_cursor::Visible;
 use crate::top::report::container_width;
 use crate::top::theme::Theme;
+use export::fit_name;
+use export::report::{function, module};
 use export::summary::Activity;
 use live::snapshot::{StateKind, share};
 use live::views::{Side, TaskOrder};
+use profile::{FrameKind, ViewFrame, short_name};
 
 /// Columns of a share.
 const PERCENT: usize = 7;
@@ -27,44 +31,33 @@ fn split(app: &mut App, area: Rect) -> (Rect, Rect) {
     (head, rows)
 }
 
-/// Draws where the cursor is at the right end of the head, over what is there.
-fn position(frame: &mut Frame<'_>, theme: &Theme, head: Rect, position: &str) {
-    let width = u16::try_from(position.len() + 1).unwrap_or(u16::MAX).min(head.width);
-    let area = Rect { x: head.right().saturating_sub(width), width, ..head };
-    frame.render_widget(Line::styled(format!(" {position}"), theme.faint()), area);
-}
-
-/// Returns the area of a row.
-fn row_area(rows: Rect, place: usize) -> Rect {
-    let y = rows.y.saturating_add(u16::try_from(place).unwrap_or(u16::MAX));
-    Rect { y, height: 1, ..rows }.intersection(rows)
-}
-
-/// Draws one row, which can be clicked.
-fn row(
+/// Draws the rows that the screen has room for, as `line` makes them from their positions; each can be clicked. Draws where the cursor
+/// is at the right end of the head, over what is there.
+fn draw_rows(
     frame: &mut Frame<'_>,
     app: &mut App,
-    area: Rect,
-    index: usize,
-    line: Line<'_>,
-    cursor: Option<Style>,
+    theme: &Theme,
+    (head, rows): (Rect, Rect),
+    shown: Visible,
+    line: impl Fn(&App, usize) -> Line<'static>,
 ) {
-    frame.render_widget(line, area);
-    if let Some(style) = cursor {
-        frame.buffer_mut().set_style(area, style);
+    let width = u16::try_from(shown.position.len() + 1).unwrap_or(u16::MAX).min(head.width);
+    let area = Rect { x: head.right().saturating_sub(width), width, ..head };
+    frame.render_widget(Line::styled(format!(" {}", shown.position), theme.faint()), area);
+    for (index, y) in shown.rows.zip(rows.y..rows.bottom()) {
+        let area = Rect { y, height: 1, ..rows };
+        frame.render_widget(line(app, index), area);
+        if index == shown.cursor {
+            frame.buffer_mut().set_style(area, theme.cursor());
+        }
+        app.click_areas.push((area, ClickTarget::Row(index)));
     }
-    app.click_areas.push((area, ClickTarget::Row(index)));
 }
 
-fn bar(theme: &Theme, share: f64) -> String {
-    let filled = (share / 100.0 * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
-    format!("{}{}", theme.pick("█", "#").repeat(filled), theme.pick("░", ".").repeat(BAR - filled))
-}
-
-/// A bar of one texture, as time in one state.
-fn plain_bar(theme: &Theme, share: f64, state: Option<StateKind>) -> String {
-    let filled = (share / 100.0 * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
-    format!("{}{}", theme.texture(state).repeat(filled), " ".repeat(BAR - filled))
+/// A bar whose filled part has one texture.
+fn bar(filled: &str, rest: &str, share: f64) -> String {
+    let columns = (share / 100.0 * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
+    format!("{}{}", filled.repeat(columns), rest.repeat(BAR - columns))
 }
 
 /// How a thread spent its time, as a bar with a part for each state.
@@ -130,47 +123,39 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
         line.push_span(span);
     }
     frame.render_widget(line, head);
-    if app.functions.is_empty() {
+    if app.functions.rows.is_empty() {
         return empty(frame, app, theme, rows);
     }
-    let first = app.function_cursor.scroll(app.page);
-    position(frame, theme, head, &app.function_cursor.position());
     let name_width =
         width.saturating_sub(2 * (PERCENT + 1) + module_width + 1 + if with_bar { BAR + 1 } else { 0 });
-    for place in 0..app.page.min(app.functions.len().saturating_sub(first)) {
-        let index = first + place;
-        let function_row = &app.functions[index];
-        let Some(function) = app.snapshot.functions.get(function_row.function as usize) else { continue };
+    let shown = app.functions.cursor.scroll(app.page);
+    draw_rows(frame, app, theme, (head, rows), shown, |app, index| {
+        let function_row = &app.functions.rows[index];
+        let (name, module) = (function(&function_row.frame), module(&function_row.frame));
         let style = match function_row.state {
-            None if function_row.in_kernel => theme.colour(Color::Yellow),
+            None if function_row.in_kernel => theme.kernel(),
             state => theme.state_kind(state),
         };
-        let mut line = Line::from(vec![
-            Span::raw(format!("{} ", percent(function_row.self_weight, app.total))),
-            Span::raw(format!("{} ", percent(function_row.total, app.total))),
-        ]);
+        let own = percent(function_row.self_weight, app.total);
+        let mut line = Line::from(format!("{own} {} ", percent(function_row.total, app.total)));
         if with_bar {
             let share = share(function_row.self_weight, app.total);
             let bar = match app.spent {
-                Some(_) => plain_bar(theme, share, function_row.state),
-                None => bar(theme, share),
+                Some(_) => bar(theme.texture(function_row.state), " ", share),
+                None => bar(theme.pick("█", "#"), theme.pick("░", "."), share),
             };
             line.push_span(Span::styled(format!("{bar} "), style));
         }
-        line.push_span(Span::styled(
-            format!("{} ", theme.pad(&function.module, module_width)),
-            theme.faint(),
-        ));
-        line.push_span(Span::styled(theme.fit(&function.name, name_width), style));
-        let cursor = (index == app.function_cursor.index()).then(|| theme.cursor());
-        row(frame, app, row_area(rows, place), index, line, cursor);
-    }
+        line.push_span(Span::styled(format!("{} ", theme.pad(&module, module_width)), theme.faint()));
+        line.push_span(Span::styled(theme.fit(&fit_name(&short_name(&name), name_width), name_width), style));
+        line
+    });
 }
 
 /// Processes and threads.
 pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
     let (head, rows) = split(app, area);
-    let width = container_width(&app.snapshot);
+    let width = container_width(&app.tasks.rows);
     let container = |text: &str| width.map_or(String::new(), |width| format!("{} ", theme.pad(text, width)));
     let mark = |order: TaskOrder| if app.task_order == order { theme.pick("▼", "*") } else { " " };
     let with_bar = area.width >= WIDE || app.spent.is_some();
@@ -191,35 +176,42 @@ pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: R
         line.push_span(Span::styled(theme.fit(&format!("    {}", legend(theme)), room), theme.faint()));
     }
     frame.render_widget(line, head);
-    if app.tasks.is_empty() {
+    if app.tasks.rows.is_empty() {
         return empty(frame, app, theme, rows);
     }
-    let first = app.task_cursor.scroll(app.page);
-    position(frame, theme, head, &app.task_cursor.position());
-    for place in 0..app.page.min(app.tasks.len().saturating_sub(first)) {
-        let index = first + place;
-        let task = &app.tasks[index];
+    let shown = app.tasks.cursor.scroll(app.page);
+    draw_rows(frame, app, theme, (head, rows), shown, |app, index| {
+        let task = &app.tasks.rows[index];
         let bar = match &app.spent {
             Some(spent) => bar_of_time(theme, &spent.of_task(task.choice), app.scope.at_rest),
-            None if with_bar => vec![Span::raw(bar(theme, share(task.weight, app.total)))],
+            None if with_bar => {
+                let share = share(task.weight, app.total);
+                vec![Span::raw(bar(theme.pick("█", "#"), theme.pick("░", "."), share))]
+            }
             None => Vec::new(),
         };
         let number = task.choice.tid.unwrap_or(task.choice.pid);
         let threads = if task.threads > 1 { task.threads.to_string() } else { String::new() };
         let indent = if task.choice.tid.is_some() { theme.pick("  └ ", "  ` ") } else { "" };
-        let container =
-            container(task.container.as_deref().filter(|_| task.choice.tid.is_none()).unwrap_or_default());
+        let container = container(
+            &task
+                .container
+                .as_ref()
+                .filter(|_| task.choice.tid.is_none())
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        );
         let style = if task.choice.tid.is_some() { theme.faint() } else { Style::new() };
         let mut line = Line::styled(format!("{}  ", percent(task.weight, app.total)), style);
         line.extend(bar);
         let gap = if with_bar { " " } else { "" };
-        let comm = theme.showable(&task.comm);
+        let comm = task.comm.to_string();
+        let comm = theme.showable(&comm);
         let text = format!("{gap}{number:>9}  {threads:>7}  {container}{indent}{comm}");
         let room = usize::from(area.width).saturating_sub(line.width());
         line.push_span(Span::raw(theme.fit(&text, room)));
-        let cursor = (index == app.task_cursor.index()).then(|| theme.cursor());
-        row(frame, app, row_area(rows, place), index, line, cursor);
-    }
+        line
+    });
 }
 
 /// Callers and callees.
@@ -227,9 +219,11 @@ pub(super) fn callers_and_callees(frame: &mut Frame<'_>, app: &mut App, theme: &
     let (head, rows) = split(app, area);
     let width = usize::from(area.width);
     let Some(neighbours) = &app.callers_and_callees else {
-        let name = app.focus.last().map(|function| theme.showable(&function.name).into_owned());
-        let text = match name {
-            Some(name) => format!("{name} has no samples now"),
+        let text = match app.focus.last() {
+            Some(label) => {
+                let frame = ViewFrame { label: label.clone(), kind: FrameKind::User, line: None };
+                format!("{} has no samples now", theme.showable(&function(&frame)))
+            }
             None => "no function is selected: choose one in view 1".to_owned(),
         };
         frame.render_widget(Line::styled(theme.fit(&text, width), theme.faint()), head);
@@ -239,12 +233,10 @@ pub(super) fn callers_and_callees(frame: &mut Frame<'_>, app: &mut App, theme: &
     let own = format!("{:.2} %", share(neighbours.self_weight(), app.total));
     let text = format!("{:>PERCENT$}  callers above, callees below; itself {own} of all", "share");
     frame.render_widget(Line::styled(theme.fit(&text, width), theme.strong()), head);
-    let first = app.call_cursor.scroll(app.page);
-    position(frame, theme, head, &app.call_cursor.position());
-    for place in 0..app.page.min(app.call_rows.len().saturating_sub(first)) {
-        let index = first + place;
-        let neighbour = &app.call_rows[index];
-        let Some(function) = app.snapshot.functions.get(neighbour.function as usize) else { continue };
+    let shown = app.calls.cursor.scroll(app.page);
+    draw_rows(frame, app, theme, (head, rows), shown, |app, index| {
+        let neighbour = &app.calls.rows[index];
+        let (name, module) = (function(&neighbour.frame), module(&neighbour.frame));
         let sign = match (neighbour.side, neighbour.open) {
             (None, _) => theme.pick("● ", "* "),
             (Some(_), None) => "  ",
@@ -263,13 +255,12 @@ pub(super) fn callers_and_callees(frame: &mut Frame<'_>, app: &mut App, theme: &
             None => percent(total, app.total),
             Some(_) => percent(neighbour.weight, total),
         };
-        let text = format!("{share}  {side}{indent}{sign}{}", theme.showable(&function.name));
-        let module = format!("  {}", theme.showable(&function.module));
+        let text = format!("{share}  {side}{indent}{sign}{}", theme.showable(&short_name(&name)));
+        let module = format!("  {}", theme.showable(&module));
         let style = if neighbour.side.is_none() { theme.strong() } else { Style::new() };
         let mut line = Line::styled(theme.fit(&text, width), style);
         let room = width.saturating_sub(line.width());
         line.push_span(Span::styled(theme.fit(&module, room), theme.faint()));
-        let cursor = (index == app.call_cursor.index()).then(|| theme.cursor());
-        row(frame, app, row_area(rows, place), index, line, cursor);
-    }
+        line
+    });
 }

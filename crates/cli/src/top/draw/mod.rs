@@ -1,6 +1,5 @@
 //! Draws the screen: a pure function of the state, the size, and the colours and characters that the terminal can show.
 
-mod code_view;
 mod flame_graph;
 mod header;
 mod help;
@@ -32,8 +31,6 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme) {
     header::tabs(frame, app, theme, tabs);
     if app.help.is_some() {
         help::draw(frame, app, theme, body);
-    } else if app.code.is_some() {
-        code_view::draw(frame, app, theme, body);
     } else {
         match app.view {
             View::Functions => lists::functions(frame, app, theme, body),
@@ -73,15 +70,6 @@ fn footer(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
         None if app.help.is_some() => {
             (theme.pick("? back   ↑ ↓ scroll", "? back   up down scroll").to_owned(), theme.faint())
         }
-        None if app.code.is_some() => (
-            theme
-                .pick(
-                    "esc back   ↑ ↓ ← → scroll   tab next hot row   space pause   ? help",
-                    "esc back   arrows scroll   tab next hot row   space pause   ? help",
-                )
-                .to_owned(),
-            theme.faint(),
-        ),
         None => (hints(app, usize::from(area.width)), theme.faint()),
     };
     frame.render_widget(Line::styled(theme.fit(&text, usize::from(area.width)), style), area);
@@ -90,7 +78,7 @@ fn footer(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
 /// The most useful keys, as many as there is room for.
 fn hints(app: &App, width: usize) -> String {
     let zoom = match app.view {
-        View::Functions => "enter code",
+        View::Functions => "enter callers",
         View::Tasks => "enter only this",
         View::Callers => "enter go there",
         View::Flame => "enter zoom",

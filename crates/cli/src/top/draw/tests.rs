@@ -9,27 +9,33 @@ use ratatui::style::Color;
 
 use super::draw;
 use crate::top::app::{App, View};
-use crate::top::code_view::CodeAnswer;
 use crate::top::keys::{HELP, Request};
-use crate::top::theme::{ColourDepth, Theme};
-use export::annotate::{Heat, ListingRow};
-use live::snapshot::{Function, Snapshot, Span};
+use crate::top::theme::{Theme, indexed};
+use export::report::function;
+use live::snapshot::{Snapshot, Span};
 use live::testing::SnapshotBuilder;
 use live::views::Scope;
+use profile::Label;
 
-const PLAIN: Theme = Theme { depth: ColourDepth::None, unicode: true };
-const ASCII: Theme = Theme { depth: ColourDepth::None, unicode: false };
+const PLAIN: Theme = Theme { colours: false, unicode: true };
+const ASCII: Theme = Theme { colours: false, unicode: false };
 
 fn load() -> Snapshot {
+    load_with("hash", 1)
+}
+
+/// The load with another name of one function, and with so many times its samples.
+fn load_with(hash: &str, times: u64) -> Snapshot {
+    let read = "start_thread@libc.so.6;work;read@libc.so.6;_k_vfs_read;_k_copy_user";
     let mut build = SnapshotBuilder::default();
     build
-        .stack(100, 100, "app", "main;serve;_i_parse;memchr@libc.so.6", 400)
-        .stack(100, 100, "app", "main;serve;parse;std::vec::Vec<T>::push", 150)
-        .stack(100, 101, "worker", "start_thread@libc.so.6;work;hash", 250)
-        .stack(100, 101, "worker", "start_thread@libc.so.6;work;read@libc.so.6;_k_vfs_read;_k_copy_user", 100)
-        .stack(200, 200, "node", "main@node;_j_LazyCompile:*tick", 60)
-        .stack(0, 0, "swapper/0", "_k_cpu_idle_loop", 900)
-        .stack(300, 300, "日本", "überweisen;[unknown]@", 40);
+        .stack(100, 100, "app", "main;serve;_i_parse;memchr@libc.so.6", 400 * times)
+        .stack(100, 100, "app", "main;serve;parse;std::vec::Vec<T>::push", 150 * times)
+        .stack(100, 101, "worker", &format!("start_thread@libc.so.6;work;{hash}"), 250 * times)
+        .stack(100, 101, "worker", read, 100 * times)
+        .stack(200, 200, "node", "main@node;_j_LazyCompile:*tick", 60 * times)
+        .stack(0, 0, "swapper/0", "_k_cpu_idle_loop", 900 * times)
+        .stack(300, 300, "日本", "überweisen;[unknown]@", 40 * times);
     build.snapshot()
 }
 
@@ -104,7 +110,7 @@ fn time_on_and_off_the_cpu_is_told_apart_without_colours() {
 
 #[test]
 fn time_has_the_colours_of_the_picture() {
-    let theme = Theme { depth: ColourDepth::Rgb, unicode: true };
+    let theme = Theme { colours: true, unicode: true };
     let mut app = app(time());
     press(&mut app, "4");
     let mut terminal = Terminal::new(TestBackend::new(120, 16)).unwrap();
@@ -112,8 +118,8 @@ fn time_has_the_colours_of_the_picture() {
     let colours: std::collections::HashSet<Color> =
         terminal.backend().buffer().content().iter().map(|cell| cell.bg).collect();
     for label in ["[blocked: futex]", "[runnable: preempted]", "take", "_[k]"] {
-        let (r, g, b) = export::thread_time_colour(label, label == "take");
-        assert!(label == "_[k]" || colours.contains(&Color::Rgb(r, g, b)), "{label}");
+        let rgb = export::frame_colour(label, label == "take");
+        assert!(label == "_[k]" || colours.contains(&indexed(rgb)), "{label}");
     }
 }
 
@@ -174,39 +180,19 @@ fn callers() {
 }
 
 #[test]
-fn code_of_a_function() {
+fn enter_shows_callers_and_callees_of_a_function() {
     let mut app = app(load());
-    let Some(Request::Code(_)) = press(&mut app, "\n") else { panic!("no code is asked for") };
-    assert!(screen(&mut app, &PLAIN, 80, 24).contains("reading it"));
-    let function = app.code.as_ref().unwrap().function.clone();
-    assert_eq!(&*function.name, "memchr");
-    let row = |(number, heat)| {
-        let text = format!("{:>7} ╭─► {number:>8x}: nop", if heat == Heat::Hot { "12.00" } else { "" });
-        ListingRow { text, heat, address: Some(number) }
+    press(&mut app, "\n");
+    assert_eq!(app.view, View::Callers);
+    let function = |app: &App| match app.focus.last() {
+        Some(Label::Function(name, _)) => Some(name.to_string()),
+        _ => None,
     };
-    let rows: Vec<ListingRow> = (0..100)
-        .map(|number| row((number, if number % 40 == 39 { Heat::Hot } else { Heat::None })))
-        .collect();
-    let other = Function { name: "late".into(), ..function.clone() };
-    app.receive_code(CodeAnswer { function: other, rows: Err("of another function".to_owned()) });
-    assert!(screen(&mut app, &PLAIN, 80, 24).contains("reading it"));
-    app.receive_code(CodeAnswer { function: function.clone(), rows: Ok(rows.clone()) });
-    insta::assert_snapshot!("code_80x24", screen(&mut app, &PLAIN, 80, 24));
-    press(&mut app, "\t");
-    assert!(
-        screen(&mut app, &ASCII, 80, 24).contains("12.00 +-> 27: nop".replace("27", "      27").as_str())
-    );
-    // New rows above move nothing.
-    let first = app.code.as_ref().unwrap().first;
-    let more = [row((1000, Heat::None))].into_iter().chain(rows);
-    app.receive_code(CodeAnswer { function, rows: Ok(more.collect()) });
-    assert_eq!(app.code.as_ref().unwrap().first, first + 1);
-    press(&mut app, "\x1b");
-    assert!(app.code.is_none() && app.view == View::Functions);
-    // One without samples of its own.
-    press(&mut app, "s↓↓↓↓↓");
-    let asked = press(&mut app, "\n");
-    assert!(asked.is_none() && app.view == View::Callers && app.message.is_some(), "{asked:?}");
+    assert_eq!(function(&app).as_deref(), Some("memchr"));
+    press(&mut app, "↑\n");
+    assert_eq!(function(&app).as_deref(), Some("parse"));
+    press(&mut app, "\n\x1b");
+    assert_eq!(function(&app).as_deref(), Some("memchr"), "a function is not gone to from itself");
 }
 
 #[test]
@@ -269,7 +255,7 @@ fn every_size_can_be_drawn() {
     for view in ["1", "2", "\n3", "4", "?"] {
         press(&mut app, view);
         for (width, height) in [(1, 1), (2, 3), (20, 4), (40, 10), (80, 24), (81, 25), (200, 50), (300, 80)] {
-            for theme in [PLAIN, ASCII, Theme { depth: ColourDepth::Rgb, unicode: true }] {
+            for theme in [PLAIN, ASCII, Theme { colours: true, unicode: true }] {
                 screen(&mut app, &theme, width, height);
             }
         }
@@ -301,7 +287,7 @@ fn without_colour_no_cell_has_one() {
 }
 
 fn first_function(app: &App) -> String {
-    app.snapshot.functions[app.functions[0].function as usize].name.to_string()
+    function(&app.functions.rows[0].frame)
 }
 
 #[test]
@@ -341,7 +327,7 @@ fn every_key_does_what_the_help_says() {
     press(&mut app, "u");
 
     press(&mut app, "/hsh");
-    assert_eq!((app.functions.len(), &*first_function(&app)), (1, "hash"));
+    assert_eq!((app.functions.rows.len(), &*first_function(&app)), (1, "hash"));
     press(&mut app, "\x1b");
     assert_eq!((&*app.filter_text, app.prompt.is_none()), ("", true), "thought better of it");
     press(&mut app, "/nothing");
@@ -391,17 +377,7 @@ fn what_is_asked_of_the_engine_is_seen_at_once() {
 
 #[test]
 fn names_that_come_while_paused_are_shown_and_samples_are_not() {
-    let before = load();
-    let mut after = before.clone();
-    let hash = after.functions.iter().position(|function| &*function.name == "hash").unwrap() as u32;
-    after.functions.push(Function { name: "late_name".into(), module: "app".into() });
-    let late = after.functions.len() as u32 - 1;
-    for number in 0..before.frame_nodes.len() {
-        let frame = &mut after.frame_nodes.get_mut(number).unwrap().frame;
-        frame.function = if frame.function == hash { late } else { frame.function };
-    }
-    after.stacks.iter_mut().for_each(|stack| stack.weight *= 7);
-
+    let (before, after) = (load(), load_with("late_name", 7));
     let mut app = app(before);
     press(&mut app, " ");
     let old = screen(&mut app, &PLAIN, 80, 24);
@@ -409,9 +385,8 @@ fn names_that_come_while_paused_are_shown_and_samples_are_not() {
     let new = screen(&mut app, &PLAIN, 80, 24);
     let expected = old.replace("app              hash", "app              late_name");
     assert_eq!(new, expected, "the same samples under another name");
-    // Numbers that mean something else now are not mixed.
-    let forgotten =
-        Snapshot { numbering: after.numbering + 1_000_000, functions: Default::default(), ..after };
+    // Those that were forgotten since are kept.
+    let forgotten = Snapshot { names: Default::default(), ..after };
     app.receive(Arc::new(forgotten));
     assert_eq!(screen(&mut app, &PLAIN, 80, 24), expected);
 }
@@ -441,14 +416,14 @@ fn clicks_do_what_keys_do() {
     click(&mut app, 10, 3);
     assert_eq!(first_function(&app), "main", "a click on `total` sorts by it");
     click(&mut app, 2, 5);
-    assert_eq!(app.function_cursor.index(), 1);
+    assert_eq!(app.functions.cursor.index(), 1);
     click(&mut app, 2, 5);
     assert_eq!(app.view, View::Callers, "a second click zooms");
     click(&mut app, 48, 2);
     assert_eq!(app.view, View::Flame);
     click(&mut app, 5, 20);
     click(&mut app, 5, 20);
-    assert_ne!(app.flame_zoom, Default::default());
+    assert_ne!(app.flame.zoom, Default::default());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use model::{Frame, SourceLocation};
 
-use super::{Agreement, ProgramPlace, ProgramSamples, Written, add};
+use super::{ProgramPlace, ProgramSamples, Written, add};
 
 /// A line of a function, relative to its start, and the base discriminator.
 type Position = (u32, u32);
@@ -51,12 +51,6 @@ impl FunctionSamples {
     fn total(&self) -> u64 {
         let own = self.lines.values().map(|line| line.weight);
         own.chain(self.inlined.values().map(Self::total)).fold(0, u64::saturating_add)
-    }
-
-    /// Collects the numbers of samples of all lines, those of inlined functions included.
-    fn counts(&self, counts: &mut Vec<u64>) {
-        counts.extend(self.lines.values().map(|line| line.samples));
-        self.inlined.values().for_each(|inlined| inlined.counts(counts));
     }
 
     fn write(&self, depth: usize, output: &mut dyn Write) -> io::Result<()> {
@@ -124,9 +118,6 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
     functions.retain(|(total, ..)| *total > 0);
     functions.sort_by(|(one, name, _), (other, other_name, _)| (other, name).cmp(&(one, other_name)));
     written.functions = functions.len();
-    let mut counts = Vec::new();
-    functions.iter().for_each(|(_, _, samples)| samples.counts(&mut counts));
-    written.agreement = Agreement::estimate(counts.into_iter());
     let mut entries: BTreeMap<&str, Position> = BTreeMap::new();
     for (name, location) in &samples.entries {
         // The parts of a function that lie elsewhere (`.cold`) are not where it is entered.

@@ -6,10 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use super::{Agreement, LinkedFunction, ProgramSamples, Written, add};
-
-/// The size of a block of code as it is compared between recordings, in bytes: basic blocks of C and C++ programs have about as many.
-const BLOCK_BYTES: u64 = 32;
+use super::{LinkedFunction, ProgramSamples, Written, add};
 
 /// The kind of a location: an offset from a symbol.
 const SYMBOL: u8 = 1;
@@ -17,14 +14,12 @@ const SYMBOL: u8 = 1;
 pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
     let mut lines: BTreeMap<(&str, u64), u64> = BTreeMap::new();
-    let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
     for &(stack, count) in &samples.counts {
         let Some(place) = samples.innermost(stack) else { continue };
         let Some(function) = function_at(&samples.symbols, place.address) else { continue };
         let weight = count.weight(samples.weight);
         add(&mut written.samples, count.samples);
         add(&mut written.weight, weight);
-        add(blocks.entry(place.address / BLOCK_BYTES).or_default(), count.samples);
         add(lines.entry((&function.name, place.address - function.start)).or_default(), weight);
     }
     writeln!(output, "no_lbr {}", field(&samples.event))?;
@@ -32,7 +27,6 @@ pub(super) fn write(samples: &ProgramSamples, output: &mut dyn Write) -> io::Res
         writeln!(output, "{SYMBOL} {} {offset:x} {count}", field(name))?;
     }
     written.functions = lines.keys().map(|&(name, _)| name).collect::<BTreeSet<_>>().len();
-    written.agreement = Agreement::estimate(blocks.into_values());
     Ok(written)
 }
 

@@ -3,7 +3,6 @@
 //! A compiler finds code by names and lines, not by addresses: by linkage names, by lines relative to the start of their function, and
 //! by the inlined calls of the build that was recorded. All formats get the same [`ProgramSamples`].
 
-mod agreement;
 mod autofdo;
 mod bolt;
 mod go_pgo;
@@ -15,8 +14,6 @@ use std::sync::Arc;
 
 use model::{Frame, SourceLocation};
 use profile::{Count, StackId, StackTable, Weight};
-
-pub use self::agreement::Agreement;
 
 /// A format that a compiler reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,8 +113,6 @@ pub struct Written {
     pub without_start: u64,
     /// The number of functions in the output.
     pub functions: usize,
-    /// The agreement with other recordings of the same work that chance allows.
-    pub agreement: Agreement,
 }
 
 /// Adds a count to a sum, saturating.

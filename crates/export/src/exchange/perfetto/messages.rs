@@ -2,6 +2,8 @@
 
 use prost::{Message, Oneof};
 
+use super::super::messages::messages;
+
 /// `SEQ_INCREMENTAL_STATE_CLEARED`: interned data of earlier packets of the sequence is invalid.
 pub(super) const STATE_CLEARED: u32 = 1;
 /// `SEQ_NEEDS_INCREMENTAL_STATE`: the packet refers to interned data of earlier packets.
@@ -12,102 +14,66 @@ pub(super) const SLICE_BEGIN: i32 = 1;
 pub(super) const SLICE_END: i32 = 2;
 pub(super) const INSTANT: i32 = 3;
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TracePacket {
-    #[prost(message, optional, tag = "2")]
-    pub(super) process_tree: Option<ProcessTree>,
-    #[prost(message, optional, tag = "6")]
-    pub(super) clock_snapshot: Option<ClockSnapshot>,
-    #[prost(uint64, optional, tag = "8")]
-    pub(super) timestamp: Option<u64>,
-    #[prost(uint32, tag = "10")]
-    pub(super) trusted_packet_sequence_id: u32,
-    #[prost(message, optional, tag = "11")]
-    pub(super) track_event: Option<TrackEvent>,
-    #[prost(message, optional, tag = "12")]
-    pub(super) interned_data: Option<InternedData>,
-    #[prost(uint32, tag = "13")]
-    pub(super) sequence_flags: u32,
-    #[prost(message, optional, tag = "59")]
-    pub(super) trace_packet_defaults: Option<TracePacketDefaults>,
-    #[prost(message, optional, tag = "60")]
-    pub(super) track_descriptor: Option<TrackDescriptor>,
-    #[prost(message, optional, tag = "135")]
-    pub(super) stack_sample: Option<StackSample>,
-}
+messages! {
+    pub(super) TracePacket {
+        process_tree: Option<ProcessTree> = 2 (message, optional),
+        clock_snapshot: Option<ClockSnapshot> = 6 (message, optional),
+        timestamp: Option<u64> = 8 (uint64, optional),
+        trusted_packet_sequence_id: u32 = 10 (uint32),
+        track_event: Option<TrackEvent> = 11 (message, optional),
+        interned_data: Option<InternedData> = 12 (message, optional),
+        sequence_flags: u32 = 13 (uint32),
+        trace_packet_defaults: Option<TracePacketDefaults> = 59 (message, optional),
+        track_descriptor: Option<TrackDescriptor> = 60 (message, optional),
+        stack_sample: Option<StackSample> = 135 (message, optional),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ProcessTree {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) processes: Vec<Process>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) threads: Vec<Thread>,
-}
+    pub(super) ProcessTree {
+        processes: Vec<Process> = 1 (message, repeated),
+        threads: Vec<Thread> = 2 (message, repeated),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Process {
-    #[prost(int32, tag = "1")]
-    pub(super) pid: i32,
-    #[prost(string, repeated, tag = "3")]
-    pub(super) cmdline: Vec<String>,
-    #[prost(bool, tag = "9")]
-    pub(super) cmdline_is_comm: bool,
-}
+    pub(super) Process {
+        pid: i32 = 1 (int32),
+        cmdline: Vec<String> = 3 (string, repeated),
+        cmdline_is_comm: bool = 9 (bool),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Thread {
-    #[prost(int32, tag = "1")]
-    pub(super) tid: i32,
-    #[prost(string, tag = "2")]
-    pub(super) name: String,
-    #[prost(int32, tag = "3")]
-    pub(super) tgid: i32,
-}
+    pub(super) Thread {
+        tid: i32 = 1 (int32),
+        name: String = 2 (string),
+        tgid: i32 = 3 (int32),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ClockSnapshot {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) clocks: Vec<Clock>,
-}
+    pub(super) ClockSnapshot {
+        clocks: Vec<Clock> = 1 (message, repeated),
+    }
 
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct Clock {
-    #[prost(uint32, tag = "1")]
-    pub(super) clock_id: u32,
-    #[prost(uint64, tag = "2")]
-    pub(super) timestamp: u64,
-}
+    #[derive(Copy)]
+    pub(super) Clock {
+        clock_id: u32 = 1 (uint32),
+        timestamp: u64 = 2 (uint64),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TrackDescriptor {
-    #[prost(uint64, tag = "1")]
-    pub(super) uuid: u64,
-    #[prost(string, tag = "2")]
-    pub(super) name: String,
-}
+    pub(super) TrackDescriptor {
+        uuid: u64 = 1 (uint64),
+        name: String = 2 (string),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TrackEvent {
-    #[prost(int32, tag = "9")]
-    pub(super) kind: i32,
-    #[prost(uint64, tag = "11")]
-    pub(super) track_uuid: u64,
-    #[prost(string, tag = "23")]
-    pub(super) name: String,
-}
+    pub(super) TrackEvent {
+        kind: i32 = 9 (int32),
+        track_uuid: u64 = 11 (uint64),
+        name: String = 23 (string),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TracePacketDefaults {
-    #[prost(message, optional, tag = "100")]
-    pub(super) stack_sample_defaults: Option<StackSampleDefaults>,
-}
+    pub(super) TracePacketDefaults {
+        stack_sample_defaults: Option<StackSampleDefaults> = 100 (message, optional),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StackSampleDefaults {
-    #[prost(string, tag = "1")]
-    pub(super) source: String,
-    #[prost(message, optional, tag = "2")]
-    pub(super) primary_descriptor: Option<CounterDescriptor>,
+    pub(super) StackSampleDefaults {
+        source: String = 1 (string),
+        primary_descriptor: Option<CounterDescriptor> = 2 (message, optional),
+    }
 }
 
 /// The descriptor of a counter: the unit of the weights of samples.
@@ -127,96 +93,64 @@ pub(super) enum Unit {
     Other(String),
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StackSample {
-    #[prost(message, optional, tag = "1")]
-    pub(super) task_context: Option<TaskContext>,
-    #[prost(message, optional, tag = "3")]
-    pub(super) execution_context: Option<ExecutionContext>,
-    #[prost(uint64, tag = "6")]
-    pub(super) callstack_iid: u64,
-    /// Optional, so that a weight of 0 is written.
-    #[prost(uint64, optional, tag = "11")]
-    pub(super) primary_weight: Option<u64>,
-}
+messages! {
+    pub(super) StackSample {
+        task_context: Option<TaskContext> = 1 (message, optional),
+        execution_context: Option<ExecutionContext> = 3 (message, optional),
+        callstack_iid: u64 = 6 (uint64),
+        /// Optional, so that a weight of 0 is written.
+        primary_weight: Option<u64> = 11 (uint64, optional),
+    }
 
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct TaskContext {
-    /// Optional, so that 0, the idle task, is written.
-    #[prost(uint32, optional, tag = "2")]
-    pub(super) pid: Option<u32>,
-    #[prost(uint32, optional, tag = "3")]
-    pub(super) tid: Option<u32>,
-}
+    #[derive(Copy)]
+    pub(super) TaskContext {
+        /// Optional, so that 0, the idle task, is written.
+        pid: Option<u32> = 2 (uint32, optional),
+        tid: Option<u32> = 3 (uint32, optional),
+    }
 
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct ExecutionContext {
-    #[prost(uint32, optional, tag = "2")]
-    pub(super) cpu: Option<u32>,
-    #[prost(int32, tag = "3")]
-    pub(super) mode: i32,
-}
+    #[derive(Copy)]
+    pub(super) ExecutionContext {
+        cpu: Option<u32> = 2 (uint32, optional),
+        mode: i32 = 3 (int32),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct InternedData {
-    #[prost(message, repeated, tag = "5")]
-    pub(super) function_names: Vec<InternedBytes>,
-    #[prost(message, repeated, tag = "6")]
-    pub(super) frames: Vec<Frame>,
-    #[prost(message, repeated, tag = "7")]
-    pub(super) callstacks: Vec<Callstack>,
-    #[prost(message, repeated, tag = "16")]
-    pub(super) build_ids: Vec<InternedBytes>,
-    #[prost(message, repeated, tag = "17")]
-    pub(super) mapping_paths: Vec<InternedBytes>,
-    #[prost(message, repeated, tag = "18")]
-    pub(super) source_paths: Vec<InternedBytes>,
-    #[prost(message, repeated, tag = "19")]
-    pub(super) mappings: Vec<Mapping>,
-}
+    pub(super) InternedData {
+        function_names: Vec<InternedBytes> = 5 (message, repeated),
+        frames: Vec<Frame> = 6 (message, repeated),
+        callstacks: Vec<Callstack> = 7 (message, repeated),
+        build_ids: Vec<InternedBytes> = 16 (message, repeated),
+        mapping_paths: Vec<InternedBytes> = 17 (message, repeated),
+        source_paths: Vec<InternedBytes> = 18 (message, repeated),
+        mappings: Vec<Mapping> = 19 (message, repeated),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct InternedBytes {
-    #[prost(uint64, tag = "1")]
-    pub(super) iid: u64,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) bytes: Vec<u8>,
-}
+    pub(super) InternedBytes {
+        iid: u64 = 1 (uint64),
+        bytes: Vec<u8> = 2 (bytes = "vec"),
+    }
 
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct Frame {
-    #[prost(uint64, tag = "1")]
-    pub(super) iid: u64,
-    #[prost(uint64, tag = "2")]
-    pub(super) function_name_id: u64,
-    #[prost(uint64, tag = "3")]
-    pub(super) mapping_id: u64,
-    /// Written for every frame with a mapping, also if 0.
-    #[prost(uint64, optional, tag = "4")]
-    pub(super) rel_pc: Option<u64>,
-    #[prost(uint64, optional, tag = "5")]
-    pub(super) source_path_iid: Option<u64>,
-    #[prost(uint32, optional, tag = "6")]
-    pub(super) line_number: Option<u32>,
-    #[prost(int32, tag = "7")]
-    pub(super) kind: i32,
-}
+    #[derive(Copy)]
+    pub(super) Frame {
+        iid: u64 = 1 (uint64),
+        function_name_id: u64 = 2 (uint64),
+        mapping_id: u64 = 3 (uint64),
+        /// Written for every frame with a mapping, also if 0.
+        rel_pc: Option<u64> = 4 (uint64, optional),
+        source_path_iid: Option<u64> = 5 (uint64, optional),
+        line_number: Option<u32> = 6 (uint32, optional),
+        kind: i32 = 7 (int32),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Callstack {
-    #[prost(uint64, tag = "1")]
-    pub(super) iid: u64,
-    /// Outermost first.
-    #[prost(uint64, repeated, packed = "false", tag = "2")]
-    pub(super) frame_ids: Vec<u64>,
-}
+    pub(super) Callstack {
+        iid: u64 = 1 (uint64),
+        /// Outermost first.
+        frame_ids: Vec<u64> = 2 (uint64, repeated, packed = "false"),
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Mapping {
-    #[prost(uint64, tag = "1")]
-    pub(super) iid: u64,
-    #[prost(uint64, tag = "2")]
-    pub(super) build_id: u64,
-    #[prost(uint64, repeated, packed = "false", tag = "7")]
-    pub(super) path_string_ids: Vec<u64>,
+    pub(super) Mapping {
+        iid: u64 = 1 (uint64),
+        build_id: u64 = 2 (uint64),
+        path_string_ids: Vec<u64> = 7 (uint64, repeated, packed = "false"),
+    }
 }

@@ -12,6 +12,9 @@ use crate::names::escape::escape;
 use crate::palette::Rgb;
 use crate::summary;
 
+/// The mark in the first bytes of a picture by which `prof` knows its own files.
+pub const MARK: &str = "<!-- generator: prof -->";
+
 /// The height of a row of frames in pixels, as inferno draws it.
 pub(crate) const ROW: usize = 16;
 /// The margin left and right of the frames in pixels, as inferno draws it.
@@ -62,7 +65,7 @@ impl Page<'_> {
         let height = frames_y + frames_height + MARGIN;
         write!(
             output,
-            "<?xml version=\"1.0\" standalone=\"no\"?>\n\
+            "<?xml version=\"1.0\" standalone=\"no\"?>\n{MARK}\n\
              <svg xmlns=\"http://www.w3.org/2000/svg\" xmlns:fg=\"http://github.com/jonhoo/inferno\" version=\"1.1\" \
              width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
              <style>\n{}</style>\n\

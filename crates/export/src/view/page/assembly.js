@@ -30,8 +30,7 @@ export class AssemblyView {
   show(named, event, { all, instructions }) {
     const { code, words, firsts } = this;
     const name = words.functionName(named).slice(0, 400);
-    if (!code) return this.explain(`No code is in this page: it was not found, or left out. Try: prof view --with-source -o view.html ${this.recording}`);
-    if (!all) return this.explain(`No sample of the selection was taken in ${name} itself; what it calls has code of its own.`);
+    if (!code || !all) return this.explain(`No sample of the selection was taken in ${name} itself; what it calls has code of its own.`);
     if (!instructions.length) return this.explain(`The code of ${name} is not in this page: it is not among the hottest, lies in no file (the kernel, generated code), or was not found. Try: prof view --with-source -o view.html ${this.recording}`);
     const most = Math.max(...instructions.map(({ weight }) => weight));
     /** @type {{range: number, weight: number, hits: Map<number, Hit>}[]} */

@@ -16,6 +16,7 @@ export function stepName(step, words) {
     case "recursion": return "recursion collapsed";
     case "mine": return "only my code";
     case "threads": return "threads together";
+    case "all": return "all frames";
 }
   }
 
@@ -80,6 +81,7 @@ export function showCrumbs(page) {
   });
   const toggles = [["mine", "Only my code", "Merges libraries, the kernel and the language's own functions into their callers (o)"],
     ["recursion", "Collapse recursion", "Each function once in a stack (r)"],
+    ...(meta.start ? [["all", "All frames", "Also those that start programs and threads, which are one: [start]"]] : []),
     ...(!meta.sides && meta.frames.kind.filter(kind => kind === KIND.root).length > 1 ? [["threads", "Merge threads", "Stacks of threads with different names as one"]] : [])].map(([what, label, title]) => {
     const made = button(label, title, () => act(what), "choice");
     made.setAttribute("aria-pressed", String(state.steps.some(step => step.o === what)));

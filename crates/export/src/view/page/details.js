@@ -1,5 +1,6 @@
 // The function that is pointed out.
 import { button, element, replaceChildren } from "./dom.js";
+import { viewsOf } from "./state.js";
 import { counted, share, SIDES } from "./words.js";
 
 /** Shows the function that is pointed out, with what can be done to it. @param {import("./page.js").Page} page */
@@ -25,7 +26,7 @@ export function showNamed({ state, words, totals, named: place, side, meta, act,
   if (table && !table.sides && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
   if (extent) figures.unshift(`${extent.map(time => words.time(time, (extent[1] - extent[0]) / 1000)).join(" to ")}`);
   const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
-    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sides ? [] : [["source", "Source", ""], ["assembly", "Assembly", ""], ...(meta.waits ? [["waits", "Waits", ""]] : [])]), ["copy", "Copy name", "y"]]
+    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...[["source", "Source", ""], ["assembly", "Assembly", ""], ["waits", "Waits", ""]].filter(([view]) => viewsOf(meta).includes(view)), ["copy", "Copy name", "y"]]
     .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));
   replaceChildren(place,
     element("div", { class: "name" }, element("b", { title: name.slice(0, 4000) }, name.length > 1000 ? `${name.slice(0, 1000)}…` : name), ...(module ? [element("span", { class: "muted" }, module)] : [])),

@@ -203,12 +203,7 @@ export class Engine {
    */
   boxes({ selection, view, zoom, named, pixels, bands, window: [from, to] }) {
     const { derived, weights } = this.weighed(selection), { tree } = derived, others = this.other(selection);
-    const all = { total: weights.all, other: others?.all ?? 0 };
     if (view === "flame") return { boxes: fromRoot(tree, weights, zoom, pixels, others) };
-    if (view === "icicle") {
-      const merged = new Merged(tree, this.frames, weights, true, others);
-      return { boxes: merged.boxes(merged.leaves(), -2, all, zoom, pixels) };
-    }
     if (view === "order") {
       const ranges = bands.map(thread => {
         const { event, time } = selection.other && this.meta.sides && this.meta.threads[thread].side === selection.other.event ? selection.other : selection;

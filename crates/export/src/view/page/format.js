@@ -29,7 +29,8 @@
  * @property {[number, number, number, number][]} segments Event, thread, length, and samples, which are more where some were merged: in the
  *   order of the columns.
  * @property {string[]} names
- * @property {string[]} modules
+ * @property {string[]} modules The last may be that of `start`.
+ * @property {{module: number, parts: number[][]}|null} start What folds starts: the module that their frame is shown as; frames with their parts in a start.
  * @property {number[]} mine Whether a module is the user's own code.
  * @property {string[]} packages What functions in the user's own modules are of that are not the user's.
  * @property {{name: number[], module: number[], cuts: (string|number)[], package: number[]}} functions With numbers of `packages` from 1, 0 for none; all are none where there is no list. Names are packed as differences.

@@ -1,6 +1,6 @@
 // The page: puts the panels together and keeps them in step with the state.
 import { button, copy, element, preferences, soon } from "./dom.js";
-import { defaultEvent, fromFragment, Store, toFragment } from "./state.js";
+import { defaultEvent, fromFragment, Store, toFragment, viewsOf } from "./state.js";
 import { counted, grouped, share, SIDES, Words } from "./words.js";
 import { Colours, rgb, themes } from "./colours.js";
 import { Lanes } from "./lanes.js";
@@ -21,7 +21,6 @@ import { showNamed } from "./details.js";
 /** @type {[string, string, string][]} */
 const TABS = [
   ["flame", "Flame graph", "Stacks from the root, equal ones merged"],
-  ["icicle", "Inverted graph", "Stacks from where samples were taken to their callers"],
   ["order", "Time order", "The stacks of threads in the order of time, on the axis of the lanes"],
   ["tree", "Call tree", "Stacks from the root, as rows"],
   ["inverted", "Inverted tree", "From where samples were taken to their callers, as rows"],
@@ -175,7 +174,7 @@ export class Page {
     const selection = element("section", { class: "selection", "aria-label": "Selection" }, this.crumbs, this.figures);
 
     // Views.
-    const views = TABS.filter(([view]) => view === "order" ? meta.timed : !meta.sides || !["source", "assembly", "waits"].includes(view));
+    const shown = viewsOf(meta), views = TABS.filter(([view]) => shown.includes(view));
     this.tabs = views.map(([view, label, title], at) => {
       const tab = element("button", {
         type: "button", role: "tab", id: `tab-${view}`, "aria-controls": "panel", title: `${title} (${(at + 1) % 10})`,
@@ -387,10 +386,11 @@ export class Page {
 
   /** @param {Picture} picture @param {number} box */
   choose(picture, box) {
-    const { boxes } = picture;
+    const { meta } = this, { boxes } = picture;
     if (!boxes) return;
     const frame = boxes.frame[box], named = frame >= 0 ? this.words.functionAt(frame) : this.state.named;
     this.point(picture, -1, 0, 0);
+    if (meta.start && frame === meta.frames.kind.length + meta.start.module) return this.act("all");
     if (this.state.view === "order") {
       this.store.set({ named });
       return;
@@ -459,7 +459,7 @@ export class Page {
   addStep(step, fromSearch = false) {
     if (fromSearch && !this.state.search) return;
     const { steps } = this.state, has = steps.some(other => JSON.stringify(other) === JSON.stringify(step));
-    const once = step.o === "recursion" || step.o === "mine" || step.o === "threads";
+    const once = step.o === "recursion" || step.o === "mine" || step.o === "threads" || step.o === "all";
     if (has && !once) return;
     const next = has ? steps.filter(other => other.o !== step.o) : [...steps, step];
     this.store.set({ steps: next, zoom: [], ...(fromSearch ? { search: "" } : {}) });
@@ -468,7 +468,7 @@ export class Page {
   /** Does something to the function that is pointed out. @type {(what: string) => void} */
   act = what => {
     const { named } = this.state;
-    if (what === "recursion" || what === "mine" || what === "threads") return this.addStep({ o: what });
+    if (what === "recursion" || what === "mine" || what === "threads" || what === "all") return this.addStep({ o: what });
     if (named < 0) return this.say("Choose a function first.");
     const module = named < this.words.functions ? this.meta.functions.module[named] : named - this.words.functions;
     switch (what) {
@@ -574,7 +574,7 @@ export class Page {
   askView() {
     const { state, client, selection } = this;
     const { view } = state;
-    if (["flame", "icicle", "order", "sandwich"].includes(view)) {
+    if (["flame", "order", "sandwich"].includes(view)) {
       if (view === "sandwich" && state.named < 0) return;
       const picture = view === "sandwich" ? this.callees : this.main;
       if (this.main) this.main.time = view === "order" ? this.timeOfMain ?? null : null;
@@ -612,8 +612,6 @@ export class Page {
     const { state, store, totals } = this;
     for (const tab of this.tabs ?? []) {
       const chosen = tab.dataset.view === state.view;
-      // Narrow windows show some of the tabs.
-      if (chosen && tab.getAttribute("aria-selected") !== "true") tab.scrollIntoView({ block: "nearest", inline: "nearest" });
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
     }
@@ -673,14 +671,14 @@ export class Page {
     if (!body || !viewBar || !note) return;
     /** @type {Record<string, (Node|undefined)[]>} */
     const content = {
-      flame: [this.main?.scroller], icicle: [this.main?.scroller], order: [this.main?.scroller],
+      flame: [this.main?.scroller], order: [this.main?.scroller],
       tree: [this.tree?.list.node], inverted: [this.invertedTree?.list.node],
       sandwich: state.named < 0 ? [element("p", { class: "empty" }, "Choose a function: in the flame graph, or in the table of functions.")]
         : [this.callers?.scroller, this.named && element("div", { class: "middle", title: this.words.functionName(state.named) }, this.words.functionName(state.named).slice(0, 400)), this.callees?.scroller],
       functions: [this.table?.list.node], source: [this.source?.node], assembly: [this.assembly?.node], waits: [this.waits?.node],
     };
     const wanted = /** @type {Node[]} */ (content[state.view].filter(node => node));
-    const key = `${state.view === "flame" || state.view === "icicle" || state.view === "order" ? "picture" : state.view}${state.view === "sandwich" ? state.named : ""}`;
+    const key = `${state.view === "flame" || state.view === "order" ? "picture" : state.view}${state.view === "sandwich" ? state.named : ""}`;
     if (body.dataset.shows !== key) {
       body.dataset.shows = key;
       body.replaceChildren(...wanted);
@@ -702,8 +700,8 @@ export class Page {
         this.threadChoice.value = threads.length > 1 && !threads.includes(state.thread) ? "-1" : String(threads.includes(state.thread) ? state.thread : threads[0] ?? -1);
       }
     }
-    const picture = ["flame", "icicle", "sandwich"].includes(state.view);
-    if (this.flip) this.flip.hidden = !["flame", "icicle"].includes(state.view);
+    const picture = ["flame", "sandwich"].includes(state.view);
+    if (this.flip) this.flip.hidden = state.view !== "flame";
     if (this.changeLegend) this.changeLegend.hidden = !picture || !this.words.comparison;
     if (this.widthChoice) this.widthChoice.hidden = !picture;
     if (this.unzoom) {

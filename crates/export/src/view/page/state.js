@@ -21,7 +21,9 @@
  * @property {number} pin The sample whose stack is shown, by its number in the columns; -1 for none.
  */
 
-export const VIEWS = ["flame", "icicle", "order", "tree", "inverted", "sandwich", "functions", "source", "assembly", "waits"];
+const ALWAYS = ["flame", "tree", "inverted", "sandwich", "functions"];
+/** The views that the page has data for. @param {import("./format.js").Meta} meta */
+export const viewsOf = ({ timed, code, lines, waits }) => [...ALWAYS, ...(timed ? ["order"] : []), ...(code || lines ? ["source"] : []), ...(code ? ["assembly"] : []), ...(waits ? ["waits"] : [])];
 
 /** @returns {State} */
 export const initial = () => ({
@@ -70,7 +72,7 @@ export function fromFragment(text, meta) {
   state.zoom = numbers("zoom", meta.frames.kind.length + meta.modules.length) ?? [];
   state.search = parts.get("search") ?? "";
   const view = parts.get("view") ?? "";
-  if (VIEWS.includes(view) && (view !== "order" || meta.timed)) state.view = view;
+  if (viewsOf(meta).includes(view)) state.view = view;
   const sort = parts.get("sort") ?? "";
   if (sort === "name" || sort === "start") state.sort = sort;
   state.find = parts.get("find") ?? "";
@@ -101,7 +103,7 @@ function isStep(step, functions, modules) {
   switch (step.o) {
     case "hide": case "keep": case "root": case "merge": return within(step.f, functions) || typeof step.p === "string";
     case "module": return within(step.m, modules);
-    case "recursion": case "mine": case "threads": return true;
+    case "recursion": case "mine": case "threads": case "all": return true;
     default: return false;
   }
 }

@@ -12,7 +12,7 @@ import { KIND } from "./format.js";
  */
 /**
  * What the reader did to the stacks. `f` is a function, `m` a module, `p` a pattern.
- * @typedef {{o: "hide"|"keep"|"root"|"merge"|"recursion"|"module"|"mine"|"threads", f?: number, m?: number, p?: string}} Step
+ * @typedef {{o: "hide"|"keep"|"root"|"merge"|"recursion"|"module"|"mine"|"threads"|"all", f?: number, m?: number, p?: string}} Step
  */
 /** @typedef {{tree: Tree, map: Int32Array}} Derived `map`: base node to node of the tree, -1 where its samples are left out. */
 
@@ -82,6 +82,9 @@ export class Frames {
     this.functionOf = Int32Array.from([...meta.frames.function, ...meta.modules.map((_, module) => this.functions + module)]);
     this.kind = new Uint8Array(this.functionOf.length);
     this.kind.set(meta.frames.kind);
+    /** What each frame has to do with the start of a program or thread. */
+    this.parts = new Uint8Array(this.functionOf.length);
+    for (const [frame, part] of meta.start?.parts ?? []) this.parts[frame] = part;
     this.moduleOf = Int32Array.from([...meta.functions.module, ...meta.modules.keys()]);
     /** @type {Map<string, Uint8Array>} */
     this.found = new Map();
@@ -117,11 +120,13 @@ export class Frames {
   }
 }
 
-/** @param {Tree} base @param {Frames} frames @param {Step[]} steps @returns {Derived} */
+/** Starts are folded last, so that steps see all frames. @param {Tree} base @param {Frames} frames @param {Step[]} steps @returns {Derived} */
 export function derive(base, frames, steps) {
   let tree = base, map = null;
-  for (const step of steps) {
-    const next = changed(tree, frames, step);
+  const { start } = frames.meta, changes = steps.filter(({ o }) => o !== "all").map(step => (/** @type {Tree} */ tree) => changed(tree, frames, step));
+  if (start && changes.length === steps.length) changes.push(tree => startsFolded(tree, frames, frames.count + start.module));
+  for (const change of changes) {
+    const next = change(tree);
     if (map === null) map = next.map;
     else for (let node = 0; node < map.length; node++) if (map[node] >= 0) map[node] = next.map[map[node]];
     tree = next.tree;
@@ -191,6 +196,25 @@ function rootedAt({ parent, frame }, frames, meant) {
   }
   const sorted = builder.sorted(frames.functionOf.length);
   for (let node = 0; node < count; node++) map[node] = within[node] ? sorted.map[place[node]] : -1;
+  return { tree: sorted.tree, map };
+}
+
+/** The parts of frames in a start, as the exporter numbers them (`profile::StartPart`). */
+const PART = 1, RUNTIME = 2, MAIN = 3;
+/** Makes the outermost frames of each thread one frame, as far as they start it and call others. What ends in the start itself keeps its frames. @param {Tree} tree @param {Frames} frames @param {number} start @returns {Derived} */
+function startsFolded({ parent, frame }, { kind, parts, functionOf }, start) {
+  const count = parent.length, builder = new Builder(2 * count), isThread = (/** @type {number} */ node) => !node || kind[frame[node]] === KIND.root;
+  const isRuntimes = new Uint8Array(count), within = new Uint8Array(count).fill(1, 0, 1), thread = new Int32Array(count), map = new Int32Array(count);
+  for (let node = 1; node < count; node++) if (parts[frame[node]] === RUNTIME) isRuntimes[parent[node]] = 1;
+  for (let node = 1; node < count; node++) {
+    const above = parent[node], part = parts[frame[node]];
+    within[node] = within[above] && (isThread(node) || part === PART || part === RUNTIME || part === MAIN && isRuntimes[node]) ? 1 : 0;
+    const leaves = within[above] && !within[node] && !isThread(above);
+    map[node] = builder.child(leaves ? builder.child(thread[above], start) : map[above], frame[node]);
+    thread[node] = isThread(node) ? map[node] : thread[above];
+  }
+  const sorted = builder.sorted(functionOf.length);
+  for (let node = 0; node < count; node++) map[node] = sorted.map[map[node]];
   return { tree: sorted.tree, map };
 }
 

@@ -17,8 +17,7 @@ export class WaitsView {
     const { meta, words, store } = this, { named } = store.state;
     const advice = "Try: sudo prof record --off-cpu -- COMMAND";
     if (!answer) {
-      const why = meta.waits ? "This page has samples of the CPU alone" : "This recording does not say what threads waited for";
-      this.node.replaceChildren(element("p", { class: "empty" }, `${why}. ${meta.waits ? `Try: prof view -o view.html ${meta.recording}` : advice}`));
+      this.node.replaceChildren(element("p", { class: "empty" }, `This page has samples of the CPU alone. Try: prof view -o view.html ${meta.recording}`));
       return;
     }
     const { weight, waits, places, isOfNamed } = answer;

@@ -1,28 +1,23 @@
 //! A family of items that are tested together, and what is known of each.
 
-use super::distribution::{normal_quantile, student_quantile};
-use super::moderation::{Moderation, Observed};
-use super::observations::{Design, Item, Layout};
-use super::relabelling::Relabellings;
-use super::scale::{Scale, Scaled};
-
-/// Probability with which a family without any change has a mark.
-pub const LEVEL: f64 = 0.01;
+use super::observations::{Item, Observation, difference};
+use super::relabelling::{LEVEL, relabellings};
+use super::scale::Scale;
 
 /// Probability with which intervals contain the true value.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Probability with which a change of the smallest size is found.
-pub const POWER: f64 = 0.8;
+/// The quantile of the normal distribution of which both sides leave out what [`CONFIDENCE`] does.
+const WITHIN: f64 = 1.959_964;
+
+/// The 80th percentile of the normal distribution: a change of the smallest size is found in 8 of 10 cases.
+const POWER: f64 = 0.841_621;
 
 /// Rounds in which the scale, its members and the excess are estimated by each other.
 const ROUNDS: usize = 3;
 
-/// Maximum number of steps in which the smallest change is looked for. In `cargo xtask simulate smallest` none needed more than nine.
-const MAX_STEPS: usize = 20;
-
-/// The part of the smallest change below which a step is the last: what is said of it has two digits.
-const STEP: f64 = 0.01;
+/// Weight of the variance that all items have in common beside that of an item, in degrees of freedom.
+const COMMON_DEGREES: f64 = 4.0;
 
 /// The estimate of one item: its change, and how sure it is.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -38,7 +33,7 @@ pub struct Estimate {
     /// The probability that any item of a family without changes is as far from no change; `None` if the item is not tested, or
     /// the runs are too few to have one below [`LEVEL`].
     pub probability: Option<f64>,
-    /// The smallest growth, as a logarithm, that is found with the probability [`POWER`]; `None` as for `probability`.
+    /// The smallest growth, as a logarithm, that is found in 8 of 10 cases; `None` as for `probability`.
     pub smallest: Option<f64>,
 }
 
@@ -54,294 +49,208 @@ impl Estimate {
     }
 }
 
-/// The estimates of a family of items, in their order, and of what they have in common.
+/// The estimates of a family of items, in their order, and what they have in common.
 #[derive(Clone, Debug)]
 pub struct Family {
     /// The items, relative to the scale.
     pub items: Vec<Estimate>,
-    /// The scale: the change of everything that does not stand out. Its `probability` is that of no item.
-    pub scale: Estimate,
-    /// The scale as an item, to be tested among totals.
-    pub scale_item: Item,
-    /// By item: true if it is one of those that the scale is made of.
-    pub in_scale: Vec<bool>,
+    /// The scale, to be tested among totals: the change of everything that does not stand out. `None` if everything does.
+    pub scale: Option<Item>,
 }
 
-/// Returns the smallest number of pairs, or of runs on each side, with which a test can reach [`LEVEL`].
-pub fn needed_runs(design: Design) -> usize {
-    match design {
-        Design::Pairs => 8,
-        Design::Groups => 5,
+/// The noise of runs that all items have in common.
+#[derive(Clone, Copy)]
+struct Noise {
+    /// The variance of a logarithm between runs beyond that of counting.
+    excess: f64,
+    /// Weight of the common variance, in degrees of freedom.
+    weight: f64,
+    /// Degrees of freedom of an item's own variance.
+    degrees: f64,
+    /// The factor from the variance of a run to that of a difference of the sides.
+    factor: f64,
+}
+
+impl Noise {
+    /// Believes each item's own variance alone; of two runs, that of counting.
+    fn alone(runs: [usize; 2]) -> Self {
+        let factor = runs.iter().map(|&runs| 1.0 / runs as f64).sum();
+        Self { excess: 0.0, weight: 0.0, degrees: (runs[0] + runs[1]).saturating_sub(2) as f64, factor }
+    }
+
+    /// The common excess is the median of what the items have beyond counting, weighted by how well that is known.
+    fn of<'r>(items: impl Iterator<Item = &'r Relative>, runs: [usize; 2]) -> Self {
+        let this = Self { weight: COMMON_DEGREES, ..Self::alone(runs) };
+        // The median of chi-square over its degrees (E. B. Wilson and M. M. Hilferty, 1931).
+        let median = (1.0 - 2.0 / (9.0 * this.degrees.max(1.0))).powi(3);
+        let beyond = items.map(|item| {
+            (item.variance / median - item.counting, item.counting.max(f64::MIN_POSITIVE).powi(-2))
+        });
+        Self { excess: weighted_median(beyond.collect()).max(0.0), ..this }
+    }
+
+    /// The standard error of an item whose runs have this variance.
+    fn error(&self, variance: f64, counting: f64) -> f64 {
+        let prior = counting + self.excess;
+        let variance = match self.degrees {
+            0.0 => prior,
+            degrees => (self.weight * prior + degrees * variance) / (self.weight + degrees),
+        };
+        (self.factor * variance).sqrt().max(f64::MIN_POSITIVE)
+    }
+
+    /// The quantile of Student's distribution that corresponds to one of the normal distribution. The expansion by Cornish and Fisher has
+    /// an error below 1 % for the quantile of 97.5 % from 2 degrees on, and of 11 % with 1.
+    fn student(&self, normal: f64) -> f64 {
+        let z = |exponent: i32| normal.powi(exponent);
+        let terms = [
+            (z(3) + z(1)) / 4.0,
+            (5.0 * z(5) + 16.0 * z(3) + 3.0 * z(1)) / 96.0,
+            (3.0 * z(7) + 19.0 * z(5) + 17.0 * z(3) - 15.0 * z(1)) / 384.0,
+            (79.0 * z(9) + 776.0 * z(7) + 1482.0 * z(5) - 1920.0 * z(3) - 945.0 * z(1)) / 92_160.0,
+        ];
+        let degrees = if self.degrees > 0.0 { self.weight + self.degrees } else { f64::INFINITY };
+        normal + terms.iter().zip(1..).map(|(term, exponent)| term / degrees.powi(exponent)).sum::<f64>()
     }
 }
 
-/// Compares items relative to what they have in common, with marks for the whole family. `None` if a side has no run, or runs of
-/// pairs lack a partner.
-///
-/// The difference of an item in a unit (a pair, or a run) is its own logarithm minus the precision-weighted mean of all other items
-/// that do not stand out. Variances between units are moderated towards that of counting samples with a common excess. Marks come
-/// from the largest distance of any item under all relabellings, in steps: what is marked is left out, and the rest tested again.
-pub fn compare(items: &[Item], design: Design, runs: [usize; 2]) -> Option<Family> {
-    let layout = Layout::new(design, runs)?;
-    let labels = layout.labels();
-    let values: Vec<Vec<f64>> = items.iter().map(|item| layout.values(item)).collect();
-    let counting: Vec<f64> = items.iter().map(|item| layout.counting_variance(item)).collect();
-    let differences: Vec<f64> = values.iter().map(|values| layout.difference(values, &labels).0).collect();
-    let mut moderation = Moderation::estimate(&[], 0);
-    let mut found = None;
-    for _ in 0..ROUNDS {
-        let scaled: Vec<Scaled<'_>> = values
-            .iter()
-            .zip(&counting)
-            .zip(differences.iter().zip(items))
-            .map(|((values, &counting), (&difference, item))| Scaled {
-                values,
-                difference,
-                variance: moderation.prior(counting),
-                samples: item.samples(),
-            })
-            .collect();
-        let scale = Scale::find(&scaled, &layout);
-        let relative: Vec<Relative> = (0..items.len())
-            .map(|index| {
-                Relative::new(&values[index], counting[index], Some(index), &scale, &layout, &labels)
-            })
-            .collect();
-        let members = relative.iter().enumerate().filter(|&(index, _)| scale.keeps(index));
-        let observed: Vec<Observed> = members.map(|(_, relative)| relative.observed).collect();
-        moderation = Moderation::estimate(&observed, layout.degrees());
-        found = Some((scale, relative));
-    }
-    let (scale, relative) = found?;
-    let mut estimates: Vec<Estimate> =
-        relative.iter().map(|item| item.estimate(&moderation, &layout)).collect();
-    mark(&mut estimates, items, &relative, &moderation, &layout);
-    let (scale_values, variance) = scale.without(None);
-    let of_scale = Relative::of_values(scale_values.clone(), variance, &layout, &labels);
-    Some(Family {
-        items: estimates,
-        scale: of_scale.estimate_alone(&layout),
-        scale_item: layout.item(&scale_values, variance),
-        in_scale: (0..items.len()).map(|index| scale.keeps(index)).collect(),
-    })
-}
-
-/// Compares items as they are, each with its own variance alone, with marks for all of them together. As [`compare`] otherwise.
-pub fn compare_totals(items: &[Item], design: Design, runs: [usize; 2]) -> Option<Vec<Estimate>> {
-    let layout = Layout::new(design, runs)?;
-    let labels = layout.labels();
-    let relative: Vec<Relative> = items
-        .iter()
-        .map(|item| {
-            Relative::of_values(layout.values(item), layout.counting_variance(item), &layout, &labels)
-        })
-        .collect();
-    let mut estimates: Vec<Estimate> = relative.iter().map(|item| item.estimate_alone(&layout)).collect();
-    let moderation = Moderation::alone(layout.degrees());
-    mark(&mut estimates, items, &relative, &moderation, &layout);
-    Some(estimates)
+fn weighted_median(mut values: Vec<(f64, f64)>) -> f64 {
+    values.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let mut sum = 0.0;
+    let reaches_half = |(_, weight): &&(f64, f64)| {
+        sum += weight;
+        sum >= half
+    };
+    values.iter().find(reaches_half).map_or(0.0, |(value, _)| *value)
 }
 
 /// An item relative to the scale.
 struct Relative {
+    /// Its logarithm in each run.
     values: Vec<f64>,
     difference: f64,
-    observed: Observed,
-    /// The error that limits what can be shown, where it is larger than that of the estimate.
+    /// The variance between runs, as they show it.
+    variance: f64,
+    /// The part of it that comes from counting samples, of the item and of the scale.
+    counting: f64,
+    /// The variance that limits what can be shown, where it is larger.
     doubt: f64,
+    is_tested: bool,
 }
 
 impl Relative {
-    fn new(
-        values: &[f64],
-        counting: f64,
-        index: Option<usize>,
-        scale: &Scale,
-        layout: &Layout,
-        labels: &[bool],
-    ) -> Self {
-        let (of_scale, variance) = scale.without(index.map(|index| (index, values)));
-        // Of two items, nobody can say which one changed, unless the change is larger than what varies in both.
-        let others = (0..scale.items()).filter(|&other| Some(other) != index && scale.keeps(other)).count();
-        let (_, unscaled) = layout.difference(values, labels);
-        let doubt = if others < 2 { (layout.factor() * unscaled).sqrt() } else { 0.0 };
-        let values = values.iter().zip(&of_scale).map(|(value, scale)| value - scale).collect();
-        Self { doubt, ..Self::of_values(values, counting + variance, layout, labels) }
+    fn new(item: &Item, scale: Option<(Vec<f64>, f64)>, labels: &[bool]) -> Self {
+        let (mut values, mut counting) = (item.values(), item.counting_variance());
+        if let Some((scale, variance)) = scale {
+            values.iter_mut().zip(scale).for_each(|(value, scale)| *value -= scale);
+            counting += variance;
+        }
+        let (difference, variance) = difference(&values, labels);
+        Self { values, difference, variance, counting, doubt: 0.0, is_tested: item.is_tested }
     }
 
-    fn of_values(values: Vec<f64>, counting: f64, layout: &Layout, labels: &[bool]) -> Self {
-        let (difference, variance) = layout.difference(&values, labels);
-        Self { values, difference, observed: Observed { variance, counting }, doubt: 0.0 }
-    }
-
-    fn estimate(&self, moderation: &Moderation, layout: &Layout) -> Estimate {
-        let error = (layout.factor() * moderation.variance(self.observed)).sqrt();
-        let quantile = if layout.degrees() == 0 {
-            normal_quantile(f64::midpoint(CONFIDENCE, 1.0))
-        } else {
-            student_quantile(f64::midpoint(CONFIDENCE, 1.0), moderation.degrees())
-        };
-        let distance = self.difference / error.max(f64::MIN_POSITIVE);
+    fn estimate(&self, noise: &Noise) -> Estimate {
+        let error = noise.error(self.variance, self.counting);
         Estimate {
             log_ratio: self.difference,
             error,
-            half_width: quantile * error,
-            distance,
+            half_width: noise.student(WITHIN) * error,
+            distance: self.difference / error,
             probability: None,
             smallest: None,
         }
     }
-
-    /// The distance of these values of the item from no change under other labels, in standard errors.
-    fn distance(&self, values: &[f64], labels: &[bool], moderation: &Moderation, layout: &Layout) -> f64 {
-        let (difference, variance) = layout.difference(values, labels);
-        let observed = Observed { variance, ..self.observed };
-        let error = (layout.factor() * moderation.variance(observed)).sqrt();
-        (difference / error.max(f64::MIN_POSITIVE)).abs()
-    }
-
-    /// The estimate without what other items say of its variance; of a single pair, from counting alone.
-    fn estimate_alone(&self, layout: &Layout) -> Estimate {
-        self.estimate(&Moderation::alone(layout.degrees()), layout)
-    }
 }
 
-/// Tests all items of a family, and says what each could have shown.
-fn mark(
-    estimates: &mut [Estimate],
-    items: &[Item],
-    relative: &[Relative],
-    moderation: &Moderation,
-    layout: &Layout,
-) {
-    if Relabellings::smallest_probability(layout) > LEVEL {
-        return;
-    }
-    let tested: Vec<usize> = (0..items.len()).filter(|&index| items[index].is_tested).collect();
-    let relabellings = Relabellings::new(layout);
-    // By relabelling: the distance of each tested item.
-    let distances: Vec<Vec<f64>> = relabellings
-        .iter()
-        .map(|labels| {
-            let distance = |&index: &usize| {
-                relative[index].distance(&relative[index].values, labels, moderation, layout)
-            };
-            tested.iter().map(distance).collect()
-        })
-        .collect();
-    let mut left: Vec<usize> = (0..tested.len()).collect();
-    let mut reached = 0.0_f64;
-    while !left.is_empty() {
-        // By relabelling: the largest two distances, with the position of the first.
-        let leaders: Vec<Leaders> = distances.iter().map(|distances| Leaders::of(distances, &left)).collect();
-        let mut largest: Vec<f64> = leaders.iter().map(|leaders| leaders.first).collect();
-        largest.sort_by(f64::total_cmp);
-        let probability = |distance: f64| {
-            // What is equal but for rounding is as extreme.
-            let as_far = largest.len() - largest.partition_point(|&other| other < distance * (1.0 - 1e-9));
-            as_far as f64 / largest.len() as f64
-        };
-        let mut next = Vec::new();
-        let mut most = reached;
-        for &position in &left {
-            let estimate = &mut estimates[tested[position]];
-            // A step cannot find what an earlier one did not.
-            let probability = probability(estimate.distance.abs()).max(reached);
-            estimate.probability = Some(probability);
-            if probability > LEVEL {
-                next.push(position);
-            } else {
-                most = most.max(probability);
-            }
-        }
-        let is_last = next.len() == left.len();
-        // What is left is tested against fewer in the next step.
-        for position in left.into_iter().filter(|position| is_last || !next.contains(position)) {
-            let others: Vec<f64> = leaders.iter().map(|leaders| leaders.without(position)).collect();
-            let item = &relative[tested[position]];
-            estimates[tested[position]].smallest =
-                Some(smallest_change(item, &others, &relabellings, moderation, layout));
-        }
-        if is_last {
-            break;
-        }
-        (left, reached) = (next, most);
-    }
-}
-
-/// The largest two distances of a family's items under one relabelling.
-struct Leaders {
-    first: f64,
-    /// The position of the item with the largest; `None` if all are 0.
-    position: Option<usize>,
-    second: f64,
-}
-
-impl Leaders {
-    fn of(distances: &[f64], positions: &[usize]) -> Self {
-        let mut leaders = Self { first: 0.0, position: None, second: 0.0 };
-        for &position in positions {
-            let distance = distances[position];
-            if distance > leaders.first {
-                leaders = Self { first: distance, position: Some(position), second: leaders.first };
-            } else {
-                leaders.second = leaders.second.max(distance);
-            }
-        }
-        leaders
-    }
-
-    /// Returns the largest distance of all items but one.
-    fn without(&self, position: usize) -> f64 {
-        if self.position == Some(position) { self.second } else { self.first }
-    }
-}
-
-/// Returns the smallest growth of an item, as a logarithm, that its family would show with the probability [`POWER`]. `others` has
-/// the largest distance of all other items by relabelling.
+/// Compares items relative to what they have in common, with marks for the whole family. `None` if a side has no run.
 ///
-/// A change is in the relabelled values, too, and makes the distance that a mark needs larger: the fewer the units, the more. So it
-/// is put into the item's values, and increased until it is found.
-fn smallest_change(
-    item: &Relative,
-    others: &[f64],
-    relabellings: &Relabellings,
-    moderation: &Moderation,
-    layout: &Layout,
-) -> f64 {
-    let own = layout.labels();
-    let error = (layout.factor() * moderation.variance(item.observed)).sqrt().max(item.doubt);
-    let power = student_quantile(POWER, moderation.degrees());
-    let mut change = 0.0;
-    for _ in 0..MAX_STEPS {
-        let mut values = item.values.clone();
-        for (value, &after) in values.iter_mut().zip(&own) {
-            *value += if after { change - item.difference } else { 0.0 };
-        }
-        // The item's own labels, and their opposite.
-        let mut as_far = 0;
-        let mut distances: Vec<f64> = Vec::with_capacity(others.len());
-        for (labels, &others) in relabellings.iter().zip(others) {
-            let same = labels.iter().zip(&own).filter(|(one, own)| one == own).count();
-            if same == 0 || same == own.len() {
-                as_far += 1;
-            } else {
-                distances.push(item.distance(&values, labels, moderation, layout).max(others));
-            }
-        }
-        let allowed = (LEVEL * others.len() as f64) as usize;
-        let rank = allowed.saturating_sub(as_far);
-        if rank >= distances.len() {
-            break;
-        }
-        let critical = *distances.select_nth_unstable_by(rank, |one, other| other.total_cmp(one)).1;
-        // The estimate varies, and so does its error, here and where it will be found: each by 1 / (2 × degrees) of its square.
-        let uncertain = power * (1.0 + critical.powi(2) / moderation.degrees()).sqrt();
-        let needed = (critical + uncertain) * error;
-        if needed <= change * (1.0 + STEP) {
-            break;
-        }
-        change = needed;
+/// The difference of an item is that of its logarithm minus the precision-weighted mean of all other items that do not stand out. An
+/// item's variance between runs is moderated towards that of counting samples with a common excess.
+pub fn compare(items: &[Item], runs: [usize; 2]) -> Option<Family> {
+    let labels = own_labels(runs)?;
+    let mut noise = Noise::alone(runs);
+    let mut found = None;
+    for _ in 0..ROUNDS {
+        let scale = Scale::find(items, &labels, noise.excess, noise.factor);
+        let relative: Vec<Relative> = items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| {
+                let values = item.values();
+                let relative = Relative::new(item, scale.without(Some((index, &values))), &labels);
+                // Of two items, nobody can say which one changed, unless the change is larger than what varies in both.
+                let others = (0..items.len()).filter(|&other| other != index && scale.keeps(other)).count();
+                let doubt = if others < 2 { difference(&values, &labels).1 } else { 0.0 };
+                Relative { doubt, ..relative }
+            })
+            .collect();
+        let members = relative.iter().enumerate().filter(|&(index, _)| scale.keeps(index));
+        noise = Noise::of(members.map(|(_, item)| item), runs);
+        found = Some((scale, relative));
     }
-    change
+    let (scale, relative) = found?;
+    let scale = scale.without(None).map(|(values, variance)| {
+        let run = |&log: &f64| Observation { log, variance };
+        let (before, after) = values.split_at(runs[0]);
+        Item { sides: [before, after].map(|side| side.iter().map(run).collect()), is_tested: true }
+    });
+    Some(Family { items: test(&relative, &noise, runs), scale })
+}
+
+/// Compares items as they are, each with its own variance alone, with marks for all of them together. `None` if a side has no run.
+pub fn compare_totals(items: &[Item], runs: [usize; 2]) -> Option<Vec<Estimate>> {
+    let labels = own_labels(runs)?;
+    let items: Vec<Relative> = items.iter().map(|item| Relative::new(item, None, &labels)).collect();
+    Some(test(&items, &Noise::alone(runs), runs))
+}
+
+/// The labels of the runs as they were: true for those after the change.
+fn own_labels([before, after]: [usize; 2]) -> Option<Vec<bool>> {
+    (before > 0 && after > 0).then(|| (0..before + after).map(|run| run >= before).collect())
+}
+
+/// Estimates all items of a family, and tests them: an item is as far from no change as so many relabellings have any item.
+fn test(items: &[Relative], noise: &Noise, runs: [usize; 2]) -> Vec<Estimate> {
+    let mut estimates: Vec<Estimate> = items.iter().map(|item| item.estimate(noise)).collect();
+    let farthest = |labels: Vec<bool>| {
+        let distance = |item: &Relative| {
+            let (difference, variance) = difference(&item.values, &labels);
+            (difference / noise.error(variance, item.counting)).abs()
+        };
+        items.iter().filter(|item| item.is_tested).map(distance).fold(0.0, f64::max)
+    };
+    let mut farthest: Vec<f64> = relabellings(runs).into_iter().map(farthest).collect();
+    farthest.sort_by(|one, other| other.total_cmp(one));
+    // An item beyond this distance is marked.
+    let Some(&critical) = farthest.get((LEVEL * farthest.len() as f64) as usize) else { return estimates };
+    // The estimate varies, and so does its error, here and where it will be found: each by 1 / (2 × degrees) of its square.
+    let uncertain = (1.0 + critical.powi(2) / (noise.weight + noise.degrees)).sqrt();
+    let smallest = critical + noise.student(POWER) * uncertain;
+    for (estimate, item) in estimates.iter_mut().zip(items).filter(|(_, item)| item.is_tested) {
+        // What is equal but for rounding is as far.
+        let as_far = farthest.partition_point(|&other| other >= estimate.distance.abs() * (1.0 - 1e-9));
+        estimate.probability = Some(as_far as f64 / farthest.len() as f64);
+        estimate.smallest = Some(smallest * estimate.error.max((noise.factor * item.doubt).sqrt()));
+    }
+    estimates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_tables() {
+        let near = |normal: f64, degrees: f64, expected: f64, error: f64| {
+            let noise = Noise { degrees, ..Noise::alone([1, 1]) };
+            let value = noise.student(normal);
+            assert!((value / expected - 1.0).abs() < error, "{value} {expected}");
+        };
+        for (degrees, quantile) in [(2.0, 4.303), (3.0, 3.182), (4.0, 2.776), (9.0, 2.262), (30.0, 2.042)] {
+            near(WITHIN, degrees, quantile, 0.01);
+        }
+        near(2.575_829, 9.0, 3.250, 0.005);
+        near(WITHIN, 0.0, 1.96, 1e-4);
+    }
 }

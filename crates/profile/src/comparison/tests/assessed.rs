@@ -1,14 +1,14 @@
 //! Assessments of invented runs with known changes.
 
 use super::side;
-use crate::comparison::statistics::Design;
+use crate::comparison::statistics::NEEDED_RUNS;
 use crate::comparison::{
     Assessment, Comparison, Evidence, Exceeding, Experiment, PathChange, Presence, TotalKind, Verdict,
 };
 
-/// Ten pairs of a program: main calls `parse` (30 %), `hash` (40 %), `print` (20 %) and `read` (10 %), with noise of some per cent.
+/// Ten runs of each side of a program: main calls `parse` (30 %), `hash` (40 %), `print` (20 %) and `read` (10 %), with noise of some per cent.
 /// `after` changes the stacks of the runs after the change.
-fn pairs(after: impl Fn(usize, Stacks) -> Stacks) -> Comparison {
+fn runs(after: impl Fn(usize, Stacks) -> Stacks) -> Comparison {
     let run = |number: usize, side: usize| -> Stacks {
         let noise = |function: usize| {
             // Numbers without a pattern, from −1 to 1.
@@ -47,7 +47,7 @@ fn scaled(stacks: Stacks, function: &str, factor: f64) -> Stacks {
 }
 
 fn assessed(comparison: &Comparison) -> Assessment {
-    comparison.assess(&Experiment { design: Some(Design::Pairs), ..Experiment::default() })
+    comparison.assess(&Experiment::default())
 }
 
 fn name(comparison: &Comparison, assessment: &Assessment, row: usize) -> String {
@@ -56,7 +56,7 @@ fn name(comparison: &Comparison, assessment: &Assessment, row: usize) -> String 
 
 #[test]
 fn what_grew_is_the_first_row_and_passes_a_threshold() {
-    let comparison = pairs(|_, run| scaled(run, "parse", 1.1));
+    let comparison = runs(|_, run| scaled(run, "parse", 1.1));
     let assessment = assessed(&comparison);
     assert_eq!((assessment.evidence, assessment.changed), (Evidence::Runs, 1));
     assert_eq!(name(&comparison, &assessment, 0), "app:parse");
@@ -126,10 +126,10 @@ fn frames_far_outside_make_no_other_path() {
 
 #[test]
 fn times_of_milliseconds_are_compared_too() {
-    let comparison = pairs(|_, run| run);
+    let comparison = runs(|_, run| run);
     let wall =
         [0.040, 0.060].map(|seconds| (0..10).map(|run| seconds + 0.0001 * f64::from(run % 3)).collect());
-    let experiment = Experiment { design: Some(Design::Pairs), wall, ..Experiment::default() };
+    let experiment = Experiment { wall, ..Experiment::default() };
     let assessment = comparison.assess(&experiment);
     let wall = assessment.totals.iter().find(|total| total.kind == TotalKind::Wall).unwrap();
     let [factor, low, high] = wall.estimate.unwrap().factors();
@@ -138,7 +138,7 @@ fn times_of_milliseconds_are_compared_too() {
 
 #[test]
 fn nothing_changes_between_runs_of_one_program() {
-    let assessment = assessed(&pairs(|_, run| run));
+    let assessment = assessed(&runs(|_, run| run));
     assert_eq!((assessment.changed, assessment.factor), (0, 1.0));
     assert!(assessment.exceeding(0.0, |_| false).is_empty());
     assert!(assessment.smallest_change(0.05).is_some_and(|smallest| smallest < 0.06));
@@ -147,15 +147,15 @@ fn nothing_changes_between_runs_of_one_program() {
 #[test]
 fn totals_of_other_rates_are_not_marked() {
     let all = |run: Stacks| run.into_iter().map(|(stack, weight)| (stack, weight * 26 / 25)).collect();
-    let other = Experiment { design: Some(Design::Pairs), has_other_rates: true, ..Experiment::default() };
-    let assessment = pairs(|_, run| all(run)).assess(&other);
+    let other = Experiment { has_other_rates: true, ..Experiment::default() };
+    let assessment = runs(|_, run| all(run)).assess(&other);
     assert_eq!((assessment.changed, assessment.exceeding(0.0, |_| false)), (0, Vec::new()));
 }
 
 #[test]
 fn a_slower_machine_is_one_row_and_no_function() {
     let all = |run: Stacks| run.into_iter().map(|(stack, weight)| (stack, weight * 13 / 10)).collect();
-    let assessment = assessed(&pairs(|_, run| all(run)));
+    let assessment = assessed(&runs(|_, run| all(run)));
     assert_eq!(assessment.changed, 0);
     assert!((1.2..1.4).contains(&assessment.factor), "{}", assessment.factor);
     let exceeding = assessment.exceeding(0.03, |_| false);
@@ -179,7 +179,7 @@ fn time_that_only_moved_does_not_pass_a_threshold() {
         stacks.push(("app:main;app:parse;app:parse_number".to_owned(), rest));
         stacks
     };
-    let comparison = pairs(|_, run| split(run));
+    let comparison = runs(|_, run| split(run));
     let assessment = assessed(&comparison);
     let names: Vec<String> = (0..2).map(|row| name(&comparison, &assessment, row)).collect();
     assert_eq!((assessment.changed, assessment.moves.len()), (2, 1), "{names:?}");
@@ -188,7 +188,7 @@ fn time_that_only_moved_does_not_pass_a_threshold() {
     assert_eq!(assessment.exceeding(0.03, |_| false), []);
     // What grew in the move counts by its sum.
     let grown = |_: usize, run: Stacks| scaled(split(run), "parse_number", 1.6);
-    let assessment = assessed(&pairs(grown));
+    let assessment = assessed(&runs(grown));
     assert!(assessment.exceeding(0.03, |_| false).contains(&Exceeding::Move(0)), "{:?}", assessment.moves);
 }
 
@@ -202,9 +202,8 @@ fn few_runs_say_how_many_are_needed_and_one_recording_has_intervals_of_counting(
     assert!(single.exceeding(0.0, |_| false).is_empty());
     let runs = side(&[&[("a:f", 10), ("a:g", 10)], &[("a:f", 11), ("a:g", 10)]]);
     let other = side(&[&[("a:f", 99), ("a:g", 10)], &[("a:f", 99), ("a:g", 10)]]);
-    let few = Experiment { design: Some(Design::Groups), ..Experiment::default() };
-    let assessment = Comparison::new(runs, other, |_| false).assess(&few);
-    assert_eq!((assessment.evidence, assessment.changed), (Evidence::TooFewRuns { needed: 5 }, 0));
+    let assessment = Comparison::new(runs, other, |_| false).assess(&Experiment::default());
+    assert_eq!((assessment.evidence, NEEDED_RUNS, assessment.changed), (Evidence::TooFewRuns, 5, 0));
     assert!(assessment.exceeding(0.0, |_| false).is_empty());
     let nothing = Comparison::new(side(&[]), side(&[]), |_| false).assess(&Experiment::default());
     assert!(nothing.rows.is_empty());

@@ -8,8 +8,6 @@ use model::{FileOffset, FrameAddress, TruncationReason};
 use super::{Step, Walk, truncated};
 use crate::memory::ReadMemory;
 use crate::objects::Objects;
-use crate::registers::FRAME_POINTER;
-use crate::reuse::StepReads;
 use crate::rule::{CompactRule, NearCode, Rule};
 use crate::rule_cache::CodeLocation;
 use crate::stack::StackEnd;
@@ -67,7 +65,6 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
-        self.memory.steps.exclude_step();
         if at_call && is_generated && self.came_by_frame_pointer && self.registers.frame_pointer() == Some(0)
         {
             // Generated code that keeps frame pointers marks its first frame as C libraries do (Erlang, V8).
@@ -264,9 +261,6 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.registers.set(architecture.frame_pointer(), callers_frame_pointer);
         self.registers.set(architecture.stack_pointer(), frame_pointer.wrapping_add(16));
         self.registers.set(architecture.program_counter(), return_address);
-        self.memory
-            .steps
-            .record_reads(StepReads { base: architecture.frame_pointer(), restored: FRAME_POINTER });
         self.led_by_frame_pointer = true;
         Ok(())
     }
