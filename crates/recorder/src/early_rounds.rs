@@ -1,5 +1,5 @@
-//! Rounds that come earlier than the rings ask for, because functions of running processes were not found: the sooner a process is read after
-//! a sample, the more of what it ran is still there.
+//! Rounds that come earlier than the rings ask for, because callers or functions are read in running processes: the sooner a process is
+//! read after a sample, the more of what it ran is still there.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ impl Default for EarlyRounds {
 }
 
 impl EarlyRounds {
-    /// Asks for the next one, because functions were not found: frames are read sooner after their samples then, and are found more often.
+    /// Asks for the next one, because callers are read or functions were not found: sooner after their samples, more are there.
     pub(crate) fn want(&mut self) {
         self.wanted = self.wanted.max(1);
     }

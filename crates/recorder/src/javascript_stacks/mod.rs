@@ -20,7 +20,6 @@ use rustc_hash::FxHashSet;
 use stacks::{IndexedWords, MappedV8, ProcessMaps};
 use tracker::Tracker;
 
-use crate::early_rounds::EarlyRounds;
 use crate::function_mappings::{FunctionTable, MappedFunction};
 use crate::known_programs::KnownPrograms;
 use chain::ChainRewriter;
@@ -33,8 +32,6 @@ pub(crate) struct JavaScriptStacks {
     processes: KnownPrograms<Process>,
     functions: FunctionTable<JavaScriptFunction>,
     regexp: Arc<JavaScriptFunction>,
-    /// Frames are read sooner after their samples in rounds that come early, and are found more often.
-    pub(crate) early_rounds: EarlyRounds,
     rewriter: ChainRewriter,
 }
 
@@ -82,7 +79,6 @@ impl JavaScriptStacks {
             processes: KnownPrograms::default(),
             functions: FunctionTable::default(),
             regexp: Arc::new(JavaScriptFunction { name: REGEXP.to_owned(), first_line: 0, last_line: 0 }),
-            early_rounds: EarlyRounds::default(),
             rewriter: ChainRewriter::default(),
         }
     }
@@ -111,9 +107,6 @@ impl JavaScriptStacks {
         let frames = self.rewriter.frames(sample, is_described, chain.get(start..).unwrap_or_default());
         let Some(found) = process.javascript.find(memory, pid, time, frames) else { return true };
         let is_named = !found.contains(&Found::Unknown);
-        if !is_named {
-            self.early_rounds.want();
-        }
         let functions = &mut self.functions;
         let mut address = |function: Option<(&Arc<JavaScriptFunction>, u32)>| {
             functions.address(function, (pid, time), &mut process.recorded, layout, records)

@@ -21,7 +21,6 @@ use tracker::Tracker;
 use chain::ChainRewriter;
 use looker::Looker;
 
-use crate::early_rounds::EarlyRounds;
 use crate::function_mappings::{FunctionTable, MappedFunction};
 use crate::known_programs::KnownPrograms;
 
@@ -32,8 +31,8 @@ pub(crate) struct PythonStacks {
     keeps_interpreter: bool,
     processes: KnownPrograms<Process>,
     functions: FunctionTable<PythonFunction>,
-    /// Frames are read sooner after their samples in rounds that come early, and are found more often.
-    pub(crate) early_rounds: EarlyRounds,
+    /// True if a thread is looked at from now on: where its pointers are believed to be, the first looks decide.
+    pub(crate) has_begun_to_look: bool,
     /// The clock of the samples; `None` where it is not known.
     clock: Option<ClockId>,
     looker: Option<Looker>,
@@ -88,7 +87,7 @@ impl PythonStacks {
             keeps_interpreter,
             processes: KnownPrograms::default(),
             functions: FunctionTable::default(),
-            early_rounds: EarlyRounds::default(),
+            has_begun_to_look: false,
             clock: None,
             looker: None,
             rewriter: ChainRewriter::default(),
@@ -130,8 +129,7 @@ impl PythonStacks {
                         self.looker = self.looker.take().or_else(|| Looker::start(clock));
                         if let Some(looker) = &self.looker {
                             looker.watch(view, time);
-                            // Where pointers are believed to be, the first looks decide.
-                            self.early_rounds.want();
+                            self.has_begun_to_look = true;
                         }
                     }
                 }
@@ -139,9 +137,6 @@ impl PythonStacks {
         }
         let Some(runs) = process.python.runs(memory, (pid, tid), time, activations) else { return false };
         let is_named = runs.iter().all(|run| run.is_complete);
-        if !is_named {
-            self.early_rounds.want();
-        }
         let functions = &mut self.functions;
         let mut addresses = |run: &Run, found: &mut Vec<u64>| {
             let unknown = (!run.is_complete).then_some(None);

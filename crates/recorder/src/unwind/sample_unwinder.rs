@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +29,7 @@ use super::ordered_consumer::OrderedConsumer;
 use super::totals::StackTotals;
 use super::unwound_sample::{StackWords, UnwoundSample, extend_within};
 use crate::consumer::Chunk;
+use crate::early_rounds::EarlyRounds;
 use crate::javascript_stacks::{JavaScriptSample, JavaScriptStacks};
 use crate::mapped_files::MappedFiles;
 use crate::processes::DeadProcessSweep;
@@ -48,6 +50,8 @@ pub(super) struct SampleUnwinder {
     pub(super) javascript: JavaScriptStacks,
     /// The memory that `python` and `javascript` read.
     pub(super) memory: RoundMemory,
+    /// Early rounds for what is read in running processes: callers beyond copies, and functions of interpreters.
+    pub(super) early_rounds: EarlyRounds,
     /// The call chain of the sample at hand, and its bytes in the recorded byte order.
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
@@ -88,6 +92,7 @@ impl SampleUnwinder {
             python: PythonStacks::new(false),
             javascript: JavaScriptStacks::new(false),
             memory: RoundMemory::default(),
+            early_rounds: EarlyRounds::default(),
             chain: Vec::new(),
             chain_bytes: Vec::new(),
             dead_process_sweep: DeadProcessSweep::default(),
@@ -177,6 +182,8 @@ impl SampleUnwinder {
         }
         if unwound.end != StackEnd::Complete && self.walker.exceeds_copy() {
             unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
+            // The last stacks of a process are read before it has ended.
+            self.early_rounds.want();
         }
         if unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
             && !context.layouts.is_full(state.stack.bytes.len())
@@ -311,6 +318,9 @@ impl SampleUnwinder {
                 self.javascript.rewrite(&sample, &self.memory, tracker, layout, chain, &mut records)
             }
         };
+        if !is_named || mem::take(&mut self.python.has_begun_to_look) {
+            self.early_rounds.want();
+        }
         forward_records(&records, time, consumer)?;
         Ok(is_named)
     }

@@ -194,7 +194,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
                 && let Ok(Record::Comm(comm)) = any.recorded.decode(&raw)
             {
                 self.unwinder.exec_times.record(comm.tid, time);
-                self.unwinder.python.early_rounds.want_first_samples();
+                self.unwinder.early_rounds.want_first_samples();
             }
             if let Action::Unwind(event) = action
                 && layouts.has_stacks
@@ -302,8 +302,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
-        self.unwinder.python.early_rounds.begin_round();
-        self.unwinder.javascript.early_rounds.begin_round();
+        self.unwinder.early_rounds.begin_round();
         self.forward_ordered()?;
         if self.unwinds() {
             self.consumer.set_stack_totals(&self.unwinder.totals);
@@ -315,8 +314,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 
     fn wants_round_soon(&mut self) -> bool {
         self.pending.bytes() > HASTE_THRESHOLD_BYTES
-            || self.unwinder.python.early_rounds.is_due()
-            || self.unwinder.javascript.early_rounds.is_due()
+            || self.unwinder.early_rounds.is_due()
             || self.consumer.wants_round_soon()
     }
 
