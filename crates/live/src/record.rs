@@ -17,7 +17,7 @@ pub fn record<F: FnMut(EngineEvent)>(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, recorder::Error> {
     let mut in_order = UnwindingStage::new(engine, options.keeps_stacks(), options.mechanisms)
-        .for_live_view()
+        .with_low_memory()
         .with_interpreter_frames(options.interpreter_frames);
     let refused_tables = in_order.refused_tables();
     in_order.consumer_mut().refused_tables = refused_tables;

@@ -30,8 +30,8 @@ impl EarlyRounds {
         self.wanted = self.wanted.max(1);
     }
 
-    /// Asks for those until the first samples of a program are read whose exec has arrived: what it executes may be Python, at which nothing looks
-    /// before. These are the round of the exec, the next, and that in which the samples' turn comes.
+    /// Asks for three: that of an exec, which has arrived, the next, and that in which the first samples' turn comes. What the program executes
+    /// may be Python, at which nothing looks before.
     pub(crate) fn want_first_samples(&mut self) {
         self.wanted = 3;
     }

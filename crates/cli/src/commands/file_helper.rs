@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use analysis::Notices;
 use host::slow_files::{self, Patience, SilentFileSystem};
-use host::sys::schedule;
+use host::sys::{fork, schedule};
 use model::Harm;
 
 use crate::console::Console;
@@ -45,11 +45,13 @@ pub fn enable_while_recording() {
 }
 
 /// Lets a reader ask file systems that may not answer. A reader that is going to be `confined` cannot start processes: it has one for
-/// each of two file systems, and one for the mappings of processes. Must then be called while there is one thread.
+/// each of two file systems, and one for the mappings of processes. Waits for threads of a recorder, which last no longer than one of its
+/// questions: a fork needs one thread.
 ///
 /// # Errors
 /// A process cannot be started.
 pub fn enable_while_reading(confined: bool) -> io::Result<()> {
+    fork::wait_for_other_threads(FOR_MEMORY.answer);
     slow_files::enable(&[COMMAND], WHILE_READING);
     slow_files::ask_for_memory(WHILE_READING);
     slow_files::prepare(if confined { 3 } else { 0 })

@@ -111,7 +111,7 @@ pub fn sample(
             UnwindingStage::new(ChunkEncoder::new(&mut *file), options.keeps_stacks(), options.mechanisms)
                 .with_interpreter_frames(options.interpreter_frames);
         if options.in_parts {
-            unwinding = unwinding.for_overwrite_window();
+            unwinding = unwinding.with_low_memory();
         }
         let recorded = record_retaining_files(&mut unwinding, names, options, control, notices);
         stacks = (unwinding.totals(), unwinding.copy_sizes());

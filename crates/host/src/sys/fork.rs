@@ -4,7 +4,21 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 
+use std::time::{Duration, Instant};
+
 use super::check;
+use super::perf_event::own_pid;
+use crate::procfs;
+
+/// Waits until this is the only thread, `longest` at most: what another has locked at a fork stays locked in the child. Nobody else waits
+/// for threads of a recorder that read files and processes. One that a file system keeps waiting holds no lock that the child needs.
+pub fn wait_for_other_threads(longest: Duration) {
+    let own = own_pid();
+    let until = Instant::now() + longest;
+    while procfs::threads(own).is_ok_and(|threads| threads.len() > 1) && Instant::now() < until {
+        std::thread::sleep(longest / 256);
+    }
+}
 
 /// Runs `work` with `socket` in a child process that nobody waits for. Of our descriptors, the child has the socket alone, so that it
 /// keeps nothing open if it cannot end. Must be called while there is one thread.

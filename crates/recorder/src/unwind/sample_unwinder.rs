@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 use std::io;
-use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -318,7 +317,7 @@ impl SampleUnwinder {
                 self.javascript.rewrite(&sample, &self.memory, tracker, layout, chain, &mut records)
             }
         };
-        if !is_named || mem::take(&mut self.python.has_begun_to_look) {
+        if !is_named || std::mem::take(&mut self.python.has_begun_to_look) {
             self.early_rounds.want();
         }
         forward_records(&records, time, consumer)?;

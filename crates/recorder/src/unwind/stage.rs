@@ -35,11 +35,9 @@ const MAX_PENDING_BYTES: usize = 64 << 20;
 /// Number of pending bytes above which the stage requests the next round early.
 const HASTE_THRESHOLD_BYTES: usize = MAX_PENDING_BYTES / 8;
 
-/// Where memory is scarce, a chunk is copied into memory of its size if it fills less than this part, one in four, of its own.
-const LIVE_VIEW_SPARSE_CHUNK: usize = 4;
-/// The same for an overwrite window, for which CPU time counts as much as memory: with 4, `record -a` beside compilers spent half as
-/// much again on copying as without.
-const WINDOW_SPARSE_CHUNK: usize = 64;
+/// Where memory is scarce, a chunk is copied into memory of its size if it fills less than one part in this number of its own. With 4,
+/// `record --overwrite -a` beside compilers spent half as much again on copying as without.
+const SPARSE_CHUNK: usize = 64;
 
 /// Where memory is scarce, the interval at which the pages of mapped objects are released: programs come and go, and of each a few
 /// pages are read.
@@ -50,7 +48,8 @@ const PAGE_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 pub struct UnwindingStage<C> {
     consumer: C,
     keep_stacks: bool,
-    low_memory: Option<LowMemory>,
+    /// When the pages of objects were last released, where memory is scarce.
+    pages_released: Option<Instant>,
     started: bool,
     /// The event of each id of the kernel.
     events: HashMap<u64, EventIndex, FxBuildHasher>,
@@ -61,21 +60,6 @@ pub struct UnwindingStage<C> {
     unwinder: SampleUnwinder,
 }
 
-/// How a stage saves memory that runs for hours.
-#[derive(Debug)]
-struct LowMemory {
-    /// A chunk is copied if it fills less than this fraction (1/N) of its memory.
-    sparse_chunk: usize,
-    /// When the pages of objects were last released.
-    pages_released: Instant,
-}
-
-impl LowMemory {
-    fn new(sparse_chunk: usize) -> Self {
-        Self { sparse_chunk, pages_released: Instant::now() }
-    }
-}
-
 impl<C: OrderedConsumer> UnwindingStage<C> {
     /// Makes a stage that forwards to `consumer`. With `keep_stacks` it keeps registers and stack copies instead of unwinding them,
     /// and drops only the user part of the kernel's call chain.
@@ -83,7 +67,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
         Self {
             consumer,
             keep_stacks,
-            low_memory: None,
+            pages_released: None,
             started: false,
             events: HashMap::default(),
             layouts: Vec::new(),
@@ -101,15 +85,9 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
         self
     }
 
-    /// Makes the stage keep less memory of earlier stacks, objects and chunks, for a view that stays open
-    /// ([`crate::Options::low_memory`]).
-    pub fn for_live_view(self) -> Self {
-        Self { low_memory: Some(LowMemory::new(LIVE_VIEW_SPARSE_CHUNK)), ..self }
-    }
-
-    /// Makes the stage keep less memory of earlier stacks and objects, for an overwrite window that is recorded for weeks.
-    pub fn for_overwrite_window(self) -> Self {
-        Self { low_memory: Some(LowMemory::new(WINDOW_SPARSE_CHUNK)), ..self }
+    /// Makes the stage keep less memory of earlier stacks, objects and chunks, for a view or a window that stays open for weeks.
+    pub fn with_low_memory(self) -> Self {
+        Self { pages_released: Some(Instant::now()), ..self }
     }
 
     /// Returns the consumer to which the stage forwards.
@@ -320,10 +298,10 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 
     fn checkpoint(&mut self) -> io::Result<()> {
         self.unwinder.forget_ended(self.consumer.tracker());
-        if let Some(low_memory) = &mut self.low_memory {
+        if let Some(released) = &mut self.pages_released {
             self.unwinder.walker.trim_caches();
-            if low_memory.pages_released.elapsed() >= PAGE_RELEASE_INTERVAL {
-                low_memory.pages_released = Instant::now();
+            if released.elapsed() >= PAGE_RELEASE_INTERVAL {
+                *released = Instant::now();
                 self.unwinder.release_object_pages();
                 self.pending.free_spare();
             }
@@ -342,10 +320,8 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
 impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         // The memory of a chunk is as large as a ring. Chunks that wait in much of it, and each use another part, add up.
-        let is_sparse = self
-            .low_memory
-            .as_ref()
-            .is_some_and(|low| chunk.bytes.len() < chunk.bytes.capacity() / low.sparse_chunk);
+        let is_sparse =
+            self.pages_released.is_some() && chunk.bytes.len() < chunk.bytes.capacity() / SPARSE_CHUNK;
         let (bytes, emptied) = match is_sparse {
             true => (self.pending.copy(&chunk.bytes), Some(chunk.bytes)),
             false => (chunk.bytes, None),
