@@ -58,7 +58,7 @@ pub(super) const SHAPES: &[Shape] = &[
         }
         sample(out, PROCESS, n + 1, &[USER, BASE + 5]);
     }),
-    shape("a mapping before each sample of a long stack", 200, |n, out| {
+    shape("a mapping before each sample of a long stack", 100, |n, out| {
         let chain: Vec<u64> = [USER].into_iter().chain((0..100).map(|k| BASE + k * PAGE + 7)).collect();
         for i in 0..n {
             map(out, PROCESS, BASE + i * PAGE, PAGE, &format!("/nx/{i}"), 2 * i);
@@ -86,15 +86,15 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, pid, i, &[USER, BASE + 5]);
         }
     }),
-    shape("a thread that renames itself", 500, |n, out| {
+    shape("a thread that renames itself", 250, |n, out| {
         for i in 0..n {
             name(out, PROCESS, PROCESS, &format!("c{i}"), i, 0);
             sample(out, PROCESS, i, &[USER, BASE + 5]);
         }
     }),
-    shape("forks of a large process that map a little", 500, |n, out| forks(n, 1, out)),
+    shape("forks of a large process that map a little", 250, |n, out| forks(n, 1, out)),
     shape("forks of a large process that map here and there", 125, |n, out| forks(n, 30, out)),
-    shape("forks of forks", 500, |n, out| {
+    shape("forks of forks", 250, |n, out| {
         for i in 0..n {
             let (parent, child, time) = (1000 + i as u32, 1001 + i as u32, 3 * i);
             task(out, FORK, (child, parent), time);
@@ -118,7 +118,7 @@ pub(super) const SHAPES: &[Shape] = &[
             task(out, EXIT, (PROCESS, 1), 4 * i + 3);
         }
     }),
-    shape("a large process that executes itself", 500, |n, out| {
+    shape("a large process that executes itself", 250, |n, out| {
         (0..n).for_each(|i| map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/nx/{i}"), i));
         for i in 0..n {
             name(out, PROCESS, PROCESS, "x", n + 2 * i, EXEC);
@@ -149,7 +149,7 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, PROCESS, 10 * n - 2 * i + 1, &[USER, BASE + i % 50]);
         }
     }),
-    shape("files with long names", 25, |n, out| {
+    shape("files with long names", 12, |n, out| {
         for i in 0..n {
             map(out, PROCESS, BASE + i * 2 * PAGE, PAGE, &format!("/x{i}{}", "y".repeat(60_000)), 2 * i);
             sample(out, PROCESS, 2 * i + 1, &[USER, BASE + i * 2 * PAGE + 5]);
@@ -161,14 +161,14 @@ pub(super) const SHAPES: &[Shape] = &[
             sample(out, PROCESS, 2 * i + 1, &[USER, BASE + 5]);
         }
     }),
-    shape("BPF programs", 500, |n, out| {
+    shape("BPF programs", 250, |n, out| {
         for i in 0..n {
             let start = MODULES - i * 64;
             kernel_symbol(out, start, &format!("bpf_prog_{i}"), 2 * i);
             sample_of(out, (PROCESS, PROCESS), 2 * i + 1, &[KERNEL, start + 3], BY_KERNEL);
         }
     }),
-    shape("kernel modules over each other", 500, |n, out| {
+    shape("kernel modules over each other", 250, |n, out| {
         for i in 0..n {
             let start = 0xffff_ffff_8000_0000 - i * PAGE;
             mapping(out, u32::MAX, (start, 1 << 30), &format!("[m{i}]"), 2 * i, BY_KERNEL);
@@ -176,7 +176,7 @@ pub(super) const SHAPES: &[Shape] = &[
             sample_of(out, (PROCESS, PROCESS), 2 * i + 1, &chain, BY_KERNEL);
         }
     }),
-    shape("stacks that grow by a frame", 300, |n, out| {
+    shape("stacks that grow by a frame", 150, |n, out| {
         // Bounded depth: as many frames as samples would be n² frames. At most 20 frames are new in a stack.
         for i in 0..n {
             let depth = 20 + i % 500;

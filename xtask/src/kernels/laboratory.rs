@@ -45,10 +45,7 @@ impl Laboratory {
     /// A program cannot be built.
     pub(super) fn build(cache: &Path, fetched: Fetched) -> anyhow::Result<Self> {
         let Fetched { emulator, packages, kernels, known } = fetched;
-        let mut programs = Programs::default();
-        for (architecture, packages) in packages {
-            programs.build(cache, architecture, packages)?;
-        }
+        let programs = Programs::build(cache, packages)?;
         let recording = Recording::make(&programs);
         if let Err(error) = &recording {
             println!("skipped: no recording of the host is read in guests: {error:#}");

@@ -60,6 +60,9 @@ const PROGRAMS: &[Program] = &[
     Program { name: "as_user", source: "as_user", flags: &["-O1"], only: BOTH },
 ];
 
+/// The folder of cargo's output in the cache.
+const BUILD_FOLDER: &str = "build";
+
 /// Built programs by architecture and name.
 #[derive(Default)]
 pub(super) struct Programs {
@@ -69,19 +72,24 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Builds the programs for an architecture.
-    pub(super) fn build(
-        &mut self,
-        cache: &Path,
-        architecture: Architecture,
-        packages: Packages,
-    ) -> anyhow::Result<()> {
+    /// Builds the programs of all architectures.
+    pub(super) fn build(cache: &Path, packages: BTreeMap<Architecture, Packages>) -> anyhow::Result<Self> {
+        build_prof(cache, &packages)?;
+        let mut programs = Self::default();
+        packages
+            .into_iter()
+            .try_for_each(|(architecture, packages)| programs.add(cache, architecture, packages))?;
+        Ok(programs)
+    }
+
+    /// Builds the C programs of an architecture, beside `prof`.
+    fn add(&mut self, cache: &Path, architecture: Architecture, packages: Packages) -> anyhow::Result<()> {
         let Packages { gcc, busybox, tools } = packages;
         let folder = cache.join("programs").join(architecture.machine());
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let mut built = BTreeMap::new();
         built.insert("busybox".to_owned(), busybox);
-        built.insert("prof".to_owned(), prof(cache, architecture, &gcc)?);
+        built.insert("prof".to_owned(), prof(cache, architecture));
         for program in PROGRAMS {
             if program.only.is_none_or(|only| only == architecture) {
                 let file = folder.join(program.name);
@@ -135,15 +143,22 @@ impl Programs {
     }
 }
 
-/// Builds `prof` as a static program: linked as packages are, but sooner.
-fn prof(cache: &Path, architecture: Architecture, gcc: &Path) -> anyhow::Result<PathBuf> {
-    let target = architecture.target();
-    let folder = cache.join("build");
+/// Builds `prof` as a static program: linked as packages are, but sooner. For all architectures at once, which keeps all CPUs busy.
+fn build_prof(cache: &Path, packages: &BTreeMap<Architecture, Packages>) -> anyhow::Result<()> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--release", "-p", "prof-cli", "--no-default-features"]);
-    cargo.args(["--target", target, "--target-dir"]).arg(&folder);
-    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
-    cargo.env(format!("CARGO_TARGET_{}_LINKER", target.replace('-', "_").to_uppercase()), gcc);
-    workspace::run(cargo.current_dir(workspace::root()))?;
-    Ok(folder.join(target).join("release/prof"))
+    cargo.args(["build", "--quiet", "--release", "-p", "prof-cli", "--no-default-features", "--target-dir"]);
+    cargo.arg(cache.join(BUILD_FOLDER)).env("RUSTFLAGS", "-C target-feature=+crt-static");
+    // What is right is looked at here, not how fast it is.
+    cargo.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    for (architecture, Packages { gcc, .. }) in packages {
+        let target = architecture.target();
+        cargo.args(["--target", target]);
+        cargo.env(format!("CARGO_TARGET_{}_LINKER", target.replace('-', "_").to_uppercase()), gcc);
+    }
+    workspace::run(cargo.current_dir(workspace::root()))
+}
+
+/// Returns where `prof` is built for an architecture.
+fn prof(cache: &Path, architecture: Architecture) -> PathBuf {
+    cache.join(BUILD_FOLDER).join(architecture.target()).join("release/prof")
 }
