@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::SourceReader;
 
 /// The number of lines shown before and after a sampled one.
-const CONTEXT_LINES: usize = 8;
+const CONTEXT_LINES: usize = 3;
 /// Maximum number of source lines of a page. Files with most samples come first.
 const MAX_LINES: usize = 60_000;
 /// Maximum number of bytes of source text. Packed it takes a third of that, and source may add 2 MB to a page.
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn lines_that_lie_close_share_a_stretch() {
-        assert_eq!(line_ranges(&[3, 5, 40], 100), [(0, 13), (31, 48)]);
-        assert_eq!(line_ranges(&[1, 17, 99, 101], 100), [(0, 25), (90, 100)]);
+        assert_eq!(line_ranges(&[3, 5, 40], 100), [(0, 8), (36, 43)]);
+        assert_eq!(line_ranges(&[1, 17, 99, 101], 100), [(0, 4), (13, 20), (95, 100)]);
         assert_eq!(line_ranges(&[7], 0), []);
     }
 

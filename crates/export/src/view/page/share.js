@@ -38,12 +38,12 @@ export function shareDialog(loaded, store) {
     dialog,
     page,
     show() {
-      const end = `#${toFragment(store.state)}`, isServed = location.protocol.startsWith("http");
-      const text = isServed ? location.href.split("#")[0] + end : end;
+      const end = toFragment(store.state), isServed = location.protocol.startsWith("http");
+      const text = (isServed ? location.href.split("#")[0] : fileName()) + (end && `#${end}`);
       told.textContent = "";
       body.replaceChildren(
         element("p", {}, "A file with the whole recording, which opens as you see it now: ", button("Save the file", "Saves this page with what is selected", saved)),
-        element("p", {}, isServed ? "Or the address of this page, with what you see: " : `Or what to put behind the address of ${fileName()}, for those who have it: `,
+        element("p", {}, isServed ? "Or the address of this page, with what you see: " : "Or its name with what you see, for those who have it: ",
           button("Copy", "Copies it", () => copy(text, dialog).then(done => { told.textContent = done ? " Copied." : " The browser does not allow copying."; })), told),
         element("p", { class: "code" }, text));
       dialog.showModal();
