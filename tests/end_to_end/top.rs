@@ -71,7 +71,7 @@ fn known_shares_on_the_screen_and_for_scripts() {
     let top = top.ok();
     assert_eq!(top.text().lines().count(), 1, "{}", top.text());
     let value: serde_json::Value = serde_json::from_str(top.text()).unwrap();
-    assert_eq!(value["schema"], "prof-top-1");
+    assert_eq!(value["schema"], "prof-top-2");
     let event = &value["events"][0];
     let of = |name: &str| {
         let functions = event["rows"].as_array().unwrap();

@@ -61,6 +61,7 @@ fn options(query: Query, format: Format) -> Options {
         min_share: None,
         limit: None,
         screen_rows: None,
+        all_frames: false,
         full_names: false,
         format,
         title: "app".to_owned(),

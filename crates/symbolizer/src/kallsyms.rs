@@ -147,11 +147,6 @@ impl Kallsyms {
         })
     }
 
-    /// Returns the lowest address of a module's text. `module` has no brackets.
-    pub fn module_start(&self, module: &str) -> Option<Avma> {
-        self.symbols.iter().find(|entry| self.module(entry) == module).map(|entry| Avma(entry.address))
-    }
-
     fn module(&self, entry: &Entry) -> &str {
         self.modules.get(usize::from(entry.module)).map_or("", String::as_str)
     }
@@ -211,7 +206,6 @@ zzzz T bad
         assert_eq!(name(&table, u64::MAX), None);
         let symbol = table.find(Avma(0xffff_ffff_c000_1180)).unwrap();
         assert_eq!((symbol.name, symbol.module), ("ext4_open", Some("ext4")));
-        assert_eq!(table.module_start("ext4"), Some(Avma(0xffff_ffff_c000_1000)));
         for symbol in [TextSymbol::Text, TextSymbol::Stext] {
             assert_eq!(table.text_address(symbol), Some(Avma(0xffff_ffff_8100_0000)));
         }

@@ -44,7 +44,7 @@ pub struct StackArguments {
     /// Show all frames: also those that start programs and threads, which pictures, pages and trees fold into one, [start],
     /// and inlined functions that are one line of a standard library, whose samples are their callers' otherwise
     #[arg(hide_short_help = true, long)]
-    all_frames: bool,
+    pub all_frames: bool,
     /// Weight of a stack: number of samples, or sum of their periods [default: depends on the event]. For recordings with
     /// --off-cpu also the time of threads: cpu (running), offcpu (waiting for a CPU, or blocked), wall
     /// (both), latency (running, divided by the number of threads of the process that run at the same time)

@@ -15,8 +15,9 @@ use clap::Args;
 use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
 use export::report::nearest_names;
 use export::summary::losses;
+use export::{ShownNames, safe_label};
 use model::Harm;
-use profile::Show;
+use profile::{Pattern, Show};
 
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
@@ -169,17 +170,16 @@ fn is_coloured() -> bool {
 /// # Errors
 /// No function or several functions match.
 fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Result<Vec<Chosen>> {
-    let wanted = match (arguments.hottest, arguments.function.as_deref()) {
+    let typed = match (arguments.hottest, arguments.function.as_deref()) {
         (Some(count), _) => return Ok(functions.into_iter().take(count).map(Chosen::Whole).collect()),
-        (None, wanted) => wanted.unwrap_or_default(),
+        (None, typed) => typed.unwrap_or_default(),
     };
+    let wanted = Pattern::parse(typed)?;
     let quoted = |names: &mut dyn Iterator<Item = &str>| {
-        let names = names.take(MAX_SUGGESTIONS).map(|name| format!("`{}`", export::safe_label(name)));
+        let names: Vec<&str> = names.take(MAX_SUGGESTIONS).collect();
+        let shown = ShownNames::new(names.iter().copied(), false);
+        let names = names.iter().map(|name| format!("`{}`", safe_label(&shown.of(name))));
         names.collect::<Vec<_>>().join(", ")
-    };
-    let by_case = wanted.chars().any(char::is_uppercase);
-    let holds = |name: &str| {
-        if by_case { name.contains(wanted) } else { name.to_lowercase().contains(&wanted.to_lowercase()) }
     };
     let pieces = || functions.iter().flat_map(|(_, pieces)| pieces);
     let mut inlined: Vec<&Arc<str>> = pieces().flat_map(|piece| &piece.inlined).collect();
@@ -189,37 +189,38 @@ fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Resul
         let callers = pieces().filter(|piece| piece.inlined.contains(name)).cloned();
         Ok(vec![Chosen::Inlined(Arc::clone(name), callers.collect())])
     };
-    if let Some(whole) = functions.iter().find(|(name, _)| name == name_of_whole(wanted)) {
+    let is_it = |name: &str| name == name_of_whole(typed) || wanted.is_exactly(name);
+    if let Some(whole) = functions.iter().find(|(name, _)| is_it(name)) {
         return Ok(vec![Chosen::Whole(whole.clone())]);
     }
-    if let Some(name) = inlined.iter().find(|name| name.as_ref() == wanted) {
+    if let Some(name) = inlined.iter().find(|name| wanted.is_exactly(name)) {
         return instances(name);
     }
-    let fitting: Vec<&Whole> = functions.iter().filter(|(name, _)| holds(name)).collect();
-    let fitting_inlined: Vec<&Arc<str>> = inlined.iter().copied().filter(|name| holds(name)).collect();
+    let fitting: Vec<&Whole> = functions.iter().filter(|(name, _)| wanted.matches(name, None)).collect();
+    let fitting_inlined: Vec<_> = inlined.iter().copied().filter(|name| wanted.matches(name, None)).collect();
     match (fitting.as_slice(), fitting_inlined.as_slice()) {
         ([only], _) => return Ok(vec![Chosen::Whole((*only).clone())]),
         ([], [only]) => return instances(only),
         ([], []) => {}
         ([], several) => bail!(
-            "`{wanted}` matches {} inlined functions; try one of them: {}",
+            "`{typed}` matches {} inlined functions; try one of them: {}",
             several.len(),
             quoted(&mut several.iter().map(|name| &***name))
         ),
         (several, _) => bail!(
-            "`{wanted}` matches {} functions; try one of them: {}",
+            "`{typed}` matches {} functions; try one of them: {}",
             several.len(),
             quoted(&mut several.iter().map(|(name, _)| name.as_str()))
         ),
     }
     let all = functions.iter().map(|(name, _)| name.as_str()).chain(inlined.iter().map(|name| &***name));
-    let nearest = nearest_names(all, wanted);
+    let nearest = nearest_names(all, typed);
     let nearest = match quoted(&mut nearest.iter().map(String::as_str)) {
         names if names.is_empty() => String::new(),
         names => format!("; nearest: {names}"),
     };
     bail!(
-        "no sample was taken in a function `{wanted}`{nearest}; most were taken in {}",
+        "no sample was taken in a function `{typed}`{nearest}; most were taken in {}",
         quoted(&mut functions.iter().map(|(name, _)| name.as_str()))
     )
 }

@@ -252,6 +252,7 @@ impl ReportArguments {
             min_share: self.min.map(|percent| percent / 100.0),
             limit: self.limit,
             screen_rows: screen.map(|(_, rows)| rows),
+            all_frames: self.query.stacks.all_frames,
             full_names: self.full_names,
             format: match self {
                 Self { json: true, .. } => Format::Json,

@@ -15,7 +15,7 @@ use live::snapshot::{Snapshot, container_of, ids_of, share};
 use live::views::{FunctionRow, Scope, TaskOrder, TaskRow, TimeSpent, functions, tasks};
 
 /// The name and version of the schema (`docs/schemas/top.json`). A change that breaks readers raises the version.
-const SCHEMA: &str = "prof-top-1";
+const SCHEMA: &str = "prof-top-2";
 /// The fields of an event that have the same name and meaning in `report --json`.
 const REPORT_FIELDS: [&str; 6] = ["event", "unit", "total", "lost", "rows", "rows_omitted"];
 

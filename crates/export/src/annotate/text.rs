@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use model::Frame;
 use profile::code::{CodeRange, Instruction};
+use profile::short_name;
 
 use super::arrows::Arrows;
 use super::{AnnotatedFunction, Listing};
@@ -71,7 +72,7 @@ fn rows(
         let share = percent(weight, listing.total);
         each(plain(format!(
             "{}: {} {unit} of {} in it, {share:.1} % of all",
-            printable(&function.name),
+            printable(&short_name(&function.name)),
             grouped(weight),
             listing.event
         )))?;
@@ -97,7 +98,7 @@ fn rows_of_range(
     each(plain(format!(
         "{}{} in {}, {:.1} % of the function",
         if range.inlined.is_some() { "inlined into " } else { "" },
-        printable(&range.name),
+        printable(&short_name(&range.name)),
         range.module,
         percent(range.weight, whole)
     )))?;
@@ -205,12 +206,9 @@ impl Rows<'_> {
         let text = (self.listing.sources)(&location.file);
         let text = text.as_ref().and_then(|source| source.line(location.line));
         let text = text.map_or_else(String::new, |line| source_text(&line));
-        let inlined: Vec<String> = match instruction.frames.as_ref() {
-            [inlined @ .., _] => {
-                inlined.iter().map(|frame| printable(&frame.function).into_owned()).collect()
-            }
-            [] => Vec::new(),
-        };
+        let inlined = instruction.frames.split_last().map_or(&[][..], |(_, inlined)| inlined);
+        let inlined: Vec<String> =
+            inlined.iter().map(|frame| printable(&short_name(&frame.function)).into_owned()).collect();
         let inlined =
             if inlined.is_empty() { String::new() } else { format!(" (inlined {})", inlined.join(" ← ")) };
         self.last = Some(line);
@@ -226,7 +224,8 @@ impl Rows<'_> {
             _ => format!("{share:.2}"),
         };
         let callee = instruction.callee.as_ref();
-        let callee = callee.map_or_else(String::new, |callee| format!(" <{}>", printable(callee)));
+        let callee =
+            callee.map_or_else(String::new, |callee| format!(" <{}>", printable(&short_name(callee))));
         let text = format!("{shown:>7} {arrows} {:>8x}: {}{callee}", instruction.address.0, instruction.text);
         let heat = match share {
             _ if share >= HOT_PERCENT => Heat::Hot,

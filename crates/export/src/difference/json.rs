@@ -13,7 +13,7 @@ use crate::names::printable;
 use crate::table::{Cell, Table};
 
 /// The name and version of the schema. Increase the number with a change that breaks readers.
-const SCHEMA: &str = "prof-diff-1";
+const SCHEMA: &str = "prof-diff-2";
 
 /// The fields of a function that are columns of CSV, those of its change last.
 const COLUMNS: [&str; 14] = [

@@ -87,7 +87,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
     });
     let loss = facts.loss;
     let document = json!({
-        "schema": "prof-explain-1",
+        "schema": "prof-explain-2",
         "title": facts.title,
         "event": facts.event,
         "unit": facts.unit,

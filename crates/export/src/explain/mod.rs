@@ -6,10 +6,10 @@ mod text;
 
 use model::{Loss, Name};
 use profile::explain::{Explanation, Phase};
-use profile::{Census, Count, FrameId, FrameTable, Label, Weight};
+use profile::{Census, Count, FrameId, FrameTable, Label, Weight, short_name};
 
 use crate::figures::percent;
-use crate::names::FunctionName;
+use crate::names::fit_name;
 use crate::printable;
 
 pub use json::write as write_json;
@@ -100,7 +100,7 @@ impl Findings<'_> {
             Some(Label::Unknown(_)) | None => "[unknown]".to_owned(),
         };
         match columns {
-            Some(columns) => FunctionName::parse(&name).fit(&name, columns),
+            Some(columns) => fit_name(&short_name(&name), columns).into_owned(),
             None => name,
         }
     }

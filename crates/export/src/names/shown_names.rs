@@ -36,23 +36,22 @@ impl ShownNames {
     }
 }
 
-/// Cuts a name to a number of characters: outer parts of its path first (`…::Attr::visit`), then the end of the last one.
+/// Cuts a name to a number of characters: outer parts of its path first (`…::Attr::visit`, `…Attr.visit`, `…/http.Serve`), then the end of the
+/// last one.
 pub fn fit_name(name: &str, columns: usize) -> Cow<'_, str> {
     if name.chars().count() <= columns {
         return Cow::Borrowed(name);
     }
     let (mut depth, mut last) = (0_i32, 0);
     for (at, byte) in name.bytes().enumerate() {
-        match byte {
-            b'<' | b'(' | b'[' | b'{' => depth += 1,
-            b'>' | b')' | b']' | b'}' => depth -= 1,
-            b':' if depth == 0 && at > 0 && name.get(at..).is_some_and(|rest| rest.starts_with("::")) => {
-                last = at;
-                if name.get(at..).is_some_and(|rest| rest.chars().count() < columns) {
-                    break;
-                }
+        depth += i32::from(b"<([{".contains(&byte)) - i32::from(b">)]}".contains(&byte));
+        let rest = name.get(at + usize::from(byte == b'.')..).unwrap_or_default();
+        let begins = (matches!(byte, b'.' | b'/') || rest.starts_with("::")) && !rest.is_empty();
+        if depth == 0 && at > 0 && begins {
+            last = name.len() - rest.len();
+            if rest.chars().count() < columns {
+                break;
             }
-            _ => {}
         }
     }
     let rest = name.get(last..).unwrap_or(name);
@@ -87,6 +86,8 @@ mod tests {
         assert_eq!(fit_name(name, 12), "…::visit");
         assert_eq!(fit_name(name, 6), "…::vi…");
         assert_eq!(fit_name("pthread_mutex_lock", 10), "pthread_m…");
+        assert_eq!(fit_name("void com.sun.tools.Attr.visit(Tree)", 20), "…Attr.visit(Tree)");
+        assert_eq!(fit_name("github.com/a/http.(*Server).Serve", 23), "…/http.(*Server).Serve");
         assert_eq!(fit_name("a::b", 0), "……");
     }
 }

@@ -15,7 +15,7 @@ use crate::figures::write_json_line;
 use crate::table::Cell;
 
 /// The name and version of the schema. Increase the number with a change that breaks readers.
-const SCHEMA: &str = "prof-report-1";
+const SCHEMA: &str = "prof-report-2";
 
 pub(super) fn write(
     events: &[EventReport<'_>],
@@ -26,6 +26,7 @@ pub(super) fn write(
     let mut whole = Map::new();
     whole.insert("schema".to_owned(), SCHEMA.into());
     whole.insert("title".to_owned(), options.title.as_str().into());
+    whole.insert("all_frames".to_owned(), options.all_frames.into());
     let of_event = |(column, event): (usize, &EventReport<'_>)| {
         let mut object = facts(event);
         match body {

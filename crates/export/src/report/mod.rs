@@ -111,6 +111,8 @@ pub struct Options {
     pub limit: Option<usize>,
     /// The rows of the screen that the report is printed to; `None` if there is none.
     pub screen_rows: Option<usize>,
+    /// True if no frames are folded, as with `--all-frames`; for JSON, which says so.
+    pub all_frames: bool,
     /// True for whole names of functions in text, and not short ones ([`crate::ShownNames`]). Other formats always have whole ones.
     pub full_names: bool,
     /// The format of the output.
