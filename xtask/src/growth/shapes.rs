@@ -176,11 +176,12 @@ pub(super) const SHAPES: &[Shape] = &[
             sample_of(out, (PROCESS, PROCESS), 2 * i + 1, &chain, BY_KERNEL);
         }
     }),
-    shape("stacks that grow by a frame", 150, |n, out| {
-        // Bounded depth: as many frames as samples would be n² frames. At most 20 frames are new in a stack.
+    shape("stacks that grow by a frame", 300, |n, out| {
+        // Bounded depth, reached by both lengths, then from other functions: as many frames as samples would be n² frames.
         for i in 0..n {
-            let depth = 20 + i % 500;
-            let chain: Vec<u64> = [USER].into_iter().chain((0..depth).rev().map(|k| BASE + k)).collect();
+            let (round, depth) = (i / 150, 20 + i % 150);
+            let frames = (0..depth).rev().map(|k| BASE + round * PAGE + k);
+            let chain: Vec<u64> = [USER].into_iter().chain(frames).collect();
             sample(out, PROCESS, i, &chain);
         }
     }),
