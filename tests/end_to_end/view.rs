@@ -256,7 +256,7 @@ fn a_page_of_time_has_the_time_of_each_thread_that_reports_have() {
                 let shown = functions.get(*name).and_then(Value::as_u64);
                 assert!(
                     shown.is_some_and(|shown| is_close(shown, *own)),
-                    "{weight} {tid} {name}: {shown:?}, not {own}"
+                    "{weight} {tid} {name}: {shown:?}, not {own}; {functions:?}"
                 );
             }
         }

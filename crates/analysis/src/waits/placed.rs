@@ -143,11 +143,29 @@ impl Intervals {
         let Some((start, end)) = spans.chain(self.first_run.values().copied()).min() else { return };
         let is_placed = |state: &State| times.contains_key(state) || ready.contains_key(state);
         let rest = sums.iter().filter(|(state, count)| count.period > 0 && !is_placed(state));
-        pieces.extend(rest.map(|(&State { thread, activity, wait }, count)| {
-            let content = Content::In(activity, wait);
-            Piece { thread, content, start, end, weight: count.period, cpu: None }
-        }));
+        for (state, count) in rest {
+            let &State { thread, activity, .. } = state;
+            let parts = substitutes.parts(state, count.period).filter(|(_, weight)| *weight > 0);
+            pieces.extend(parts.map(|(wait, weight)| {
+                let content = Content::In(activity, wait);
+                Piece { thread, content, start, end, weight, cpu: None }
+            }));
+        }
     }
+}
+
+impl Substitutes {
+    /// Shares out the time of a state to the waits that stand for it if it has no stack, by their weights.
+    fn parts(&self, state: &State, time: u64) -> impl Iterator<Item = (Wait, u64)> {
+        let waits = self.0.get(&state.activity).filter(|waits| state.is_bare() && sum(waits) > 0);
+        let waits = waits.map_or_else(|| vec![(state.wait, 1)], Clone::clone);
+        let mut parts = Parts::new(time, sum(&waits));
+        waits.into_iter().map(move |(wait, weight)| (wait, parts.next(weight)))
+    }
+}
+
+fn sum(waits: &WeighedWaits) -> u128 {
+    waits.iter().map(|(_, weight)| u128::from(*weight)).sum()
 }
 
 /// Takes waits in turn, each as often as its weight says.
@@ -255,6 +273,15 @@ mod tests {
             assert!((7..=9).contains(&of_one(tenth)), "{} of 8", of_one(tenth));
         }
         assert!((79..=81).contains(&of_one(&pieces)), "{} of 80", of_one(&pieces));
+    }
+
+    #[test]
+    fn time_by_the_kernels_counts_alone_is_shared_out_to_the_stacks_of_others() {
+        let (bare, ready) = (state(Activity::Blocked, None), state(Activity::Woken, None));
+        let (one, other) = (state(Activity::Blocked, Some(1)), state(Activity::Blocked, Some(2)));
+        let pieces = placed(&[(ready, 10, 40)], &[(ready, 30), (bare, 5)], &[(one, 4), (other, 1)]);
+        assert_eq!(spans(&pieces), [(10, 40, 30), (10, 40, 4), (10, 40, 1)]);
+        assert_eq!(pieces[1].content, Content::In(one.activity, one.wait));
     }
 
     #[test]
