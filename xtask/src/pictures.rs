@@ -21,9 +21,9 @@ const PAGE: [u32; 2] = [1200, 760];
 const TERMINAL: [usize; 2] = [110, 28];
 /// The size of a character in the picture of the terminal, in pixels.
 const CHARACTER: [f64; 2] = [7.8, 17.0];
-/// Time that the script of the page gets to draw it, and the live view to collect samples.
+/// Time that the script of the page gets to draw it, and the live view to collect samples and to name what is hot in large libraries.
 const DRAWN_AFTER: Duration = Duration::from_secs(5);
-const SAMPLED_FOR: Duration = Duration::from_secs(20);
+const SAMPLED_FOR: Duration = Duration::from_secs(60);
 
 /// Makes all pictures. Takes no arguments.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {

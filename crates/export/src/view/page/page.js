@@ -133,7 +133,7 @@ export class Page {
       button("◐", "Light or dark (d)", () => themes.next(), "plain"), button("?", "Help: keys (?)", () => this.help?.showModal(), "plain"));
     const header = element("header", { class: "top" },
       element("div", { class: "what" }, element("h1", { title: meta.title }, meta.title), element("p", { class: "facts" }, meta.facts.join(" · "))),
-      tools, ...(meta.truth.length ? [element("ul", { class: "truth", tabindex: "0", "aria-label": "What is missing" }, ...meta.truth.map(line => element("li", {}, line)))] : []));
+      tools, ...(meta.truth.length ? [this.truth(meta.truth)] : []));
 
     // Time.
     this.modes = [["threads", "Threads"], ...(meta.cpus > 1 && !meta.sides ? [["cpus", "CPUs"]] : []), ...(meta.timed && !meta.sides ? [["heat", "Heat map"]] : [])]
@@ -309,6 +309,12 @@ export class Page {
   /** @param {string} text */
   say(text) {
     if (this.live) this.live.textContent = text;
+  }
+
+  /** What is missing: one line, and the others behind it. @param {string[]} lines */
+  truth([first, ...others]) {
+    if (!others.length) return element("p", { class: "truth" }, first);
+    return element("details", { class: "truth" }, element("summary", {}, first), ...others.map(line => element("p", {}, line)));
   }
 
   /** @param {string[]} lines @param {number} x @param {number} y */
