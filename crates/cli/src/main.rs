@@ -116,9 +116,6 @@ enum Command {
     /// Add names to a dump (run by the recorder)
     #[command(hide = true)]
     DumpNames(Deferred<commands::dump_names::DumpNamesArguments>),
-    /// Read source files for another process (run by commands that show them)
-    #[command(hide = true)]
-    SourceHelper,
     /// Open and read files (run by prof)
     #[command(hide = true)]
     FileHelper,
@@ -128,7 +125,7 @@ enum Command {
 }
 
 /// The commands that other programs run.
-const INTERNAL: [&str; 4] = ["dump-names", "source-helper", "file-helper", "man"];
+const INTERNAL: [&str; 3] = ["dump-names", "file-helper", "man"];
 
 /// Returns the parser with all commands listed that people type.
 fn with_all_commands() -> clap::Command {
@@ -209,7 +206,6 @@ fn run(words: Vec<OsString>) -> ExitCode {
         Command::List(Deferred(list)) => commands::list::run(&list, &console),
         Command::Dump(Deferred(dump)) => commands::dump::run(&dump, &console),
         Command::DumpNames(Deferred(names)) => commands::dump_names::run(&names, &console),
-        Command::SourceHelper => commands::source_helper::run(),
         Command::FileHelper => commands::file_helper::run(),
         Command::Doctor(Deferred(doctor)) => commands::doctor::run(&doctor, &console),
         Command::Completions(Deferred(shell)) => commands::completions::run(&shell, with_all_commands()),

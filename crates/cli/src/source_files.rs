@@ -9,7 +9,7 @@ use analysis::symbols::SourceOwners;
 use export::SourceText;
 use host::sources::{SourceError, SourceHelper};
 
-use crate::commands::source_helper;
+use crate::commands::file_helper;
 
 /// Maximum size of all source files of a listing together.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
@@ -23,7 +23,7 @@ pub(crate) fn parse_replacement(text: &str) -> Result<(String, PathBuf), String>
 /// Cached source files, by their paths in debug information.
 pub(crate) struct SourceFiles<'a> {
     folders: &'a [(String, PathBuf)],
-    helper: RefCell<Option<SourceHelper>>,
+    helper: Option<SourceHelper>,
     read: RefCell<HashMap<String, Option<Arc<SourceText>>>>,
     size: RefCell<usize>,
     /// The number of files that are not shown, and the first of them, by the reason.
@@ -35,10 +35,10 @@ impl<'a> SourceFiles<'a> {
     /// are pairs of path prefixes and their replacements.
     pub(crate) fn new(folders: &'a [(String, PathBuf)]) -> Self {
         // Without the process, no file is shown, and that is said.
-        let helper = SourceHelper::start(&[source_helper::COMMAND]).ok();
+        let helper = SourceHelper::start(&[file_helper::COMMAND]).ok();
         Self {
             folders,
-            helper: RefCell::new(helper),
+            helper,
             read: RefCell::default(),
             size: RefCell::default(),
             refused: RefCell::default(),
@@ -72,8 +72,7 @@ impl<'a> SourceFiles<'a> {
         if *size >= MAX_TOTAL_BYTES {
             return Err(SourceError::NoRoom);
         }
-        let mut helper = self.helper.borrow_mut();
-        let bytes = helper.as_mut().ok_or(SourceError::NoAnswer)?.read(users, place)?;
+        let bytes = self.helper.as_ref().ok_or(SourceError::NoAnswer)?.read(users, place)?;
         *size += bytes.len();
         Ok(bytes)
     }

@@ -1,4 +1,5 @@
-//! Opens and reads files, and memory of processes, for another process of this program (hidden: it is started with a socket as standard input).
+//! Opens and reads files, source files as their readers, and memory of processes, for another process of this program (hidden: it is
+//! started with a socket as standard input).
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,7 @@ use model::Harm;
 use crate::console::Console;
 
 /// The name of the hidden command.
-const COMMAND: &str = "file-helper";
+pub const COMMAND: &str = "file-helper";
 /// Time to wait for file systems while recording, in milliseconds and seconds: the rings fill meanwhile, at 997 Hz with stacks of 64 KiB
 /// in 128 ms. Local networks answer in milliseconds.
 const WHILE_RECORDING: Patience =

@@ -25,7 +25,6 @@ pub mod recording;
 mod recording_output;
 pub mod report;
 pub mod script;
-pub mod source_helper;
 mod stack_completeness;
 pub mod stat;
 mod summary;

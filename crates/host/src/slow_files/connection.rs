@@ -11,7 +11,8 @@ use super::patience::WaitingTime;
 use model::Pid;
 
 use super::protocol::{
-    FACTS_BYTES, FileFacts, LINK_BYTES, MAX_READ_BYTES, Request, decode_ranges, length_of_answer, numbers,
+    FACTS_BYTES, FileFacts, LINK_BYTES, MAX_PATH_BYTES, MAX_RANGES, MAX_READ_BYTES, Request, decode_ranges,
+    length_of_answer, numbers,
 };
 use crate::helper_process::read_until;
 use crate::in_root::open_path;
@@ -19,7 +20,7 @@ use crate::sys::poll::PollSet;
 
 /// A connection to a process that serves one file system.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     /// `None` if nothing more can come.
     socket: Mutex<Option<Socket>>,
     waiting: Arc<WaitingTime>,
@@ -53,7 +54,7 @@ pub struct SlowFile {
 
 impl Connection {
     /// Makes a connection of the end of a socket, which must not block. `waiting` is shared by all connections.
-    pub(super) fn new(socket: File, waiting: Arc<WaitingTime>) -> Self {
+    pub(crate) fn new(socket: File, waiting: Arc<WaitingTime>) -> Self {
         Self { socket: Mutex::new(Some(Socket { file: socket, owed: None })), waiting }
     }
 
@@ -75,6 +76,18 @@ impl Connection {
     /// Those of opening it; `TimedOut` if the file system does not answer in time, and until it has.
     pub(super) fn open(self: &Arc<Self>, root: &Path, path: &Path, follow: bool) -> io::Result<SlowFile> {
         let request = Request::Open { root: root.to_owned(), path: path.to_owned(), follow };
+        Ok(SlowFile { connection: Arc::clone(self), facts: self.ask_for_facts(&request)? })
+    }
+
+    /// Opens a source file with the rights of these users.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; `InvalidInput` for more than fits a request.
+    pub(crate) fn open_source(self: &Arc<Self>, users: &[u32], path: &Path) -> io::Result<SlowFile> {
+        if users.len() > MAX_RANGES || path.as_os_str().len() as u64 > MAX_PATH_BYTES {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let request = Request::Source { users: users.to_vec(), path: path.to_owned() };
         Ok(SlowFile { connection: Arc::clone(self), facts: self.ask_for_facts(&request)? })
     }
 
@@ -156,7 +169,7 @@ impl Socket {
         self.file.write_all(&request.encode())?;
         if !self.is_readable(until)? {
             self.owed = Some(match request {
-                Request::Open { .. } => Owed::File,
+                Request::Open { .. } | Request::Source { .. } => Owed::File,
                 Request::Link { .. } => Owed::Link,
                 _ => Owed::Bytes,
             });

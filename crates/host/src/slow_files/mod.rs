@@ -2,7 +2,8 @@
 //!
 //! Who calls such a file system cannot be killed until it answers, be it to open, read or close. So this process opens no file there:
 //! a process of its own does ([`serve`]), one for each file system, which is left behind if it does not answer. All other files are
-//! opened here. The same goes for the memory of other users' processes (`crate::process_memory`).
+//! opened here. The same goes for the memory of other users' processes (`crate::process_memory`), and for source files, which are opened as the
+//! users who may read them (`crate::sources`).
 
 mod connection;
 mod door;
@@ -11,11 +12,13 @@ mod protocol;
 mod registry;
 mod server;
 
+pub(crate) use connection::Connection;
 pub use connection::SlowFile;
 pub(crate) use door::{ask, ask_for, follow_link, open, real_path};
 pub use patience::Patience;
+pub(crate) use patience::WaitingTime;
 pub use protocol::FileFacts;
-pub(crate) use protocol::MAX_RANGES;
+pub(crate) use protocol::{MAX_RANGES, MAX_READ_BYTES};
 pub(crate) use registry::{MemoryReader, memory_reader, process_reader};
 pub use registry::{
     SilentFileSystem, ask_for_memory, enable, prepare, silent_file_systems, silent_processes,

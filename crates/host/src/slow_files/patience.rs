@@ -17,7 +17,7 @@ pub struct Patience {
 
 /// The time that was waited for all file systems together.
 #[derive(Debug)]
-pub(super) struct WaitingTime {
+pub(crate) struct WaitingTime {
     pub(super) patience: Patience,
     began: Instant,
     waited: Mutex<Duration>,
@@ -25,7 +25,7 @@ pub(super) struct WaitingTime {
 
 impl WaitingTime {
     /// Begins to measure.
-    pub(super) fn new(patience: Patience) -> Self {
+    pub(crate) fn new(patience: Patience) -> Self {
         Self { patience, began: Instant::now(), waited: Mutex::new(Duration::ZERO) }
     }
 

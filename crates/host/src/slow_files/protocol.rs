@@ -9,11 +9,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use model::Pid;
 
 /// Maximum number of bytes of one read.
-pub(super) const MAX_READ_BYTES: usize = 1 << 20;
-/// Maximum number of ranges of memory in one request.
+pub(crate) const MAX_READ_BYTES: usize = 1 << 20;
+/// Maximum number of ranges of memory, or of users, in one request.
 pub(crate) const MAX_RANGES: usize = 128;
 /// Maximum length of a path: `PATH_MAX` of limits.h.
-const MAX_PATH_BYTES: u64 = 4096;
+pub(super) const MAX_PATH_BYTES: u64 = 4096;
 /// The kinds of requests.
 const OPEN: u64 = 1;
 const READ: u64 = 2;
@@ -21,6 +21,7 @@ const CLOSE: u64 = 3;
 const LOOK: u64 = 4;
 const MEMORY: u64 = 5;
 const LINK: u64 = 6;
+const SOURCE: u64 = 7;
 
 /// The metadata of a file.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -53,6 +54,8 @@ pub(super) enum Request {
     /// Opens the regular file at `path` below `root`; `root` itself for an empty path. Follows a link at the end only with `follow`.
     /// Answer: the facts.
     Open { root: PathBuf, path: PathBuf, follow: bool },
+    /// Opens a source file with the rights of these users (`crate::sources`). Answer: the facts.
+    Source { users: Vec<u32>, path: PathBuf },
     /// Reads. Answer: the number of bytes, and they.
     Read { handle: u64, offset: u64, length: u64 },
     /// Looks at the file again. Answer: the facts.
@@ -80,12 +83,19 @@ impl Request {
                 ([MEMORY, u64::from(pid.0.unsigned_abs()), ranges.len() as u64, 0], [Path::new(""); 2])
             }
             Self::Link { path } => ([LINK, path.as_os_str().len() as u64, 0, 0], [path, Path::new("")]),
+            Self::Source { users, path } => {
+                ([SOURCE, path.as_os_str().len() as u64, users.len() as u64, 0], [path, Path::new("")])
+            }
             Self::Close { handle } => ([CLOSE, *handle, 0, 0], [Path::new(""); 2]),
         };
-        let ranges = if let Self::Memory { ranges, .. } = self { ranges.as_slice() } else { &[] };
-        let numbers =
-            numbers.into_iter().chain(ranges.iter().flat_map(|&(address, length)| [address, length]));
-        let mut bytes: Vec<u8> = numbers.flat_map(u64::to_ne_bytes).collect();
+        let more: Vec<u64> = match self {
+            Self::Memory { ranges, .. } => {
+                ranges.iter().flat_map(|&(address, length)| [address, length]).collect()
+            }
+            Self::Source { users, .. } => users.iter().map(|&user| user.into()).collect(),
+            _ => Vec::new(),
+        };
+        let mut bytes: Vec<u8> = numbers.into_iter().chain(more).flat_map(u64::to_ne_bytes).collect();
         paths.iter().for_each(|path| bytes.extend(path.as_os_str().as_bytes()));
         bytes
     }
@@ -117,6 +127,11 @@ impl Request {
                 let pid = Pid(i32::try_from(first).map_err(io::Error::other)?);
                 let ranges = (0..second).map(|_| numbers(from).map(|[address, length]| (address, length)));
                 Ok(Self::Memory { pid, ranges: ranges.collect::<io::Result<_>>()? })
+            }
+            SOURCE if second <= MAX_RANGES as u64 => {
+                let user = |[user]: [u64; 1]| u32::try_from(user).map_err(io::Error::other);
+                let users = (0..second).map(|_| numbers(from).and_then(user)).collect::<io::Result<_>>()?;
+                Ok(Self::Source { users, path: path(from, first)? })
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
@@ -219,6 +234,7 @@ mod tests {
             Request::Open { root: "/proc/1/exe".into(), path: PathBuf::new(), follow: true },
             Request::Read { handle: 1, offset: u64::MAX, length: 3 },
             Request::Look { handle: 8 },
+            Request::Source { users: vec![0, u32::MAX], path: "/a/b.c".into() },
             Request::Memory { pid: Pid(7), ranges: vec![(u64::MAX, 8), (0, 1)] },
             Request::Link { path: "/proc/1/map_files/0-1".into() },
             Request::Close { handle: 7 },

@@ -11,16 +11,17 @@ use model::Pid;
 
 use super::protocol::{FileFacts, MAX_READ_BYTES, Request, encode_answer, encode_range};
 use crate::in_root::{self, open_path};
+use crate::sources::Readers;
 use crate::sys::perf_event::own_pid;
 use crate::sys::process_memory;
 
-/// Answers requests on a socket until its other end is closed.
+/// Answers requests on a socket until its other end is closed. Must be called while there is one thread.
 ///
 /// # Errors
 /// Those of the socket.
 pub fn serve(socket: &File) -> io::Result<()> {
     let (mut input, mut output) = (BufReader::new(socket), socket);
-    let mut files = HashMap::new();
+    let (mut files, mut readers) = (HashMap::new(), Readers::default());
     loop {
         let request = match Request::read(&mut input) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -29,6 +30,10 @@ pub fn serve(socket: &File) -> io::Result<()> {
         let answer = match request {
             Request::Open { root, path, follow } => open(&root, &path, follow)
                 .map(|(file, facts)| FileFacts { handle: keep(file, &mut files), ..facts }.encode()),
+            Request::Source { users, path } => readers.open(&users, &path).and_then(|file| {
+                let facts = FileFacts::from(&file.metadata()?);
+                Ok(FileFacts { handle: keep(file, &mut files), ..facts }.encode())
+            }),
             Request::Link { path } => open_path(&path).map(|file| {
                 let numbers = [u64::from(own_pid().0.unsigned_abs()), keep(file, &mut files)];
                 numbers.into_iter().flat_map(u64::to_ne_bytes).collect()

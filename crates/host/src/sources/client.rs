@@ -1,74 +1,79 @@
 //! The side that asks for source files.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::process::Child;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::SourceError;
-use super::protocol::{SourceRequest, length_of_answer};
-use crate::helper_process::{self, read_until};
+use super::MAX_SOURCE_BYTES;
+use crate::helper_process;
+use crate::slow_files::{Connection, MAX_READ_BYTES, Patience, WaitingTime};
 
 /// Maximum time to wait for all files of a listing together. A local disk needs a millisecond for each.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A process that opens and reads source files for this one.
-#[derive(Debug)]
-pub struct SourceHelper {
-    socket: File,
-    child: Child,
-    /// The time left to wait for it; `None` if it did not answer in time, or has ended.
-    left: Option<Duration>,
+/// The reason why a source file is not shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SourceError {
+    /// There is no such file.
+    Missing,
+    /// A user who answers for a file that names it may not read it.
+    Forbidden,
+    /// It is not a regular file on a file system of files with that name.
+    NotASource,
+    /// Its file system did not answer in time.
+    NoAnswer,
+    /// The files read before have all the room.
+    NoRoom,
 }
 
+/// A process that opens and reads source files for this one.
+#[derive(Debug)]
+pub struct SourceHelper(Arc<Connection>);
+
 impl SourceHelper {
-    /// Starts this program again with the words `command`, which must make it call [`super::serve`] with its standard input.
+    /// Starts this program again with the words `command`, which must make it call [`crate::slow_files::serve`] with its standard input.
     ///
     /// # Errors
     /// The process or its socket cannot be created.
     pub fn start(command: &[&str]) -> io::Result<Self> {
-        let (socket, child) = helper_process::start(command)?;
-        Ok(Self { socket, child, left: Some(TOTAL_TIMEOUT) })
+        let (socket, _) = helper_process::start(command)?;
+        let patience = Patience { answer: TOTAL_TIMEOUT, total: TOTAL_TIMEOUT };
+        Ok(Self(Arc::new(Connection::new(socket, Arc::new(WaitingTime::new(patience))))))
     }
 
     /// Reads a source file. `users` answer for the files that name it, and must all be able to read it, which counts for root.
     ///
     /// # Errors
     /// Why the file is not shown.
-    pub fn read(&mut self, users: &[u32], path: &Path) -> Result<Vec<u8>, SourceError> {
-        let timeout = self.left.take().ok_or(SourceError::NoAnswer)?;
-        let begin = Instant::now();
-        let request = SourceRequest::encode(users, path);
-        let answer = match request {
-            Some(request) => self.ask(&request, begin + timeout),
-            None => Ok(Err(SourceError::NotASource)),
-        };
-        // Behind an answer that was not read whole, nothing can be made of the next.
-        let answer = answer.map_err(|_| SourceError::NoAnswer)?;
-        self.left = timeout.checked_sub(begin.elapsed());
-        answer
+    pub fn read(&self, users: &[u32], path: &Path) -> Result<Vec<u8>, SourceError> {
+        self.read_bytes(users, path).map_err(|error| SourceError::from(&error))
     }
 
-    fn ask(&mut self, request: &[u8], until: Instant) -> io::Result<Result<Vec<u8>, SourceError>> {
-        self.socket.write_all(request)?;
-        let mut length = [0; 4];
-        read_until(&mut self.socket, &mut length, until)?;
-        let length = match length_of_answer(u32::from_ne_bytes(length)) {
-            Ok(length) => length,
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut bytes = vec![0; length];
-        read_until(&mut self.socket, &mut bytes, until)?;
-        Ok(Ok(bytes))
+    fn read_bytes(&self, users: &[u32], path: &Path) -> io::Result<Vec<u8>> {
+        let file = self.0.open_source(users, path)?;
+        let mut bytes = Vec::new();
+        while bytes.len() < MAX_SOURCE_BYTES {
+            let known = bytes.len();
+            bytes.resize(known + MAX_READ_BYTES, 0);
+            let read = file.read_at(&mut bytes[known..], known as u64)?;
+            bytes.truncate(known + read);
+            if read == 0 {
+                break;
+            }
+        }
+        Ok(bytes)
     }
 }
 
-impl Drop for SourceHelper {
-    /// Ends the process, as far as that is possible and permitted: a reader without rights may not, and its parent does.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.try_wait();
+impl From<&io::Error> for SourceError {
+    fn from(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            io::ErrorKind::PermissionDenied => Self::Forbidden,
+            io::ErrorKind::TimedOut => Self::NoAnswer,
+            _ => Self::NotASource,
+        }
     }
 }
 
@@ -77,7 +82,7 @@ mod tests {
     use super::*;
     use crate::sys::identity::NOBODY;
     use crate::sys::system;
-    use std::fs;
+    use std::fs::{self, File};
     use std::os::fd::AsFd;
     use std::os::unix::fs::PermissionsExt;
 
@@ -90,7 +95,7 @@ mod tests {
     #[ignore = "serves a socket as standard input"]
     fn serves() {
         let socket = File::from(io::stdin().as_fd().try_clone_to_owned().unwrap());
-        super::super::serve(&socket).unwrap();
+        crate::slow_files::serve(&socket).unwrap();
     }
 
     /// A process that does not answer, as one in a call to a file system.
@@ -110,7 +115,7 @@ mod tests {
         fs::write(&open, "open").unwrap();
         fs::write(&secret, "secret").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-        let mut helper = helper("serves");
+        let helper = helper("serves");
         if system::effective_user() != 0 {
             assert_eq!(helper.read(&[NOBODY], &secret).unwrap(), b"secret", "as ourselves");
             return;
@@ -129,9 +134,9 @@ mod tests {
     fn large_files_come_in_part_and_many_do_come() {
         let folder = tempfile::tempdir().unwrap();
         let large = folder.path().join("large.c");
-        File::create(&large).unwrap().set_len(super::super::MAX_SOURCE_BYTES + 1).unwrap();
-        let mut helper = helper("serves");
-        assert_eq!(helper.read(&[0], &large).unwrap().len() as u64, super::super::MAX_SOURCE_BYTES);
+        File::create(&large).unwrap().set_len(MAX_SOURCE_BYTES as u64 + 1).unwrap();
+        let helper = helper("serves");
+        assert_eq!(helper.read(&[0], &large).unwrap().len(), MAX_SOURCE_BYTES);
         fs::write(&large, "small").unwrap();
         for _ in 0..100 {
             assert_eq!(helper.read(&[0], &large).unwrap(), b"small");
@@ -140,7 +145,7 @@ mod tests {
 
     #[test]
     fn who_does_not_answer_is_asked_once() {
-        let mut helper = helper("keeps_silent");
+        let helper = helper("keeps_silent");
         let path = Path::new("/etc/passwd");
         for _ in 0..1000 {
             assert_eq!(helper.read(&[0], path), Err(SourceError::NoAnswer));

@@ -6,20 +6,25 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::SourceError;
 use crate::in_root::reopen;
 use crate::sys::file_system::{self, FileSystem};
 use crate::sys::resolve;
 
 /// Opens the source file at an absolute path with the identity of the calling thread. The path is resolved once; what it led to is
 /// judged before it is opened for reading.
-pub(super) fn open(path: &Path) -> Result<File, SourceError> {
+///
+/// # Errors
+/// Those of opening it, `InvalidInput` (EINVAL) for what is no source file.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let refused = || io::Error::from_raw_os_error(libc::EINVAL);
     if !path.is_absolute() {
-        return Err(SourceError::NotASource);
+        return Err(refused());
     }
-    let found = open_path(path).map_err(|error| reason(&error))?;
-    judge(&found, path)?;
-    reopen(&found).map_err(|error| reason(&error))
+    let found = open_path(path)?;
+    if !is_source(&found, path)? {
+        return Err(refused());
+    }
+    reopen(&found)
 }
 
 fn open_path(path: &Path) -> io::Result<File> {
@@ -32,34 +37,29 @@ fn open_path(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Accepts a regular file on a file system of files that has the name that was asked for, or at least its extension: a link may
+/// Returns true for a regular file on a file system of files that has the name that was asked for, or at least its extension: a link may
 /// lead elsewhere, but not from `x.c` to `/etc/shadow`.
-fn judge(found: &File, asked: &Path) -> Result<(), SourceError> {
-    let refused = |_: io::Error| SourceError::NotASource;
-    let is_regular = found.metadata().map_err(refused)?.is_file();
-    if !is_regular || file_system::of(found).map_err(refused)? == FileSystem::OfTheKernel {
-        return Err(SourceError::NotASource);
+fn is_source(found: &File, asked: &Path) -> io::Result<bool> {
+    if !found.metadata()?.is_file() || file_system::of(found)? == FileSystem::OfTheKernel {
+        return Ok(false);
     }
-    let name = std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).map_err(refused)?;
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
     let is_same_name = name.file_name() == asked.file_name();
     // Headers of C++ have no extension: the name must be the same then.
     let is_same_kind = asked.extension().is_some() && name.extension() == asked.extension();
-    if is_same_name || is_same_kind { Ok(()) } else { Err(SourceError::NotASource) }
-}
-
-pub(super) fn reason(error: &io::Error) -> SourceError {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SourceError::Missing,
-        io::ErrorKind::PermissionDenied => SourceError::Forbidden,
-        _ => SourceError::NotASource,
-    }
+    Ok(is_same_name || is_same_kind)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::SourceError;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    fn reason(path: &Path) -> SourceError {
+        SourceError::from(&open(path).unwrap_err())
+    }
 
     #[test]
     fn files_are_judged_by_what_their_paths_lead_to() {
@@ -88,13 +88,13 @@ mod tests {
             assert!(open(&at(name)).is_ok(), "{name}");
         }
         for name in ["bad.c", "array", "kernel.c", "version", "state", "folder.c", "pipe.c", "loop.c"] {
-            assert_eq!(open(&at(name)).unwrap_err(), SourceError::NotASource, "{name}");
+            assert_eq!(reason(&at(name)), SourceError::NotASource, "{name}");
         }
         for path in ["/proc/kmsg", "/proc/version", "/proc/self/environ", "/dev/null", "relative.c"] {
             assert!(open(Path::new(path)).is_err(), "{path}");
         }
-        assert_eq!(open(&at("none.c")).unwrap_err(), SourceError::Missing);
+        assert_eq!(reason(&at("none.c")), SourceError::Missing);
         let magic = Path::new("/proc/self/cwd/Cargo.toml");
-        assert_eq!(open(magic).unwrap_err(), SourceError::NotASource, "a link past the folders on the way");
+        assert_eq!(reason(magic), SourceError::NotASource, "a link past the folders on the way");
     }
 }
