@@ -6,7 +6,7 @@ use decoder::Attr;
 
 use model::{Harm, Name, Pid};
 
-use crate::consumer::{Dump, DumpFailure};
+use crate::consumer::dump_report::{Dump, DumpFailure};
 use crate::counting::uncounted::Uncounted;
 use crate::error::{EINVAL, ENOMEM, MOUNT_PROC};
 use crate::plan::limits::mlock_kb_for;

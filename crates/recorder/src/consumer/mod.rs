@@ -3,7 +3,7 @@
 
 mod chunk;
 mod coverage;
-mod dump_report;
+pub(crate) mod dump_report;
 mod observed;
 mod recording;
 

@@ -1,9 +1,8 @@
 //! What a file contains so far.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::exchange::lock;
 use crate::output::{BuildIds, Description};
 use crate::unwind::StackTotals;
 
@@ -46,4 +45,10 @@ impl Contents {
             ..before
         }
     }
+}
+
+/// Locks a value that the thread that writes has, too.
+pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code panics while it holds the lock; if it did, the value would still be consistent.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io;
 use std::mem;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use host::files::{FileSeries, NewFile};
 
-use super::contents::Contents;
+use super::contents::{Contents, lock};
 use crate::consumer::{Dump, DumpFailure, DumpReport};
 use crate::error::Errno;
 use crate::output::{BuildIds, Description, FILE_MODE, Output};
@@ -57,12 +57,6 @@ impl Files {
         let path = series.name(file, stamp)?;
         Ok((path, series.remove_oldest().err().map(|error| error.to_string())))
     }
-}
-
-/// Locks a value that the thread that writes has, too.
-pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code panics while it holds the lock; if it did, the value would still be consistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the next file begins with.

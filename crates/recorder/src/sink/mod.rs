@@ -38,8 +38,8 @@ use crate::processes::ProcessTable;
 use crate::records::each;
 use crate::unwind::StackTotals;
 use crate::window::{Blocks, SidebandState, Window};
-use contents::Contents;
-use exchange::{Beginning, Completion, Exchange, Files, lock};
+use contents::{Contents, lock};
+use exchange::{Beginning, Completion, Exchange, Files};
 
 pub use exchange::FileCompletion;
 
@@ -131,7 +131,7 @@ enum Kept {
     /// Those since the file began.
     Part,
     /// The newest ones.
-    Newest(Blocks),
+    Newest(Box<Blocks>),
 }
 
 impl FileSink {
@@ -470,7 +470,7 @@ impl RecordingSink for FileSink {
                 description.create_file(files.create(FILE_MODE)?)?;
                 when = settings.every.map_or(when, NextFileWhen::Age);
                 (series, exit) = (Some(files), settings.exit);
-                (None, Kept::Newest(Blocks::new(settings.window)))
+                (None, Kept::Newest(Box::new(Blocks::new(settings.window))))
             }
         };
         self.running = Some(Running {
