@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use analysis::input::Input;
 use anyhow::Context;
 use host::files::NewFile;
-use recorder::{CommandSources, FileConsumer, Options, Workload};
+use recorder::{CommandSources, FileSink, Options, Place, Workload};
 
 use crate::arguments::{DebuginfodArguments, RuntimeArguments, exit_with_usage_error};
 use crate::beside::Shown;
@@ -114,7 +114,7 @@ fn record_command(
     let no_file = || format!("cannot create {}", temporary_file());
     let file = NewFile::create_nameless(&std::env::temp_dir()).with_context(no_file)?;
     let recording = file.file().try_clone().with_context(no_file)?;
-    let consumer = FileConsumer::unnamed(file, own_command_line());
+    let sink = FileSink::new(Place::Unnamed(file), None, own_command_line());
     let commands = CommandSources::default();
-    Ok((record_into(consumer, None, commands, &options, false, NameLookup::AtEnd, console)?, recording))
+    Ok((record_into(sink, None, commands, &options, false, NameLookup::AtEnd, console)?, recording))
 }

@@ -24,8 +24,8 @@ use model::{Tid, Timestamp, TruncationReason};
 use recorder::event::Rate;
 use recorder::unwind::{ChunkEncoder, Mechanisms, UnwindingStage};
 use recorder::{
-    CallChain, Chunk, Consumer, Control, Ending, FileConsumer, Options, Recording, RecordingSink, RingKind,
-    Workload,
+    CallChain, Chunk, Consumer, Control, Ending, FileSink, Options, Place, Recording, RecordingSink,
+    RingKind, Workload,
 };
 use tracker::{SampleSink, TrackedSample};
 
@@ -97,7 +97,8 @@ impl Everything {
     fn chains(&self, keep_stacks: bool, in_ring: bool) -> (Chains, usize) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prof.data");
-        let file = FileConsumer::new(DestinationKind::Name(NameInFolder::find(&path).unwrap()), Vec::new());
+        let place = Place::Destination(DestinationKind::Name(NameInFolder::find(&path).unwrap()));
+        let file = FileSink::new(place, None, Vec::new());
         let mut stage = UnwindingStage::new(ChunkEncoder::new(file), keep_stacks, Mechanisms::all());
         stage.begin(self.recording.as_ref().unwrap()).unwrap();
         let mut shrunk = 0;

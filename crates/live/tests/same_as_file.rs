@@ -24,7 +24,7 @@ use prof_live::{Engine, EngineEvent, EngineSettings};
 use profile::queries::{ByLabel, CallTree, FunctionTable};
 use profile::{Shape, Show};
 use recorder::unwind::{Mechanisms, UnwindingStage};
-use recorder::{Chunk, Consumer, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind};
+use recorder::{Chunk, Consumer, Ending, FileSink, LostCount, Place, RecordedEvent, Recording, RingKind};
 
 /// Of each event: self and total weight by function.
 type Functions = BTreeMap<(usize, String), (u64, u64)>;
@@ -207,7 +207,7 @@ impl Script {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prof.data");
         let place = DestinationKind::Name(NameInFolder::find(&path).unwrap());
-        self.play(&mut FileConsumer::new(place, Vec::new()), ending);
+        self.play(&mut FileSink::new(Place::Destination(place), None, Vec::new()), ending);
         let symbols = SymbolSettings {
             paths: SearchPaths::from_environment(None, Vec::new(), true),
             options: symbolizer::Options::default(),

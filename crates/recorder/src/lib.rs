@@ -1,15 +1,14 @@
 //! Records samples and counts events of running programs through `perf_event_open(2)`.
 //!
 //! ```text
-//!  options ─▶ event ─▶ attr ─▶ plan ─▶ open ─▶ ring ─▶ session ─▶ members ─▶ unwind ─▶ output (prof.data) · window (--overwrite)
+//!  options ─▶ event ─▶ attr ─▶ plan ─▶ open ─▶ ring ─▶ session ─▶ members ─▶ unwind ─▶ sink (prof.data, --overwrite)
 //!  what to    names    kernel  decide  open    drain   rounds,     drop       stacks     or a consumer of the caller (live view)
 //!  record     → events attrs   what    and map rings   control     others'    → chains
 //! ```
 //!
 //! [`record`] opens the events of [`Options`], drains the rings in rounds, and calls a [`Consumer`] with chunks of whole records.
-//! Consumers are stages that forward to the next one ([`unwind::UnwindingStage`]), or ends: [`FileConsumer`] writes perf.data,
-//! [`WindowConsumer`] keeps the newest records, [`SeriesConsumer`] writes files that follow each other, and the live view brings its
-//! own. What only looks at the records is a [`RecordObserver`] ([`FileHolder`]).
+//! Consumers are stages that forward to the next one ([`unwind::UnwindingStage`]), or ends: [`FileSink`] writes perf.data:
+//! one file, files that follow each other, or files of the newest records. The live view brings its own. What only looks at the records is a [`RecordObserver`] ([`FileHolder`]).
 //!
 //! | modules | role |
 //! |---|---|
@@ -22,7 +21,8 @@
 //! | `work_queue` | a queue of orders to a thread of its own |
 //! | `unwind`, `waits`, `processes` | stacks from copies; where threads wait; what `/proc` tells of recorded processes |
 //! | `python_stacks`, `javascript_stacks`, `function_mappings`, `early_rounds` | functions of interpreters, by the memory of running processes |
-//! | `output`, `window`, `summary` | perf.data files; files of the newest records, and series of files; totals and losses at the end |
+//! | `sink`, `output`, `window` | when a file ends and the next begins; perf.data files; the newest records and what existed before them |
+//! | `summary` | totals and losses at the end |
 //! | `counting` | `prof stat`: events that are read rather than sampled |
 //! | `error`, `notice` | why there is no recording; what the user is told while it runs |
 
@@ -49,6 +49,7 @@ mod records;
 mod ring;
 mod round_memory;
 mod session;
+mod sink;
 mod summary;
 pub mod unwind;
 mod waits;
@@ -69,13 +70,14 @@ pub use options::{
     CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, DumpCondition, ExitCondition, Extras,
     JvmMapTiming, Options, PrivilegeLevels, Target, Workload, parse_branches,
 };
-pub use output::{FileConsumer, OUTPUT_BUFFER_BYTES};
+pub use output::OUTPUT_BUFFER_BYTES;
 pub use plan::{
     EventSupport, SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, mlock_kb_for,
 };
 pub use processes::{Containers, FileHolder, NameSources, ProcessResources};
 pub use ring::{RingMemory, drain_whole};
 pub use session::record;
+pub use sink::{FileCompletion, FileSink, NextFileWhen, Place, WindowFiles};
 pub use summary::{Command, ExactCount, PrivilegedExec, RunningCommand, Summary};
 pub use waits::observe_waits;
-pub use window::{FileCompletion, NextFileWhen, SeriesConsumer, Window, WindowConsumer};
+pub use window::Window;

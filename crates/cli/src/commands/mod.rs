@@ -22,7 +22,6 @@ pub mod name_lookup;
 pub mod push;
 pub mod record;
 pub mod recording;
-mod recording_output;
 pub mod report;
 pub mod script;
 mod stack_completeness;

@@ -10,13 +10,13 @@ use host::sys::memory;
 use model::{Harm, Loss, Name};
 use recorder::unwind::{ChunkEncoder, StackTotals, UnwindingStage};
 use recorder::{
-    Command, CommandSources, Control, Errno, Error, Importance, NameSources, Notice, Options, Summary,
+    Command, CommandSources, Control, Errno, Error, FileSink, Importance, NameSources, Notice, Options,
+    Summary,
 };
 
 use super::archive;
 use super::file_helper;
 use super::name_lookup::{NameLookup, record_retaining_files};
-use super::recording_output::RecordingOutput;
 use super::summary;
 use crate::console::Console;
 
@@ -53,7 +53,7 @@ pub enum Outcome {
 /// # Errors
 /// As [`run`].
 pub fn record_into(
-    mut file: impl RecordingOutput,
+    mut file: FileSink,
     output: Option<&Path>,
     commands: CommandSources,
     options: &Options,
@@ -70,7 +70,9 @@ pub fn record_into(
     match recorded {
         Ok(mut summary) => {
             summary.loss.undecodable = file.undecodable();
-            let kept = output.and_then(|output| file.written(output));
+            let kept = output.zip(file.last()).map(|(output, last)| {
+                (if options.in_parts { last.path.as_path() } else { output }, last.size)
+            });
             summary::print(&summary, &stacks, options, kept, file.blocked_time(), console);
             let code = exit_code(summary.command.as_ref(), &control);
             let Loss { samples, unread, undecodable, .. } = summary.loss;
@@ -96,7 +98,7 @@ pub struct Sampled {
 
 /// Records into `file`, and prints no summary.
 pub fn sample(
-    file: &mut impl RecordingOutput,
+    file: &mut FileSink,
     options: &Options,
     names: NameLookup,
     control: &Control,

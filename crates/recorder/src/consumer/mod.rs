@@ -97,10 +97,11 @@ pub trait RecordingSink {
 
     /// Requests a file with the records that are kept; all that was recorded before the request has come. The report of the file
     /// carries `ticket`; one file may serve several requests.
-    fn request_dump(&mut self, ticket: u64) {
-        if let Some(next) = self.next() {
-            next.request_dump(ticket);
-        }
+    ///
+    /// # Errors
+    /// Those of writing the output; the recording ends then.
+    fn request_dump(&mut self, ticket: u64) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.request_dump(ticket))
     }
 
     /// Takes the reports of files that were finished since the last call.

@@ -1,5 +1,7 @@
 //! Delays requests for files until all that was recorded before them has reached the consumer.
 
+use std::io;
+
 use crate::consumer::Consumer;
 
 /// Number of rounds after which all records from before a request have reached the last consumer: one to drain them, and one for each
@@ -40,11 +42,15 @@ impl DumpRequests {
     }
 
     /// Counts a finished round, after `consumer` got it, and forwards the requests to `consumer` when it is time.
-    pub(crate) fn finished_round(&mut self, consumer: &mut dyn Consumer) {
+    ///
+    /// # Errors
+    /// Those of writing the output.
+    pub(crate) fn finished_round(&mut self, consumer: &mut dyn Consumer) -> io::Result<()> {
         self.rounds = self.rounds.saturating_sub(1);
         if self.rounds == 0 && !self.tickets.is_empty() {
-            self.tickets.drain(..).for_each(|ticket| consumer.request_dump(ticket));
+            self.tickets.drain(..).try_for_each(|ticket| consumer.request_dump(ticket))?;
             std::mem::take(&mut self.later).into_iter().for_each(|ticket| self.add(ticket, false));
         }
+        Ok(())
     }
 }

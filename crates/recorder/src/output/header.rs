@@ -24,7 +24,7 @@ const ZSTD: u32 = 1;
 pub(crate) struct Description {
     pub(crate) events: Vec<EventDescription>,
     /// The layout of sideband records.
-    pub(crate) layout: Option<RecordLayout>,
+    pub(crate) layout: RecordLayout,
     /// The build ids of the kernel, for each file of the recording to add those of what it maps.
     pub(crate) build_ids: BuildIds,
     groups: Vec<GroupDescription>,
@@ -56,7 +56,9 @@ impl Description {
         let has_clock = first.is_some_and(|event| event.attr.flags.contains(AttrFlags::USE_CLOCKID));
         Ok(Self {
             events: recording.events.iter().map(describe).collect(),
-            layout: recording.layout(recording.events.len().saturating_sub(1)),
+            layout: recording
+                .layout(recording.events.len().saturating_sub(1))
+                .ok_or(io::ErrorKind::Unsupported)?,
             build_ids: BuildIds::new(recording),
             groups: groups(recording),
             clock: first.filter(|_| has_clock).and_then(|event| Clock::read(event.attr.clockid)),

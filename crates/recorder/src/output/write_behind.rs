@@ -7,16 +7,16 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use host::sys::schedule::PriorityGuard;
 use host::sys::signals::InterruptibleGuard;
-use perfdata::features::Features;
 use perfdata::write::RecordWriter;
 
 use super::Output;
 use crate::error::Error;
 
-/// Maximum number of bytes of records that wait to be written.
-pub(crate) const BUFFER_BYTES: usize = 64 << 20;
+/// Maximum number of bytes of records that wait to be written, for a disk or pipe that stalls for a while.
+pub const OUTPUT_BUFFER_BYTES: usize = 64 << 20;
 /// Records are sent to the thread in blocks of at least this many bytes, or fewer before a checkpoint or the end.
 const BLOCK_BYTES: usize = 64 << 10;
 /// Maximum number of written blocks whose memory is kept for reuse.
@@ -27,15 +27,13 @@ const UNINTERRUPTED_WAIT: Duration = Duration::from_secs(1);
 /// An order to the thread.
 enum Order {
     Records(Block),
-    FinishedInit,
     Checkpoint,
-    /// Continues with another output; an error ends the writing.
+    /// Finishes the output, if there is one, or continues with another; an error ends the writing.
     Exchange(Exchange),
-    Finish(Box<Features>),
 }
 
-/// Finishes an output and puts the next one in its place.
-pub(crate) type Exchange = Box<dyn FnOnce(&mut Output) -> io::Result<()> + Send>;
+/// Finishes an output and puts the next one in its place, if one follows.
+type Exchange = Box<dyn FnOnce(&mut Option<Output>) -> io::Result<()> + Send>;
 
 /// Whole records, with the ends of rounds among them.
 #[derive(Default)]
@@ -84,8 +82,6 @@ struct State {
     /// The error after which the thread executes no more orders, until a caller has got it.
     failure: Option<io::Error>,
     failed: bool,
-    /// The size in bytes, when all is written.
-    size: Option<u64>,
     /// True if no more orders can come.
     abandoned: bool,
 }
@@ -118,7 +114,7 @@ impl WriteBehind {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub(crate) fn start(output: Output) -> Result<Self, Error> {
+    pub(crate) fn start(output: Option<Output>) -> Result<Self, Error> {
         let shared = Arc::new(Shared::default());
         let its = Arc::clone(&shared);
         // The thread ends with the last order. It is not blocked_time for, because its output may block for ever.
@@ -143,13 +139,33 @@ impl WriteBehind {
         self.order(Order::Exchange(exchange))
     }
 
+    /// Waits for what an exchange sends.
+    ///
+    /// # Errors
+    /// The error of an earlier order, after which the exchange is not executed.
+    pub(crate) fn wait<T>(&mut self, answer: &Receiver<T>) -> io::Result<T> {
+        let answered = match answer.recv_timeout(UNINTERRUPTED_WAIT) {
+            Err(RecvTimeoutError::Timeout) => {
+                // The disk or the pipe's reader decides how long this takes. A user who does not want to wait can end the process,
+                // and keeps what is written.
+                let _endable = InterruptibleGuard::acquire();
+                answer.recv().ok()
+            }
+            answered => answered.ok(),
+        };
+        match answered {
+            Some(answer) => Ok(answer),
+            None => Err(self.shared.lock().failure.take().unwrap_or_else(|| io::ErrorKind::NotFound.into())),
+        }
+    }
+
     fn order(&mut self, order: Order) -> io::Result<()> {
         let mut state = self.shared.lock();
         let length = if let Order::Records(block) = &order { block.bytes.len() } else { 0 };
         // A block that is larger than the buffer fits into an empty one.
-        if length > 0 && state.bytes > 0 && state.bytes + length > BUFFER_BYTES && !state.failed {
+        if length > 0 && state.bytes > 0 && state.bytes + length > OUTPUT_BUFFER_BYTES && !state.failed {
             let begin = Instant::now();
-            while state.bytes > 0 && state.bytes + length > BUFFER_BYTES && !state.failed {
+            while state.bytes > 0 && state.bytes + length > OUTPUT_BUFFER_BYTES && !state.failed {
                 state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             self.blocked_time += begin.elapsed();
@@ -172,52 +188,29 @@ impl WriteBehind {
         let block = mem::replace(&mut self.pending, spare.unwrap_or_else(Block::with_room));
         self.order(Order::Records(block))
     }
-}
 
-impl RecordWriter for WriteBehind {
-    fn append(&mut self, records: &[u8]) -> io::Result<()> {
+    /// Appends whole records.
+    ///
+    /// # Errors
+    /// The error of an earlier order.
+    pub(crate) fn append(&mut self, records: &[u8]) -> io::Result<()> {
         self.pending.bytes.extend_from_slice(records);
         if self.pending.bytes.len() >= BLOCK_BYTES { self.send_block() } else { Ok(()) }
     }
 
-    fn finished_init(&mut self) -> io::Result<()> {
-        self.send_block()?;
-        self.order(Order::FinishedInit)
-    }
-
-    fn finished_round(&mut self) -> io::Result<()> {
+    /// Marks the end of a round.
+    pub(crate) fn finished_round(&mut self) {
         // Waking the thread for each round would cost more than writing the records.
         self.pending.rounds.push(self.pending.bytes.len());
-        Ok(())
     }
 
-    fn checkpoint(&mut self) -> io::Result<()> {
+    /// Makes what was appended readable.
+    ///
+    /// # Errors
+    /// The error of an earlier order.
+    pub(crate) fn checkpoint(&mut self) -> io::Result<()> {
         self.send_block()?;
         self.order(Order::Checkpoint)
-    }
-
-    fn finish(&mut self, features: &Features) -> io::Result<u64> {
-        self.send_block()?;
-        self.order(Order::Finish(Box::new(features.clone())))?;
-        let (begin, mut endable) = (Instant::now(), None);
-        let mut state = self.shared.lock();
-        while state.size.is_none() && !state.failed {
-            let rest = UNINTERRUPTED_WAIT.saturating_sub(begin.elapsed());
-            state = if rest.is_zero() {
-                // The disk or the pipe's reader decides how long this takes. A user who does not want to wait can end the process,
-                // and keeps what is written.
-                endable.get_or_insert_with(InterruptibleGuard::acquire);
-                self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                self.shared.done.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0
-            };
-        }
-        match (state.size, state.failure.take()) {
-            (_, Some(failure)) => Err(failure),
-            (Some(size), None) => Ok(size),
-            // An earlier call has returned the error.
-            (None, None) => Err(io::ErrorKind::NotFound.into()),
-        }
     }
 }
 
@@ -229,13 +222,13 @@ impl Drop for WriteBehind {
 }
 
 /// Executes orders until the last one, on the writer's thread.
-fn execute_orders(shared: &Shared, mut output: Output) {
+fn execute_orders(shared: &Shared, mut output: Option<Output>) {
     // The thread needs little CPU time, but the buffer fills up while it waits behind thousands of busy threads.
     let _urgent = PriorityGuard::acquire();
     let mut state = shared.lock();
     loop {
         let Some(order) = state.orders.pop_front() else {
-            if state.abandoned || state.size.is_some() {
+            if state.abandoned {
                 return;
             }
             state = shared.ordered.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -243,22 +236,20 @@ fn execute_orders(shared: &Shared, mut output: Output) {
         };
         let failed = state.failed;
         drop(state);
-        let (mut size, mut block) = (None, None);
-        let result = match order {
+        let mut block = None;
+        let result = match (order, &mut output) {
             // After an error no order is executed.
             _ if failed => Ok(()),
-            Order::Records(records) => {
+            (Order::Exchange(exchange), output) => exchange(output),
+            (Order::Records(records), Some(output)) => {
                 let result = append_rounds(&records.bytes, &records.rounds, output.records());
                 block = Some(records);
                 result
             }
-            Order::FinishedInit => output.records().finished_init(),
-            Order::Checkpoint => output.records().checkpoint().and_then(|()| output.check_not_deleted()),
-            Order::Exchange(exchange) => exchange(&mut output),
-            Order::Finish(features) => output.records().finish(&features).and_then(|written| {
-                size = Some(written);
-                output.check_not_deleted()
-            }),
+            (Order::Checkpoint, Some(output)) => {
+                output.records().checkpoint().and_then(|()| output.check_not_deleted())
+            }
+            (Order::Records(_) | Order::Checkpoint, None) => Ok(()),
         };
         state = shared.lock();
         if let Err(failure) = result {
@@ -271,7 +262,6 @@ fn execute_orders(shared: &Shared, mut output: Output) {
                 state.spare.push(block);
             }
         }
-        state.size = size;
         shared.done.notify_all();
     }
 }

@@ -327,7 +327,8 @@ impl Session<'_> {
                         self.privileged_execs.iter_mut().for_each(PrivilegedExecs::finish_round);
                         let result = self.consumer.finished_round();
                         self.keep_first_failure(result);
-                        self.requests.finished_round(self.consumer);
+                        let result = self.requests.finished_round(self.consumer);
+                        self.keep_first_failure(result);
                     }
                 }
             }

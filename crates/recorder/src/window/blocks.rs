@@ -35,7 +35,7 @@ const MAX_SPARE_BLOCKS: usize = 2;
 
 /// Records in the order in which they arrived.
 #[derive(Clone, Default)]
-pub(super) struct Block {
+pub(crate) struct Block {
     bytes: Vec<u8>,
     /// The offset in `bytes` at which each round was finished.
     rounds: Vec<usize>,
@@ -63,7 +63,7 @@ impl Block {
     }
 
     /// Iterates over the records that are no samples, with `None` where a round was finished.
-    pub(super) fn sideband(&self) -> impl Iterator<Item = Option<&[u8]>> {
+    pub(crate) fn sideband(&self) -> impl Iterator<Item = Option<&[u8]>> {
         let mut rounds = self.rounds.iter().copied().peekable();
         let mut records = self.sideband.iter().copied().peekable();
         std::iter::from_fn(move || match (rounds.peek().copied(), records.peek().copied()) {
@@ -82,15 +82,15 @@ impl Block {
     }
 
     /// Appends the records and the ends of rounds to a file.
-    pub(super) fn write_to(&self, writer: &mut dyn RecordWriter) -> std::io::Result<()> {
+    pub(crate) fn write_to(&self, writer: &mut dyn RecordWriter) -> std::io::Result<()> {
         append_rounds(&self.bytes, &self.rounds, writer)
     }
 
-    pub(super) fn samples(&self) -> u64 {
+    pub(crate) fn samples(&self) -> u64 {
         self.samples
     }
 
-    pub(super) fn sample_times(&self) -> Option<(u64, u64)> {
+    pub(crate) fn sample_times(&self) -> Option<(u64, u64)> {
         self.sample_times
     }
 
@@ -102,7 +102,7 @@ impl Block {
 }
 
 /// The blocks of a window. Full blocks are shared with snapshots that are being written.
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     window: Window,
     block_bytes: usize,
     /// Longest time that a block may span, in nanoseconds.
@@ -123,7 +123,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn new(window: Window) -> Self {
+    pub(crate) fn new(window: Window) -> Self {
         let part = usize::try_from(window.bytes / u64::from(MIN_BLOCKS)).unwrap_or(MAX_BLOCK_BYTES);
         let block_bytes = part.clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
         let span = window.time.map_or(u64::MAX, |time| nanoseconds(time / MIN_BLOCKS));
@@ -143,7 +143,7 @@ impl Blocks {
     }
 
     /// Appends whole records of one ring.
-    pub(super) fn push(&mut self, mut records: &[u8], layout: &RecordLayout) {
+    pub(crate) fn push(&mut self, mut records: &[u8], layout: &RecordLayout) {
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             let (record, rest) = records.split_at_checked(size).unwrap_or((records, &[]));
             records = rest;
@@ -166,7 +166,7 @@ impl Blocks {
     }
 
     /// Marks the end of a round: every ring has been drained since the last call.
-    pub(super) fn finish_round(&mut self) {
+    pub(crate) fn finish_round(&mut self) {
         let end = self.open.bytes.len();
         // Two ends of rounds without records between them are enough for a reader to order all records before them.
         match self.open.rounds.as_slice() {
@@ -176,12 +176,12 @@ impl Blocks {
     }
 
     /// Replaces the totals of stacks since the recording began.
-    pub(super) fn set_stack_totals(&mut self, stacks: &StackTotals) {
+    pub(crate) fn set_stack_totals(&mut self, stacks: &StackTotals) {
         self.stacks = *stacks;
     }
 
     /// Returns the totals of the stacks that are in the window.
-    pub(super) fn stacks(&self) -> StackTotals {
+    pub(crate) fn stacks(&self) -> StackTotals {
         self.stacks.since(&self.stacks_before)
     }
 
@@ -200,19 +200,19 @@ impl Blocks {
     }
 
     /// Returns the time of the newest record.
-    pub(super) fn newest(&self) -> Timestamp {
+    pub(crate) fn newest(&self) -> Timestamp {
         Timestamp(self.newest)
     }
 
     /// Returns the time of the oldest record of the oldest block; 0 if that has no times.
-    pub(super) fn oldest(&self) -> Timestamp {
+    pub(crate) fn oldest(&self) -> Timestamp {
         let front = self.full.front().map_or(&self.open, |block| block);
         Timestamp(front.times.map_or(0, |(first, _)| first))
     }
 
     /// Removes and returns the oldest block, if it is too old at `now` (on the clock of the records) or the window is too large. Pass it
     /// to [`Self::recycle`] when it has been read.
-    pub(super) fn pop_expired(&mut self, now: u64) -> Option<Arc<Block>> {
+    pub(crate) fn pop_expired(&mut self, now: u64) -> Option<Arc<Block>> {
         let limit = self.window.time.map(|time| now.saturating_sub(nanoseconds(time)));
         let is_old = |block: &Block| {
             let (Some(limit), Some((_, last))) = (limit, block.times) else { return false };
@@ -235,7 +235,7 @@ impl Blocks {
     }
 
     /// Keeps the memory of a block for reuse.
-    pub(super) fn recycle(&mut self, block: Arc<Block>) {
+    pub(crate) fn recycle(&mut self, block: Arc<Block>) {
         let Some(block) = Arc::into_inner(block).filter(|_| self.spare.len() < MAX_SPARE_BLOCKS) else {
             return;
         };
@@ -247,12 +247,12 @@ impl Blocks {
     }
 
     /// Returns true if the limit in bytes has dropped records within the window's time.
-    pub(super) fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.is_cut_by_bytes
     }
 
     /// Returns the processes that kept sideband records name.
-    pub(super) fn pids(&self) -> HashSet<Pid, FxBuildHasher> {
+    pub(crate) fn pids(&self) -> HashSet<Pid, FxBuildHasher> {
         let records = self.full.iter().map(|block| &**block).chain([&self.open]);
         let records = records.flat_map(|block| block.sideband().flatten());
         // In all records about a process, its pid is the first field.
@@ -260,7 +260,7 @@ impl Blocks {
     }
 
     /// Closes the open block and returns all blocks, to be written to a file.
-    pub(super) fn snapshot(&mut self) -> Vec<Arc<Block>> {
+    pub(crate) fn snapshot(&mut self) -> Vec<Arc<Block>> {
         self.close();
         self.full.iter().cloned().collect()
     }

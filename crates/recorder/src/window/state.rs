@@ -26,7 +26,7 @@ const PROGRAM_LOADED: u16 = 1;
 
 /// The threads, mappings and kernel symbols after the records that were pushed and the rounds that were finished.
 #[derive(Clone)]
-pub(super) struct SidebandState {
+pub(crate) struct SidebandState {
     layout: RecordLayout,
     /// Records that older ones of other rings may still precede.
     orderer: Orderer<Arc<[u8]>>,
@@ -65,7 +65,7 @@ struct Thread {
 
 impl SidebandState {
     /// Creates an empty state for records of this layout.
-    pub(super) fn new(layout: RecordLayout) -> Self {
+    pub(crate) fn new(layout: RecordLayout) -> Self {
         Self {
             layout,
             orderer: Orderer::default(),
@@ -83,14 +83,14 @@ impl SidebandState {
     }
 
     /// Adds a record. Only rounds order the records of different rings.
-    pub(super) fn push(&mut self, record: &[u8]) {
+    pub(crate) fn push(&mut self, record: &[u8]) {
         let Ok((raw, _)) = RawRecord::parse(record, Endian::NATIVE) else { return };
         let time = self.layout.time_of(&raw).unwrap_or(Timestamp(0));
         self.orderer.push(time, Arc::from(record));
     }
 
     /// Marks the end of a round (every ring has been drained since the last call), and applies the records that are in order now.
-    pub(super) fn finish_round(&mut self) {
+    pub(crate) fn finish_round(&mut self) {
         self.orderer.finish_round();
         self.apply_ready();
     }
@@ -107,7 +107,7 @@ impl SidebandState {
     }
 
     /// Forgets threads that ended before `time`: no older record is kept any more.
-    pub(super) fn forget_before(&mut self, time: Timestamp) {
+    pub(crate) fn forget_before(&mut self, time: Timestamp) {
         self.time = self.time.max(time);
         self.forget_ended();
     }
@@ -198,7 +198,7 @@ impl SidebandState {
 
     /// Forgets processes that are not among `alive`, if there are many and the last sweep is long enough ago: processes whose EXIT
     /// record was lost would never be forgotten. `now` is the time of the records' clock.
-    pub(super) fn forget_dead(&mut self, now: Timestamp, alive: impl FnOnce() -> Option<Vec<Pid>>) {
+    pub(crate) fn forget_dead(&mut self, now: Timestamp, alive: impl FnOnce() -> Option<Vec<Pid>>) {
         if let Some((time, _)) = &self.dead
             && time.0.saturating_add(KEEP_AFTER_EXIT_NANOSECONDS) < self.time.0
             && let Some((_, dead)) = self.dead.take()
@@ -223,12 +223,12 @@ impl SidebandState {
     }
 
     /// Returns true if the process is known.
-    pub(super) fn knows(&self, pid: Pid) -> bool {
+    pub(crate) fn knows(&self, pid: Pid) -> bool {
         self.processes.contains_key(&pid)
     }
 
     /// Encodes the state as records for the start of a file, followed by the records that are not in order yet.
-    pub(super) fn to_records(&self) -> Vec<u8> {
+    pub(crate) fn to_records(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.kernel.append(Pid(-1), &self.layout, &mut out);
         let raw = self.symbols.values().chain(self.programs.values()).chain(self.cgroups.values());

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use host::files::{Destination, DestinationKind};
 #[cfg(feature = "push")]
 use model::Name;
-use recorder::FileConsumer;
+use recorder::{FileSink, Place};
 
 use super::archive;
 use super::name_lookup::NameLookup;
@@ -66,15 +66,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     if client.is_some() && !is_file {
         exit_with_usage_error("--push needs an output file, not a stream; try: -o prof.data");
     }
-    let mut consumer = FileConsumer::new(destination, own_command_line());
-    if let Some(level) = arguments.compress {
-        consumer = consumer.compressed(level);
-    }
+    let sink = FileSink::new(Place::Destination(destination), arguments.compress, own_command_line());
     let commands = arguments.parts.commands(console)?;
     let (output, strict) = (&arguments.output, arguments.strict);
     let names = if is_file && !arguments.no_names { NameLookup::AtEnd } else { NameLookup::WhenRead };
     let appends_names = matches!(names, NameLookup::AtEnd);
-    match record_into(consumer, Some(output), commands, &options, strict, names, console)? {
+    match record_into(sink, Some(output), commands, &options, strict, names, console)? {
         Outcome::Recorded(code, sources) => {
             if arguments.archive {
                 archive::write(output, output, &sources.files, &archive::NameArguments::default(), console)?;

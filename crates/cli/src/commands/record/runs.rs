@@ -11,7 +11,9 @@ use analysis::runs::{MANIFEST, Manifest, RecordedRun, RunSide};
 use anyhow::{Context, bail};
 use host::files::{NameInFolder, NewFile, make_new_folder};
 use model::Name;
-use recorder::{Command, CommandSources, Control, FileConsumer, Notice, Options, Summary, Target, Workload};
+use recorder::{
+    Command, CommandSources, Control, FileSink, Notice, Options, Place, Summary, Target, Workload,
+};
 
 use super::arguments::{DEFAULT_OUTPUT, RecordArguments};
 use crate::arguments::exit_with_usage_error;
@@ -186,17 +188,15 @@ impl Series<'_> {
             _ => NameLookup::WhenRead,
         };
         let path = file.map(|file| self.folder.join(file));
-        let mut consumer = match &path {
-            Some(path) => FileConsumer::new(output::find(path, self.console)?.into_kind(), command_line),
+        let place = match &path {
+            Some(path) => Place::Destination(output::find(path, self.console)?.into_kind()),
             None => {
                 let nameless = NewFile::create_nameless(&self.folder)
                     .with_context(|| format!("cannot create a file in {}", self.folder.display()))?;
-                FileConsumer::unnamed(nameless, command_line)
+                Place::Unnamed(nameless)
             }
         };
-        if let Some(level) = self.arguments.compress {
-            consumer = consumer.compressed(level);
-        }
+        let mut sink = FileSink::new(place, self.arguments.compress, command_line);
         // What the recorder has to say of one run, it says of all.
         let is_first = self.done == 0;
         let console = self.console;
@@ -206,7 +206,7 @@ impl Series<'_> {
             }
         };
         let Sampled { recorded, sources, .. } =
-            recording::sample(&mut consumer, &options, names, &control, &mut notices, console);
+            recording::sample(&mut sink, &options, names, &control, &mut notices, console);
         let summary = match recorded {
             Ok(summary) => summary,
             Err(error) => {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context;
 use host::objects::RetainedFiles;
 use host::sys::memory;
-use recorder::{JvmMapTiming, NextFileWhen, Options, SeriesConsumer, WindowConsumer};
+use recorder::{FileCompletion, FileSink, JvmMapTiming, NextFileWhen, Options, Place, WindowFiles};
 
 use super::arguments::RecordArguments;
 use crate::arguments::exit_with_usage_error;
@@ -44,32 +44,23 @@ pub fn record(
         true => (NameLookup::WhenRead, None),
         false => {
             let held = Arc::new(Mutex::new(RetainedFiles::newest_only()));
-            (NameLookup::DuringRecording(Arc::clone(&held)), Some(Box::new(DumpNames::new(held))))
+            let completion: Box<dyn FileCompletion> = Box::new(DumpNames::new(Arc::clone(&held)));
+            (NameLookup::DuringRecording(held), Some(completion))
         }
     };
-    let outcome = match (parts.window(), parts.switch()) {
-        (Some(window), switch) => {
-            let every = switch.and_then(|when| match when {
+    let when = parts.switch().unwrap_or(NextFileWhen::OnRequest);
+    let place = match parts.window() {
+        Some(window) => {
+            let every = match when {
                 NextFileWhen::Age(age) => Some(age),
                 NextFileWhen::OnRequest | NextFileWhen::Bytes(_) => None,
-            });
-            let mut sink = WindowConsumer::new(series, window, compress, command_line);
-            sink = sink.with_interval(every).with_exit_condition(parts.exit());
-            if let Some(completion) = completion {
-                sink = sink.with_completion(completion);
-            }
-            record_into(sink, Some(output), commands, &options, strict, names, console)?
+            };
+            Place::Window(series, WindowFiles { window, every, exit: parts.exit() })
         }
-        (None, when) => {
-            let when = when.unwrap_or(NextFileWhen::OnRequest);
-            let mut sink = SeriesConsumer::new(series, when, compress, command_line);
-            if let Some(completion) = completion {
-                sink = sink.with_completion(completion);
-            }
-            record_into(sink, Some(output), commands, &options, strict, names, console)?
-        }
+        None => Place::Series(series, when),
     };
-    match outcome {
+    let sink = FileSink::new(place, compress, command_line).with_completion(completion);
+    match record_into(sink, Some(output), commands, &options, strict, names, console)? {
         Outcome::Recorded(code, _) | Outcome::NotStarted(code) => Ok(code),
     }
 }
