@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 use serde_json::{Value, json};
 
 use super::super::dictionary::Dictionary;
-use super::super::json_stream::{Column, Object, table};
+use super::super::json_stream::{Object, column, repeated, table};
 use super::super::timeline::Timeline;
 use super::super::{ExportedEvent, ExportedRecording, SampleGap};
 use super::milliseconds;
@@ -135,28 +135,24 @@ impl Tracks {
             *before = now;
             Some(delta as f64 / RESOLUTION_NS as f64)
         });
-        let mut columns = vec![
-            ("stack", Column::Optional(track.stacks.clone())),
-            ("timeDeltas", Column::Fractions(deltas.collect())),
-        ];
+        let mut columns = vec![("stack", column(&track.stacks)), ("timeDeltas", column(deltas))];
         let weight_type = match (event.view.weight(), event.is_clock) {
             (Weight::Samples, _) => "samples",
             (Weight::Period, true) => {
-                let weights = track.periods.iter().copied().map(milliseconds);
-                columns.push(("weight", Column::Fractions(weights.collect())));
+                columns.push(("weight", column(track.periods.iter().copied().map(milliseconds))));
                 "tracing-ms"
             }
             (Weight::Period, false) => {
-                columns.push(("weight", Column::Large(track.periods.clone())));
+                columns.push(("weight", column(&track.periods)));
                 "samples"
             }
         };
         if measures_load(recording, track.event, event) {
-            columns.push(("threadCPUDelta", Column::Large(track.periods.clone())));
+            columns.push(("threadCPUDelta", column(&track.periods)));
         }
         let mut samples = Object::begin(thread.key("samples")?)?;
-        for (name, column) in &columns {
-            samples.column(name, column)?;
+        for (name, column) in columns {
+            column(samples.key(name)?)?;
         }
         if event.view.weight() == Weight::Samples {
             samples.value("weight", &Value::Null)?;
@@ -288,17 +284,15 @@ fn markers(output: &mut dyn Write, stretches: &[Stretch], tables: &mut Tables) -
     let length = stretches.len();
     let data = |stretch: &Stretch| json!({"type": "cpu", "cpu": stretch.cpu, "samples": stretch.samples});
     let names = stretches.iter().map(|stretch| tables.string(&format!("CPU {}", stretch.cpu)));
-    let names = names.collect();
-    let times = |time: fn(&Stretch) -> u64| {
-        Column::Fractions(stretches.iter().map(|stretch| milliseconds(time(stretch))).collect())
-    };
+    let times =
+        |time: fn(&Stretch) -> u64| column(stretches.iter().map(move |stretch| milliseconds(time(stretch))));
     let columns = [
-        ("data", Column::Values(stretches.iter().map(data).collect())),
-        ("name", Column::Numbers(names)),
+        ("data", column(stretches.iter().map(data))),
+        ("name", column(names)),
         ("startTime", times(|stretch| stretch.start)),
         ("endTime", times(|stretch| stretch.end)),
-        ("phase", Column::Repeated(INTERVAL.into(), length)),
-        ("category", Column::Repeated(0.into(), length)),
+        ("phase", repeated(INTERVAL, length)),
+        ("category", repeated(0, length)),
     ];
-    table(output, length, &columns)
+    table(output, length, columns)
 }
