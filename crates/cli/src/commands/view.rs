@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
-use export::view::{Page, PageRange, PageSamples, PageStacks, PageWait, PageWaker};
+use export::view::{Page, PageRange, PageSamples, PageStacks, PageWaker};
 use model::{Harm, Waker};
 use profile::{Columns, Detail, Show, View, Weight};
 
@@ -176,14 +176,6 @@ fn write(
     let mut facts = analysis.title_parts(most, &query.description());
     let recorded = if facts.is_empty() { name } else { facts.remove(0) };
     let own = UserModules::with_programs(&analysis.spaces);
-    let wait = |span: &analysis::WaitSpan| PageWait {
-        pid: span.pid,
-        tid: span.tid,
-        from: span.start.0,
-        to: span.end.0,
-        is_runnable: span.is_runnable,
-        waker: span.waker,
-    };
     let waker = |waker: &analysis::SpanWaker| PageWaker {
         name: match &waker.waker {
             Waker::Thread(name) => name.clone(),
@@ -220,7 +212,7 @@ fn write(
         caveats: truth,
         events: shown.iter().map(page_event).collect(),
         gaps: gaps(&analysis),
-        waits: analysis.waits.spans.iter().map(wait).collect(),
+        waits: &analysis.waits.spans,
         wakers: analysis.waits.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
         switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),

@@ -95,7 +95,7 @@ pub fn write(
         caveats,
         events: vec![page_event(one), page_event(other)],
         gaps: Vec::new(),
-        waits: Vec::new(),
+        waits: &[],
         wakers: None,
         switch_gaps: Vec::new(),
         is_own_code: &|module| own.iter().any(|own| own.contains(module)),

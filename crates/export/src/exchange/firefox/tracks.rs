@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use model::Gap;
 use profile::Weight;
 use rustc_hash::FxBuildHasher;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::super::dictionary::Dictionary;
 use super::super::json_stream::{Object, column, repeated, table};
 use super::super::timeline::Timeline;
-use super::super::{ExportedEvent, ExportedRecording, SampleGap};
+use super::super::{ExportedEvent, ExportedRecording};
 use super::milliseconds;
 use super::tables::Tables;
 
@@ -186,8 +187,8 @@ impl Tracks {
             return None;
         }
         let names = [tables.string("Lost"), tables.string("Throttled")];
-        let kind = |gap: &SampleGap| if gap.lost > 0 { names[0] } else { names[1] };
-        let data = |gap: &SampleGap| match gap.lost {
+        let kind = |gap: &Gap| if gap.lost > 0 { names[0] } else { names[1] };
+        let data = |gap: &Gap| match gap.lost {
             0 => json!({"type": "throttle"}),
             lost => json!({"type": "loss", "records": lost}),
         };
@@ -209,8 +210,8 @@ impl Tracks {
             "markers": {
                 "data": gaps.iter().map(data).collect::<Vec<_>>(),
                 "name": gaps.iter().map(kind).collect::<Vec<_>>(),
-                "startTime": gaps.iter().map(|gap| milliseconds(gap.start)).collect::<Vec<_>>(),
-                "endTime": gaps.iter().map(|gap| milliseconds(gap.end)).collect::<Vec<_>>(),
+                "startTime": gaps.iter().map(|gap| milliseconds(gap.start.0)).collect::<Vec<_>>(),
+                "endTime": gaps.iter().map(|gap| milliseconds(gap.end.0)).collect::<Vec<_>>(),
                 "phase": each(INTERVAL),
                 "category": each(0),
                 "length": gaps.len(),
