@@ -10,7 +10,7 @@ use clap::Args;
 use export::exchange::compilers::CompilerFormat;
 use export::exchange::{self, Format};
 
-use super::export_for_compiler::{self, CompilerExport};
+use super::export_for_compiler;
 use super::exported::{self, ExportOptions};
 use crate::arguments::{QueryArguments, RecordingArguments, exit_with_usage_error};
 use crate::console::Console;
@@ -41,10 +41,10 @@ Examples:
   prof export                       the formats")]
 pub struct ExportArguments {
     #[command(flatten)]
-    recording: RecordingArguments,
+    pub(super) recording: RecordingArguments,
     /// With formats for compilers: more recordings of the same build
     #[arg(value_name = "MORE")]
-    more: Vec<PathBuf>,
+    pub(super) more: Vec<PathBuf>,
     /// Output format
     #[arg(short, long, value_name = "NAME", value_parser = format_names())]
     format: Option<String>,
@@ -52,10 +52,10 @@ pub struct ExportArguments {
     ///
     /// By its file name or path.
     #[arg(long, value_name = "NAME")]
-    module: Option<String>,
+    pub(super) module: Option<String>,
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
     /// Merge threads of the same name
     #[arg(long)]
     merge_threads: bool,
@@ -66,7 +66,7 @@ pub struct ExportArguments {
     #[arg(long)]
     no_lines: bool,
     #[command(flatten)]
-    query: QueryArguments,
+    pub(super) query: QueryArguments,
 }
 
 /// Returns the names of all formats.
@@ -92,16 +92,7 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
     }
     if let Some(format) = for_compiler {
         arguments.refuse_for_compilers(name);
-        let export = CompilerExport {
-            format,
-            name,
-            recording: &arguments.recording,
-            more: &arguments.more,
-            module: arguments.module.as_deref(),
-            output: arguments.output.as_deref(),
-            query: &arguments.query,
-        };
-        return export_for_compiler::run(&export, console);
+        return export_for_compiler::run(arguments, format, name, console);
     }
     if arguments.module.is_some() || !arguments.more.is_empty() {
         exit_with_usage_error(&format!(

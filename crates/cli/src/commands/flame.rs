@@ -11,9 +11,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph;
 use model::{Harm, Name};
-use profile::{Detail, Show, View, Weight};
+use profile::{Show, View, Weight};
 
-use super::flame_change::{self, ChangeArguments};
+use super::flame_change;
 use crate::arguments::drawing::{DrawingArguments, FrameArguments};
 use crate::arguments::{QueryArguments, RuntimeArguments};
 use crate::beside::{Kind, OutputArguments};
@@ -41,7 +41,7 @@ pub struct FlameArguments {
     output: OutputArguments,
     /// Write folded stacks (text) instead of a picture
     #[arg(long)]
-    folded: bool,
+    pub(super) folded: bool,
     /// Draw what changed since the recording BEFORE
     ///
     /// Frames are as wide as in the recording, and coloured by change. With --folded: both counts.
@@ -53,17 +53,24 @@ pub struct FlameArguments {
     #[arg(value_name = "COMMAND", trailing_var_arg = true, conflicts_with = "input")]
     command: Vec<OsString>,
     #[command(flatten)]
-    query: QueryArguments,
+    pub(super) query: QueryArguments,
     #[command(flatten)]
-    frames: FrameArguments,
+    pub(super) frames: FrameArguments,
     #[command(flatten)]
-    drawing: DrawingArguments,
+    pub(super) drawing: DrawingArguments,
 }
 
 impl FlameArguments {
     /// Returns the command to record with its arguments; empty without a command.
     pub fn command(&self) -> &[OsString] {
         &self.command
+    }
+
+    /// Returns which frames are drawn or written, without their modules.
+    pub(super) fn show(&self) -> Show {
+        let stacks = &self.query.stacks;
+        let shown = if self.folded { stacks.show_for_others() } else { stacks.show_drawn() };
+        Show { addresses: self.frames.addresses, ..shown }
     }
 }
 
@@ -97,11 +104,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
     let (output, shown) = arguments.output.open(kind, source.file(), console)?;
     reading::produce(&source, &arguments.query.debuginfod, output, shown, console, |input, output| {
         match &arguments.diff {
-            Some(before) => {
-                let FlameArguments { folded, query, frames, drawing, .. } = arguments;
-                let change = ChangeArguments { before, folded: *folded, query, frames, drawing };
-                flame_change::draw(&change, input, output, console)
-            }
+            Some(before) => flame_change::draw(arguments, before, input, output, console),
             None => draw(arguments, input, output, console),
         }
     })
@@ -119,32 +122,21 @@ fn draw(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let detail = Detail {
-        threads: arguments.frames.per_thread,
-        // Other tools may search folded stacks for a thread name.
-        pools: arguments.frames.merge_threads || !arguments.folded,
-        processes: arguments.frames.by_process,
-        containers: arguments.frames.by_container,
-        cpus: false,
-        cgroups: false,
-        samples: None,
-    };
-    let query = &arguments.query;
+    let (query, frames) = (&arguments.query, &arguments.frames);
+    // Other tools may search folded stacks for a thread name.
+    let detail = frames.detail(frames.merge_threads || !arguments.folded);
     let settings = query.settings(&input, false);
     let request = Request {
         detail,
         several_events: false,
-        unmapped_addresses: arguments.frames.addresses,
+        unmapped_addresses: frames.addresses,
         ..query.request(&settings)
     };
-    let name = input.name.clone();
     let analysis = input::analyse(input, &request, "draw", console)?;
+    let name = &analysis.name;
     let cannot_draw = || format!("cannot draw {name}");
     let event = analysis.events.first().with_context(cannot_draw)?;
-    let frames = &arguments.frames;
-    let stacks = &query.stacks;
-    let shown = if arguments.folded { stacks.show_for_others() } else { stacks.show_drawn() };
-    let show = Show { addresses: frames.addresses, modules: frames.modules, ..shown };
+    let show = Show { modules: frames.modules, ..arguments.show() };
     let weight = query.stacks.weight(&event.event.attr);
     let drawing = &arguments.drawing;
     let tree = |view: &View<'_>| {

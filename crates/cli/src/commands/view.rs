@@ -21,7 +21,7 @@ use model::{Harm, Waker};
 use profile::{Columns, Detail, Show, View, Weight};
 
 use super::flame_change;
-use super::view_change::{self, ChangeArguments};
+use super::view_change;
 use super::view_parts::{gaps, pack_blocks, page_event};
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
 use crate::beside::{Kind, OutputArguments};
@@ -57,7 +57,7 @@ pub struct ViewArguments {
     source_dir: Vec<(String, PathBuf)>,
     /// Title of the page [default: what was recorded]
     #[arg(long, value_name = "TEXT")]
-    title: Option<String>,
+    pub(super) title: Option<String>,
     /// Show what changed since the recording BEFORE
     #[arg(long, value_name = "BEFORE", conflicts_with_all = ["with_source", "no_source", "source_dir"])]
     diff: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub struct ViewArguments {
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["file", "input"])]
     command: Vec<OsString>,
     #[command(flatten)]
-    query: QueryArguments,
+    pub(super) query: QueryArguments,
 }
 
 impl ViewArguments {
@@ -103,11 +103,7 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
         (!arguments.no_source && arguments.diff.is_none()).then(|| SourceFiles::new(&arguments.source_dir));
     reading::produce(&source, &arguments.query.debuginfod, output, shown, console, |input, output| {
         match &arguments.diff {
-            Some(before) => {
-                let ViewArguments { title, query, .. } = arguments;
-                let change = ChangeArguments { before, title: title.as_deref(), query };
-                view_change::write(&change, input, output, console)
-            }
+            Some(before) => view_change::write(arguments, before, input, output, console),
             None => write(arguments, input, sources.as_ref(), output, console),
         }
     })
@@ -129,14 +125,12 @@ fn write(
             threads: true,
             pools: true,
             processes: true,
-            cpus: false,
-            containers: false,
-            cgroups: false,
             // A thread that waits is on no CPU.
             samples: Some(Columns {
                 times: true,
                 cpus: !matches!(time, Some(TimeWeight::Wall | TimeWeight::OffCpu)),
             }),
+            ..Detail::default()
         },
         measure: time.map_or(Measure::SamplesAndWaits, Measure::Time),
         ..query.request(&settings)
