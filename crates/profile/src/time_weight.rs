@@ -19,13 +19,7 @@ impl TimeWeight {
 
     /// Returns the weight with this name.
     pub fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "cpu" => Self::Cpu,
-            "wall" => Self::Wall,
-            "offcpu" => Self::OffCpu,
-            "latency" => Self::Latency,
-            _ => return None,
-        })
+        [Self::Cpu, Self::Wall, Self::OffCpu, Self::Latency].into_iter().find(|weight| weight.name() == name)
     }
 
     /// Returns its name in options.
