@@ -12,9 +12,9 @@ use export::view::{Page, PageSamples, PageSides, PageStacks};
 use profile::comparison::{AFTER, BEFORE, Comparison, Experiment, Side};
 use profile::{Columns, Detail, Show};
 
-use super::diff::facts::Facts;
-use super::view::ViewArguments;
-use super::view_parts::{gaps, pack_blocks, page_event};
+use super::ViewArguments;
+use super::parts::{gaps, pack_blocks, page_event};
+use crate::commands::diff::facts::Facts;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;

@@ -10,7 +10,7 @@ use export::exchange::compilers::{self, CompilerFormat, ProgramSamples, Written}
 use export::summary::counted;
 use model::Harm;
 
-use super::export::ExportArguments;
+use super::ExportArguments;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;

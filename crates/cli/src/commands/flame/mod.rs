@@ -1,5 +1,7 @@
 //! `prof flame`: draws a flame graph of a recording or a command.
 
+pub mod change;
+
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -13,7 +15,6 @@ use export::flamegraph;
 use model::{Harm, Name};
 use profile::{Show, View, Weight};
 
-use super::flame_change;
 use crate::arguments::drawing::{DrawingArguments, FrameArguments};
 use crate::arguments::{QueryArguments, RuntimeArguments};
 use crate::beside::{Kind, OutputArguments};
@@ -41,7 +42,7 @@ pub struct FlameArguments {
     output: OutputArguments,
     /// Write folded stacks (text) instead of a picture
     #[arg(long)]
-    pub(super) folded: bool,
+    folded: bool,
     /// Draw what changed since the recording BEFORE
     ///
     /// Frames are as wide as in the recording, and coloured by change. With --folded: both counts.
@@ -53,11 +54,11 @@ pub struct FlameArguments {
     #[arg(value_name = "COMMAND", trailing_var_arg = true, conflicts_with = "input")]
     command: Vec<OsString>,
     #[command(flatten)]
-    pub(super) query: QueryArguments,
+    query: QueryArguments,
     #[command(flatten)]
-    pub(super) frames: FrameArguments,
+    frames: FrameArguments,
     #[command(flatten)]
-    pub(super) drawing: DrawingArguments,
+    drawing: DrawingArguments,
 }
 
 impl FlameArguments {
@@ -67,7 +68,7 @@ impl FlameArguments {
     }
 
     /// Returns which frames are drawn or written, without their modules.
-    pub(super) fn show(&self) -> Show {
+    fn show(&self) -> Show {
         let stacks = &self.query.stacks;
         let shown = if self.folded { stacks.show_for_others() } else { stacks.show_drawn() };
         Show { addresses: self.frames.addresses, ..shown }
@@ -92,7 +93,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
         }
     }
     if let Some(before) = &arguments.diff {
-        flame_change::check(before, "flame", &arguments.command)?;
+        change::check(before, "flame", &arguments.command)?;
     }
     let source = RecordingSource::new(
         arguments.input.as_deref(),
@@ -104,7 +105,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
     let (output, shown) = arguments.output.open(kind, source.file(), console)?;
     reading::produce(&source, &arguments.query.debuginfod, output, shown, console, |input, output| {
         match &arguments.diff {
-            Some(before) => flame_change::draw(arguments, before, input, output, console),
+            Some(before) => change::draw(arguments, before, input, output, console),
             None => draw(arguments, input, output, console),
         }
     })

@@ -14,7 +14,7 @@ use profile::Show;
 use profile::comparison::{Comparison, Side};
 use profile::queries::{CallTree, NodeId};
 
-use super::flame::FlameArguments;
+use super::FlameArguments;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;

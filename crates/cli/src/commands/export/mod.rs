@@ -1,5 +1,7 @@
 //! `prof export`: converts a recording to the format of another tool.
 
+mod for_compiler;
+
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +12,6 @@ use clap::Args;
 use export::exchange::compilers::CompilerFormat;
 use export::exchange::{self, Format};
 
-use super::export_for_compiler;
 use super::exported::{self, ExportOptions};
 use crate::arguments::{QueryArguments, RecordingArguments, exit_with_usage_error};
 use crate::console::Console;
@@ -41,10 +42,10 @@ Examples:
   prof export                       the formats")]
 pub struct ExportArguments {
     #[command(flatten)]
-    pub(super) recording: RecordingArguments,
+    recording: RecordingArguments,
     /// With formats for compilers: more recordings of the same build
     #[arg(value_name = "MORE")]
-    pub(super) more: Vec<PathBuf>,
+    more: Vec<PathBuf>,
     /// Output format
     #[arg(short, long, value_name = "NAME", value_parser = format_names())]
     format: Option<String>,
@@ -52,10 +53,10 @@ pub struct ExportArguments {
     ///
     /// By its file name or path.
     #[arg(long, value_name = "NAME")]
-    pub(super) module: Option<String>,
+    module: Option<String>,
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
-    pub(super) output: Option<PathBuf>,
+    output: Option<PathBuf>,
     /// Merge threads of the same name
     #[arg(long)]
     merge_threads: bool,
@@ -66,7 +67,7 @@ pub struct ExportArguments {
     #[arg(long)]
     no_lines: bool,
     #[command(flatten)]
-    pub(super) query: QueryArguments,
+    query: QueryArguments,
 }
 
 /// Returns the names of all formats.
@@ -92,7 +93,7 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
     }
     if let Some(format) = for_compiler {
         arguments.refuse_for_compilers(name);
-        return export_for_compiler::run(arguments, format, name, console);
+        return for_compiler::run(arguments, format, name, console);
     }
     if arguments.module.is_some() || !arguments.more.is_empty() {
         exit_with_usage_error(&format!(

@@ -1,5 +1,8 @@
 //! `prof view`: writes an interactive HTML page of a recording or a command.
 
+mod change;
+mod parts;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,9 +23,7 @@ use export::view::{Page, PageRange, PageSamples, PageStacks, PageWaker};
 use model::{Harm, Waker};
 use profile::{Columns, Detail, Show, View, Weight};
 
-use super::flame_change;
-use super::view_change;
-use super::view_parts::{gaps, pack_blocks, page_event};
+use super::flame;
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
 use crate::beside::{Kind, OutputArguments};
 use crate::console::Console;
@@ -30,6 +31,7 @@ use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 use crate::source_files::{self, SourceFiles};
+use parts::{gaps, pack_blocks, page_event};
 
 /// Arguments of `prof view`.
 #[derive(Args)]
@@ -57,7 +59,7 @@ pub struct ViewArguments {
     source_dir: Vec<(String, PathBuf)>,
     /// Title of the page [default: what was recorded]
     #[arg(long, value_name = "TEXT")]
-    pub(super) title: Option<String>,
+    title: Option<String>,
     /// Show what changed since the recording BEFORE
     #[arg(long, value_name = "BEFORE", conflicts_with_all = ["with_source", "no_source", "source_dir"])]
     diff: Option<PathBuf>,
@@ -65,7 +67,7 @@ pub struct ViewArguments {
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["file", "input"])]
     command: Vec<OsString>,
     #[command(flatten)]
-    pub(super) query: QueryArguments,
+    query: QueryArguments,
 }
 
 impl ViewArguments {
@@ -89,7 +91,7 @@ impl ViewArguments {
 pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let time = arguments.query.stacks.time();
     if let Some(before) = &arguments.diff {
-        flame_change::check(before, "view", &arguments.command)?;
+        flame::change::check(before, "view", &arguments.command)?;
     }
     let source = RecordingSource::new(
         arguments.recording.path(),
@@ -103,7 +105,7 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
         (!arguments.no_source && arguments.diff.is_none()).then(|| SourceFiles::new(&arguments.source_dir));
     reading::produce(&source, &arguments.query.debuginfod, output, shown, console, |input, output| {
         match &arguments.diff {
-            Some(before) => view_change::write(arguments, before, input, output, console),
+            Some(before) => change::write(arguments, before, input, output, console),
             None => write(arguments, input, sources.as_ref(), output, console),
         }
     })
