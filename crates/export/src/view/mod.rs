@@ -428,7 +428,7 @@ impl StaticContent<'_> {
     fn text(&self) -> String {
         let Self { page, caveats, .. } = self;
         let mut text = format!("<main id=\"still\">\n<h1>{}</h1>\n", escape(&page.title));
-        text.push_str(&format!("<p>{}</p>\n", escape(&page.facts.join(" · "))));
+        text.push_str(&format!("<p>{}</p>\n", escape(page.facts.join(" · "))));
         if !caveats.is_empty() {
             let lines: String = caveats.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
             text.push_str(&format!("<ul>{lines}</ul>\n"));
