@@ -283,7 +283,7 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
         events: texts.iter().cloned().map(event).collect(),
         gaps: vec![(0, 2000, 7)],
         switch_gaps: Vec::new(),
-        waits: Vec::new(),
+        waits: &[],
         wakers: None,
         is_own_code: &|_| true,
         package_of: &|_, _| None,

@@ -7,7 +7,7 @@ use decoder::record::Read;
 use decoder::values::U64s;
 use decoder::{CpuMode, Endian, Record, Sample};
 use model::Coverage;
-use model::{CpuId, EventIndex, Name, Pid, Space, SpaceId, SpaceTable, StackEntry, Tid, Timestamp};
+use model::{CpuId, EventIndex, Gap, Name, Pid, Space, SpaceId, SpaceTable, StackEntry, Tid, Timestamp};
 use perfdata::Event;
 use profile::{
     ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, ThreadId, Threads, Where,
@@ -17,7 +17,6 @@ use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
 use crate::Error;
 use crate::counter::{ChainNumber, ChainSample, Counter, Numbered};
-use crate::gaps::Gap;
 use crate::samples::explained_filter::ExplainedFilter;
 use crate::samples::unsampled_time::{TimeOwner, UnsampledTime};
 

@@ -4,11 +4,11 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::Record;
-use model::{CpuId, EventIndex, StackEntry, Timestamp};
+use model::{CpuId, EventIndex, Gap, StackEntry, Timestamp};
 use profile::{Detail, Profile, Sample, StackId, ThreadId};
 
 use crate::Error;
-use crate::gaps::{Gap, Gaps};
+use crate::gaps::Gaps;
 
 /// Samples in a batch, 160 KiB of them: what handing one over costs is nothing beside what counting it does.
 const BATCH_SAMPLES: usize = 4096;

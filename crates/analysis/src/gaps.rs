@@ -3,18 +3,7 @@
 use std::collections::HashMap;
 
 use decoder::Record;
-use model::{CpuId, Timestamp};
-
-/// A stretch of time in which samples are missing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gap {
-    /// The last sample of the CPU before it, or when the event was throttled.
-    pub start: Timestamp,
-    /// The time at which the kernel could write again, or let the event go on.
-    pub end: Timestamp,
-    /// Records of any kind that were lost; 0 where the event was throttled.
-    pub lost: u64,
-}
+use model::{CpuId, Gap, Timestamp};
 
 /// Maximum number of CPUs that are told apart. More are damage.
 const MAX_CPUS: usize = 1 << 16;

@@ -54,6 +54,7 @@ pub use error::Error;
 pub use generated_code::{jit_dumps, runtimes};
 pub use load::{Analysis, EventProfile};
 pub use notices::Notices;
+pub use profile::TimeWeight;
 pub use report::{
     EventView, advice, event_view, hints, is_known_to_take_a_value, missing_share, packages, rate_advice,
     user_modules,
@@ -61,6 +62,5 @@ pub use report::{
 pub use request::{Measure, Request, Servers};
 pub use samples::{events, explained_filter};
 pub use waits::{
-    CauseId, LiveTimes, SpanWaker, TimeSlice, TimeWeight, WaitSpan, WaitSpans, WatchedEvent, thread_state,
-    with_request,
+    CauseId, LiveTimes, SpanWaker, TimeSlice, WaitSpans, WatchedEvent, thread_state, with_request,
 };

@@ -9,7 +9,8 @@ use export::summary::{Summary, subtitle, subtitle_of_time};
 use host::debuginfod;
 use host::objects::{RecordedFiles, RetainedFiles};
 use model::{
-    EventIndex, Harm, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid, Timestamp,
+    EventIndex, Gap, Harm, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid,
+    Timestamp,
 };
 use perfdata::features::Features;
 use perfdata::{Description, Event, sections};
@@ -18,7 +19,6 @@ use symbolizer::NameStyle;
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
 use crate::foreign::ForeignFacts;
-use crate::gaps::Gap;
 use crate::input::{Input, is_of_this_host};
 use crate::replay::{Replayed, replay};
 use crate::report::{caption, missing};
@@ -28,8 +28,8 @@ use crate::samples::TeeSink;
 use crate::samples::events::is_named;
 use crate::samples::explained_filter::{ExplainedFilter, start_of};
 use crate::symbols::{Symbolizing, Symbols, downloads};
-use crate::waits::{self, Estimate, Switches, ThreadTimes, TimeWeight, Times, WaitSpans, describes_waits};
-use crate::{Error, Notices};
+use crate::waits::{self, Estimate, Switches, ThreadTimes, Times, WaitSpans, describes_waits};
+use crate::{Error, Notices, TimeWeight};
 
 /// The samples of one event.
 pub struct EventProfile {

@@ -57,7 +57,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         events: vec![PageEvent { name: comm.to_owned(), view: &view, is_clock: false, is_time: false }],
         gaps: vec![(0, 2000, 7)],
         switch_gaps: Vec::new(),
-        waits: Vec::new(),
+        waits: &[],
         wakers: None,
         is_own_code: &|_| true,
         package_of: &|_, _| None,

@@ -25,6 +25,7 @@ pub mod near;
 mod process_memory;
 mod reason;
 mod space;
+mod spans;
 mod stack;
 mod thread_state;
 
@@ -44,5 +45,6 @@ pub use name::Name;
 pub use process_memory::{BLOCK_BYTES, ProcessMemory};
 pub use reason::{MapRefusal, Reason, TruncationReason};
 pub use space::{FileIdentity, KernelText, ObjectIdentity, Space, SpaceId, SpaceTable, TextSymbol};
+pub use spans::{Gap, WaitSpan};
 pub use stack::{AddressKind, StackEntry};
 pub use thread_state::{Blocked, Runnable, ThreadState, Waker};

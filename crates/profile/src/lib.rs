@@ -39,6 +39,7 @@ mod start_frames;
 #[cfg(test)]
 mod testing;
 mod threads;
+mod time_weight;
 pub mod timeline;
 mod tree;
 mod view;
@@ -59,5 +60,6 @@ pub use shown_frames::Show;
 pub use stack::{StackId, StackTable};
 pub use start_frames::StartPart;
 pub use threads::{Thread, ThreadId, Threads, Where};
+pub use time_weight::TimeWeight;
 pub use tree::FrameTree;
 pub use view::{Census, Nameless, StackNodes, View};

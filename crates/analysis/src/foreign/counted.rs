@@ -11,6 +11,7 @@ use symbolizer::NameStyle;
 
 use super::facts::ForeignFacts;
 use super::{ForeignProfile, Format, Quantity, Samples, Thread};
+use crate::TimeWeight;
 use crate::aggregate::SeenIn;
 use crate::input::Input;
 use crate::load::{Analysis, EventProfile};
@@ -18,7 +19,7 @@ use crate::request::{Measure, Request};
 use crate::resources::Resources;
 use crate::samples::explained_filter::ExplainedFilter;
 use crate::symbols::{Symbolizing, Symbols};
-use crate::waits::{Estimate, TimeWeight, WaitSpans};
+use crate::waits::{Estimate, WaitSpans};
 use crate::{Error, Notices};
 
 impl Quantity {

@@ -33,16 +33,16 @@ mod spans;
 mod state;
 mod switches;
 mod times;
-mod weight;
 
 use std::collections::HashMap;
 
 use decoder::values::U64s;
 use decoder::{Record, Sample};
-use model::{Pid, Tid, Timestamp, Waker};
+use model::{Pid, Tid, Timestamp, WaitSpan, Waker};
 use perfdata::sections::Schedstat;
 use profile::{
-    ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange, Where,
+    ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange, TimeWeight,
+    Where,
 };
 use rustc_hash::FxBuildHasher;
 use tracker::waits::{Activity, At, Interval, Leaving, Timeline};
@@ -60,7 +60,7 @@ use life::Life;
 pub use live::{LiveTimes, TimeSlice, WatchedEvent};
 use parts::Parts;
 use placed::{Content, Piece};
-pub use spans::{SpanWaker, WaitSpan, WaitSpans};
+pub use spans::{SpanWaker, WaitSpans};
 use spans::{Wakers, is_runnable};
 pub use state::CauseId;
 use state::{Causes, PAGE_FAULT, State, Wait, WakerId};
@@ -68,7 +68,16 @@ use switches::{Field, SwitchFields};
 pub(crate) use switches::{Role, Switches, describes_waits};
 pub(crate) use times::{Times, activity};
 pub use times::{thread_state, with_request};
-pub use weight::TimeWeight;
+
+/// Returns true if intervals of this activity count for a weight.
+fn weighs(weight: TimeWeight, activity: Activity) -> bool {
+    match weight {
+        TimeWeight::Wall => true,
+        TimeWeight::Cpu => activity == Activity::Running,
+        TimeWeight::OffCpu => activity != Activity::Running,
+        TimeWeight::Latency => false,
+    }
+}
 
 /// Sums the time of threads by what they did and with which stack.
 pub(crate) struct ThreadTimes {
@@ -332,17 +341,17 @@ impl ThreadTimes {
             return;
         }
         match (&mut self.pieces, placed) {
-            (Some(pieces), Some(sums)) if self.weight.has(Activity::Blocked) => {
+            (Some(pieces), Some(sums)) if weighs(self.weight, Activity::Blocked) => {
                 intervals.place_states(&sums, &substitutes, pieces);
             }
             (Some(_), _) => {}
             (None, _) => {
-                for (key, count) in states.into_iter().filter(|(key, _)| self.weight.has(key.activity)) {
+                for (key, count) in states.into_iter().filter(|(key, _)| weighs(self.weight, key.activity)) {
                     add(self.states.entry(key).or_default(), count);
                 }
             }
         }
-        if !self.weight.has(Activity::Running) {
+        if !weighs(self.weight, Activity::Running) {
             return;
         }
         let mut by_name: HashMap<ThreadId, Vec<(StackId, Count)>, FxBuildHasher> = HashMap::default();

@@ -2,28 +2,11 @@
 
 use std::collections::HashMap;
 
-use model::{Pid, Tid, Timestamp, Waker};
+use model::{Pid, Tid, WaitSpan, Waker};
 use tracker::waits::Activity;
 
 use super::kernel_counts::{Class, class};
 use super::state::{MAX_NAMES, WakerId};
-
-/// A stretch of time in which a thread was off the CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WaitSpan {
-    /// The process.
-    pub pid: Pid,
-    /// The thread.
-    pub tid: Tid,
-    /// The beginning, by the recording's clock.
-    pub start: Timestamp,
-    /// The end.
-    pub end: Timestamp,
-    /// True if the thread was runnable and had no CPU; false if it was blocked.
-    pub is_runnable: bool,
-    /// The index of who ended it in [`WaitSpans::wakers`]; `None` where that is not known.
-    pub waker: Option<usize>,
-}
 
 /// A thread or an interrupt that ended waits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use export::flamegraph::{Colors, Options};
+use profile::Detail;
 
 use super::numbers::{percent, within};
 
@@ -30,6 +31,19 @@ pub struct FrameArguments {
     /// Show the module of each function
     #[arg(hide_short_help = true, long)]
     pub modules: bool,
+}
+
+impl FrameArguments {
+    /// Returns what is kept apart; with `pools` threads whose names differ in digits are one.
+    pub fn detail(&self, pools: bool) -> Detail {
+        Detail {
+            threads: self.per_thread,
+            pools,
+            processes: self.by_process,
+            containers: self.by_container,
+            ..Detail::default()
+        }
+    }
 }
 
 /// Arguments for drawing.

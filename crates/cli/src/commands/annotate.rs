@@ -124,8 +124,8 @@ fn list(
     if let Some(damage) = damage {
         console.warn(Harm::Names, &format!("the code in {} is damaged: {damage}", input.name));
     }
-    let name = input.name.clone();
     let analysis = input::analyse(input, &request, "annotate", console)?;
+    let name = &analysis.name;
     let event = analysis.events.first().with_context(|| format!("cannot annotate {name}"))?;
     let show = Show { modules: true, ..stacks.show_for_others() };
     let shown =

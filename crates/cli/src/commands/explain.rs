@@ -77,7 +77,6 @@ fn write(
 ) -> anyhow::Result<()> {
     let query = &arguments.query;
     let settings = query.settings(&input, false);
-    let name = input.name.clone();
     let time = query.stacks.time();
     let request = Request {
         detail: Detail {
@@ -94,6 +93,7 @@ fn write(
     let notes = NoteList { console, notes: RefCell::default() };
     let notices: &dyn Notices = if arguments.notes { &notes } else { console };
     let analysis = input::analyse(input, &request, "explain", notices)?;
+    let name = &analysis.name;
     let chosen = analysis.events.first().with_context(|| format!("cannot explain {name}"))?;
     let show = Show { modules: true, ..query.stacks.show_drawn() };
     let weight = if chosen.is_time { Weight::Period } else { query.stacks.weight(&chosen.event.attr) };
@@ -136,15 +136,12 @@ fn write(
     let explained_waits = waits.as_ref().map(explain);
     let is_recorded = !chosen.is_time && analysis.foreign_format().is_none();
     let more_often = rate_advice::more_often(&chosen.event.attr).filter(|_| is_recorded);
-    let profile = &chosen.profile;
     let stack_totals = analysis.recording.features().section(sections::id::STACK_TOTALS);
     let looks = stack_totals.and_then(|totals| sections::looks(totals, analysis.recording.endian()));
     let facts = ExplanationInput {
         title: &analysis.title(chosen, &query.description()),
-        event: &shown.name,
+        summary: shown.summary(),
         unit: shown.unit(),
-        weight,
-        total: profile.total(),
         looks: looks.filter(|&looks| looks > 0),
         duration_ns: chosen.span().map(|(first, last)| last.0.saturating_sub(first.0)),
         cpus: analysis.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
@@ -152,9 +149,7 @@ fn write(
         is_clock: !chosen.is_time && chosen.is_clock(),
         more_often: more_often.as_deref(),
         loss: &analysis.loss,
-        census: &shown.census,
         hints: &hints,
-        unsampled: shown.view.unsampled_total(),
         findings: Findings { frames: shown.view.frames(), explanation: &explanation },
         phases: &phases,
         waits: waits

@@ -6,9 +6,7 @@ use analysis::input::Input;
 use analysis::object_ids::{generated_code_kinds, object_ids};
 use analysis::{Analysis, EventProfile, EventView, Measure, Notices, Request, TimeWeight};
 use anyhow::bail;
-use export::exchange::{
-    ExportedEvent, ExportedRecording, Format, Resource, SampleGap, ThreadTime, ThreadWait,
-};
+use export::exchange::{ExportedEvent, ExportedRecording, Format, Resource};
 use model::Name;
 use profile::{Columns, Detail, Show, Weight, runtime_names};
 use symbolizer::{NameStyle, display_name};
@@ -106,7 +104,7 @@ pub fn with_recording<T>(
         .map(|shown| {
             let attr = &shown.event.event.attr;
             let is_sampled = !shown.event.is_time && analysis.foreign_format().is_none();
-            let time = || query.stacks.time().map_or(ThreadTime::OffCpu, thread_time);
+            let time = || query.stacks.time().unwrap_or(TimeWeight::OffCpu);
             ExportedEvent {
                 name: shown.name.clone(),
                 view: &shown.view,
@@ -127,14 +125,6 @@ pub fn with_recording<T>(
             event.name
         ));
     }
-    let gaps = analysis.gaps.iter();
-    let gaps = gaps.map(|gap| SampleGap { start: gap.start.0, end: gap.end.0, lost: gap.lost });
-    let waits = analysis.waits.spans.iter().map(|wait| ThreadWait {
-        ids: (wait.pid.0, wait.tid.0),
-        start: wait.start.0,
-        end: wait.end.0,
-        is_runnable: wait.is_runnable,
-    });
     let display_name = |name: &str| match is_linkage {
         true => {
             let demangled = display_name(name.as_bytes(), NameStyle::Demangled);
@@ -159,19 +149,10 @@ pub fn with_recording<T>(
         generated_code_kinds: generated_code_kinds(&analysis),
         object_ids: if has_ids { object_ids(&analysis, &settings.paths) } else { HashMap::new() },
         display_name: &display_name,
-        gaps: gaps.collect(),
-        waits: waits.collect(),
+        gaps: &analysis.gaps,
+        waits: &analysis.waits.spans,
     };
     use_recording(&recording)
-}
-
-fn thread_time(weight: TimeWeight) -> ThreadTime {
-    match weight {
-        TimeWeight::Cpu => ThreadTime::Cpu,
-        TimeWeight::Wall => ThreadTime::Wall,
-        TimeWeight::OffCpu => ThreadTime::OffCpu,
-        TimeWeight::Latency => ThreadTime::Latency,
-    }
 }
 
 /// Returns the resources of all processes with samples.

@@ -14,22 +14,50 @@ const MIN_RING_BYTES: u64 = 512 << 10;
 /// Number of threads that attaching to a process should support.
 const MIN_ATTACHABLE_THREADS: u64 = 1000;
 
+/// What a check says of its subject: how severe it is, in a sentence, and remedies.
+type Verdict = (Level, String, Vec<Remedy>);
+
 /// Runs all checks, in the order of the report.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![own_programs(facts)];
-    if findings.iter().all(|finding| finding.level != Level::Broken) {
-        findings.extend([whole_machine(facts), counters(facts), kernel_names(facts)]);
-        findings.push(waits::waits(facts));
-        findings.extend([tracepoints(facts), uprobes(facts), rings(&facts.survey), rate(&facts.survey)]);
+    let survey = &facts.survey;
+    let mut verdicts = vec![("own programs", own_programs(facts))];
+    if verdicts.iter().all(|(_, (level, ..))| *level != Level::Broken) {
+        verdicts.extend([
+            ("whole machine", whole_machine(facts)),
+            ("hardware counters", counters(facts)),
+            ("kernel functions", kernel_names(facts)),
+            ("where threads wait", waits::waits(facts)),
+            ("tracepoints", tracepoints(facts)),
+            ("probes in programs", uprobes(facts)),
+            ("ring memory", rings(survey)),
+            ("sample rate", rate(survey)),
+        ]);
     }
-    findings.extend([descriptors(&facts.survey), debug_information(&facts.survey)].into_iter().flatten());
-    findings.extend([nmi_watchdog(facts), processes(&facts.survey)].into_iter().flatten());
-    findings.extend(container(&facts.survey));
-    findings
+    verdicts.push(("open files", descriptors(survey)));
+    let others = [
+        ("debug information", debug_information(survey)),
+        ("NMI watchdog", nmi_watchdog(facts)),
+        ("processes", processes(survey)),
+        ("container", container(survey)),
+    ];
+    verdicts.extend(others.into_iter().filter_map(|(what, verdict)| Some((what, verdict?))));
+    let finding = |(what, (level, text, remedies))| Finding { level, what, text, remedies };
+    verdicts.into_iter().map(finding).collect()
 }
 
-fn finding(level: Level, what: &'static str, text: impl Into<String>, remedies: Vec<Remedy>) -> Finding {
-    Finding { level, what, text: text.into(), remedies }
+/// Says that nothing is missing.
+fn good(text: impl Into<String>) -> Verdict {
+    (Level::Good, text.into(), Vec::new())
+}
+
+/// Says what most recordings lack.
+fn limited(text: impl Into<String>, remedies: Vec<Remedy>) -> Verdict {
+    (Level::Limited, text.into(), remedies)
+}
+
+/// Remarks on something for `-v`.
+fn note(text: impl Into<String>, remedies: Vec<Remedy>) -> Verdict {
+    (Level::Note, text.into(), remedies)
 }
 
 fn command(text: impl Into<String>) -> Remedy {
@@ -51,14 +79,11 @@ fn level_in_words(survey: &Survey) -> String {
     paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"))
 }
 
-fn own_programs(facts: &Facts) -> Finding {
-    const WHAT: &str = "own programs";
+fn own_programs(facts: &Facts) -> Verdict {
     let survey = &facts.survey;
     match facts.offers.clock {
-        EventSupport::Samples => finding(Level::Good, WHAT, "user space and the kernel", vec![]),
-        EventSupport::UserSpaceOnly => finding(
-            Level::Limited,
-            WHAT,
+        EventSupport::Samples => good("user space and the kernel"),
+        EventSupport::UserSpaceOnly => limited(
             format!("user space only, without the kernel{}", level_in_words(survey)),
             vec![
                 Remedy::Capabilities(&[Capability::Perfmon]),
@@ -67,7 +92,7 @@ fn own_programs(facts: &Facts) -> Finding {
         ),
         refused => {
             let (text, remedies) = why_nothing(survey, refused);
-            finding(Level::Broken, WHAT, text, remedies)
+            (Level::Broken, text, remedies)
         }
     }
 }
@@ -119,22 +144,17 @@ fn why_nothing(survey: &Survey, offer: EventSupport) -> (String, Vec<Remedy>) {
     (text, vec![command("prof record -vv -e cpu-clock -- true")])
 }
 
-fn whole_machine(facts: &Facts) -> Finding {
-    const WHAT: &str = "whole machine";
+fn whole_machine(facts: &Facts) -> Verdict {
     let survey = &facts.survey;
     match facts.offers.whole_cpu {
         EventSupport::Samples if has(survey, Capability::SysPtrace) => {
-            finding(Level::Good, WHAT, "all CPUs (-a) and other users' processes", vec![])
+            good("all CPUs (-a) and other users' processes")
         }
-        EventSupport::Samples => finding(
-            Level::Limited,
-            WHAT,
+        EventSupport::Samples => limited(
             "all CPUs (-a), but mappings of other users' processes are hidden, so their functions have no names",
             vec![Remedy::Capabilities(&[Capability::SysPtrace])],
         ),
-        _ => finding(
-            Level::Limited,
-            WHAT,
+        _ => limited(
             format!("own processes only: no -a, no other users' processes{}", level_in_words(survey)),
             vec![
                 Remedy::Capabilities(&[Capability::Perfmon, Capability::SysPtrace]),
@@ -144,49 +164,40 @@ fn whole_machine(facts: &Facts) -> Finding {
     }
 }
 
-fn counters(facts: &Facts) -> Finding {
-    const WHAT: &str = "hardware counters";
+fn counters(facts: &Facts) -> Verdict {
     let survey = &facts.survey;
     match facts.offers.cycles {
         EventSupport::Samples | EventSupport::UserSpaceOnly => {
             let names = survey.core_pmus.join(", ");
             let text =
                 if names.is_empty() { "cycles can be sampled".to_owned() } else { format!("PMU {names}") };
-            finding(Level::Good, WHAT, text, vec![])
+            good(text)
         }
-        EventSupport::Absent if survey.virtual_machine => finding(
-            Level::Limited,
-            WHAT,
+        EventSupport::Absent if survey.virtual_machine => limited(
             "none: this virtual machine has no PMU, so cpu-clock is sampled instead of cycles",
             vec![Remedy::Advice(
                 "enable the PMU of the virtual machine on the host (QEMU: -cpu host,pmu=on)".to_owned(),
             )],
         ),
-        EventSupport::Absent => finding(
-            Level::Limited,
-            WHAT,
+        EventSupport::Absent => limited(
             "none: the kernel does not support the PMU of this processor, so cpu-clock is sampled instead of cycles",
             vec![],
         ),
-        EventSupport::Forbidden => finding(Level::Limited, WHAT, "not permitted, but cpu-clock is", vec![]),
-        EventSupport::CountsOnly => finding(
-            Level::Limited,
-            WHAT,
-            "can count, but not sample (no interrupt), so cpu-clock is sampled",
-            vec![],
-        ),
+        EventSupport::Forbidden => limited("not permitted, but cpu-clock is", vec![]),
+        EventSupport::CountsOnly => {
+            limited("can count, but not sample (no interrupt), so cpu-clock is sampled", vec![])
+        }
         EventSupport::Refused(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
-            finding(Level::Limited, WHAT, format!("refused: {}", recorder::Errno(&error)), vec![])
+            limited(format!("refused: {}", recorder::Errno(&error)), vec![])
         }
     }
 }
 
-fn kernel_names(facts: &Facts) -> Finding {
-    const WHAT: &str = "kernel functions";
+fn kernel_names(facts: &Facts) -> Verdict {
     let survey = &facts.survey;
     if survey.kernel_addresses {
-        return finding(Level::Good, WHAT, "have names", vec![]);
+        return good("have names");
     }
     let restrict = survey.settings.kptr_restrict.unwrap_or(0);
     // At 0, kallsyms shows addresses to those who may profile the kernel (`kallsyms_show_value()`).
@@ -208,54 +219,40 @@ fn kernel_names(facts: &Facts) -> Finding {
             command("sudo sysctl kernel.perf_event_paranoid=1"),
         ],
     };
-    finding(Level::Limited, WHAT, text, remedies)
+    limited(text, remedies)
 }
 
 /// `ENOENT`
 const ENOENT: i32 = 2;
 
-fn tracepoints(facts: &Facts) -> Finding {
-    const WHAT: &str = "tracepoints";
+fn tracepoints(facts: &Facts) -> Verdict {
     let readable = "sudo mount -o remount,mode=755 /sys/kernel/tracing";
     match (facts.survey.tracefs_errno, facts.offers.tracepoint) {
-        (None, Some(EventSupport::Samples | EventSupport::UserSpaceOnly)) => {
-            finding(Level::Good, WHAT, "can be sampled", vec![])
-        }
-        (None, None) => finding(Level::Note, WHAT, "this kernel has none", vec![]),
-        (None, Some(_)) => finding(
-            Level::Note,
-            WHAT,
+        (None, Some(EventSupport::Samples | EventSupport::UserSpaceOnly)) => good("can be sampled"),
+        (None, None) => note("this kernel has none", vec![]),
+        (None, Some(_)) => note(
             format!("not permitted for this user{}", level_in_words(&facts.survey)),
             vec![
                 Remedy::Capabilities(&[Capability::Perfmon]),
                 command("sudo sysctl kernel.perf_event_paranoid=-1"),
             ],
         ),
-        (Some(ENOENT), _) => finding(
-            Level::Note,
-            WHAT,
+        (Some(ENOENT), _) => note(
             "cannot be used by name: tracefs is not mounted",
             vec![command("sudo mount -t tracefs nodev /sys/kernel/tracing")],
         ),
-        (Some(_), _) => finding(
-            Level::Note,
-            WHAT,
+        (Some(_), _) => note(
             "cannot be used by name: only root can read /sys/kernel/tracing",
             vec![command(readable), Remedy::Capabilities(&[Capability::Perfmon])],
         ),
     }
 }
 
-fn uprobes(facts: &Facts) -> Finding {
-    const WHAT: &str = "probes in programs";
+fn uprobes(facts: &Facts) -> Verdict {
     match facts.offers.uprobe {
-        Some(EventSupport::Samples | EventSupport::UserSpaceOnly) => {
-            finding(Level::Good, WHAT, "can be set (uprobe:…)", vec![])
-        }
-        None => finding(Level::Note, WHAT, "this kernel has none (CONFIG_UPROBE_EVENTS)", vec![]),
-        Some(_) => finding(
-            Level::Note,
-            WHAT,
+        Some(EventSupport::Samples | EventSupport::UserSpaceOnly) => good("can be set (uprobe:…)"),
+        None => note("this kernel has none (CONFIG_UPROBE_EVENTS)", vec![]),
+        Some(_) => note(
             "need CAP_SYS_ADMIN on this kernel",
             vec![command("sudo prof record -e uprobe:PATH:SYMBOL …")],
         ),
@@ -276,8 +273,7 @@ fn ring_limit(survey: &Survey) -> Option<u64> {
     Some(allowance.saturating_add(survey.locked_memory.current / survey.cpus.max(1) as u64))
 }
 
-fn rings(survey: &Survey) -> Finding {
-    const WHAT: &str = "ring memory";
+fn rings(survey: &Survey) -> Verdict {
     let samples = recorder::default_ring_bytes(survey.memory_kb, survey.cpus);
     let wanted = samples + recorder::SIDEBAND_SIZE;
     match ring_limit(survey) {
@@ -290,85 +286,79 @@ fn rings(survey: &Survey) -> Finding {
             );
             let sysctl =
                 format!("sudo sysctl kernel.perf_event_mlock_kb={}", recorder::mlock_kb_for(samples));
-            finding(level, WHAT, text, vec![Remedy::Capabilities(&[Capability::IpcLock]), command(sysctl)])
+            (level, text, vec![Remedy::Capabilities(&[Capability::IpcLock]), command(sysctl)])
         }
-        _ => finding(Level::Good, WHAT, format!("{} KiB per CPU", wanted / 1024), vec![]),
+        _ => good(format!("{} KiB per CPU", wanted / 1024)),
     }
 }
 
-fn rate(survey: &Survey) -> Finding {
-    const WHAT: &str = "sample rate";
+fn rate(survey: &Survey) -> Verdict {
     let settings = &survey.settings;
     let Some(most) = settings.max_sample_rate else {
-        return finding(Level::Note, WHAT, "the kernel has no limit", vec![]);
+        return note("the kernel has no limit", vec![]);
     };
     let share = settings.cpu_time_max_percent.filter(|percent| (1..100).contains(percent));
     let share = share.map_or_else(String::new, |percent| format!(", and {percent} % of a CPU's time"));
     let text = format!("up to {most} Hz{share}");
     if most >= recorder::DEFAULT_FREQUENCY {
-        return finding(Level::Good, WHAT, text, vec![]);
+        return good(text);
     }
     let text = format!("{text}: less than the default of {} Hz", recorder::DEFAULT_FREQUENCY);
-    finding(
-        Level::Limited,
-        WHAT,
+    limited(
         text,
         vec![command(format!("sudo sysctl kernel.perf_event_max_sample_rate={DEFAULT_MAX_SAMPLE_RATE_HZ}"))],
     )
 }
 
-fn descriptors(survey: &Survey) -> Option<Finding> {
-    const WHAT: &str = "open files";
+fn descriptors(survey: &Survey) -> Verdict {
     let most = survey.open_files.maximum;
     let threads = recorder::attachable_threads(most, survey.cpus);
     if most == u64::MAX || threads >= MIN_ATTACHABLE_THREADS {
-        return Some(finding(Level::Good, WHAT, "enough to attach to thousands of threads", vec![]));
+        return good("enough to attach to thousands of threads");
     }
     let wanted = recorder::descriptors_for(MIN_ATTACHABLE_THREADS, survey.cpus);
     let text = format!("{most} are allowed: enough to attach to {threads} threads with one event");
     let level = if threads < 50 { Level::Limited } else { Level::Note };
-    Some(finding(level, WHAT, text, vec![command(format!("sudo prlimit --pid $$ --nofile={wanted}"))]))
+    (level, text, vec![command(format!("sudo prlimit --pid $$ --nofile={wanted}"))])
 }
 
-fn debug_information(survey: &Survey) -> Option<Finding> {
-    const WHAT: &str = "debug information";
+fn debug_information(survey: &Survey) -> Option<Verdict> {
     let library = survey.libc.as_ref()?;
     let path = library.path.display();
     if let Some(debug) = &library.debug {
         let text = format!("of {path} is in {}", debug.display());
-        return Some(finding(Level::Good, WHAT, text, vec![]));
+        return Some(good(text));
     }
     let install = survey.distribution.libc_debug_command().map(|install| command(format!("sudo {install}")));
     let text = format!("of {path} is missing: its internal and inlined functions have no names");
-    Some(finding(Level::Limited, WHAT, text, install.into_iter().collect()))
+    Some(limited(text, install.into_iter().collect()))
 }
 
-fn nmi_watchdog(facts: &Facts) -> Option<Finding> {
+fn nmi_watchdog(facts: &Facts) -> Option<Verdict> {
     let counters = matches!(facts.offers.cycles, EventSupport::Samples | EventSupport::UserSpaceOnly);
     if !counters || !facts.survey.nmi_watchdog_counts {
         return None;
     }
     let text = "occupies one hardware counter of each CPU: groups that need all counters never run";
-    Some(finding(Level::Note, "NMI watchdog", text, vec![command("sudo sysctl kernel.nmi_watchdog=0")]))
+    Some(note(text, vec![command("sudo sysctl kernel.nmi_watchdog=0")]))
 }
 
-fn processes(survey: &Survey) -> Option<Finding> {
+fn processes(survey: &Survey) -> Option<Verdict> {
     let text = "/proc shows those of another pid namespace: nothing is read of a process there, and -p and -t are refused";
     let remedies =
         vec![command("unshare --pid --fork --mount-proc …"), command("sudo mount -t proc proc /proc")];
-    (!survey.shows_our_pids).then(|| finding(Level::Limited, "processes", text, remedies))
+    (!survey.shows_our_pids).then(|| limited(text, remedies))
 }
 
-fn container(survey: &Survey) -> Option<Finding> {
-    const WHAT: &str = "container";
+fn container(survey: &Survey) -> Option<Verdict> {
     if !survey.initial_user_namespace {
         let text = "in a user namespace of its own, whose root has no privileges for perf events";
-        return Some(finding(Level::Note, WHAT, text, vec![]));
+        return Some(note(text, vec![]));
     }
     let kind = survey.container.as_deref()?;
     let text =
         format!("{kind}: -a records the whole host; files of other containers are found while they run");
-    Some(finding(Level::Note, WHAT, text, vec![]))
+    Some(note(text, vec![]))
 }
 
 #[cfg(test)]

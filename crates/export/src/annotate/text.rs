@@ -19,26 +19,6 @@ const WARM_PERCENT: f64 = 1.0;
 /// The greatest width of a source path, in columns.
 const MAX_PATH_COLUMNS: usize = 40;
 
-/// The share of its function's weight that a row has, in steps with a colour each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Heat {
-    /// Less than a hundredth, or no instruction.
-    None,
-    /// At least a hundredth.
-    Warm,
-    /// At least a tenth.
-    Hot,
-}
-
-/// A row of a listing. Its text is safe for a terminal.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct ListingRow {
-    /// The text, without a line break.
-    text: String,
-    /// The heat, which selects the colour.
-    heat: Heat,
-}
-
 /// Writes the listings of functions, one after the other.
 ///
 /// # Errors
@@ -48,78 +28,62 @@ pub fn write(
     functions: &[AnnotatedFunction],
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    rows(listing, functions, &mut |ListingRow { text, heat }| match heat {
-        Heat::Hot if listing.colour => writeln!(output, "\x1b[1;31m{text}\x1b[0m"),
-        Heat::Warm if listing.colour => writeln!(output, "\x1b[33m{text}\x1b[0m"),
-        _ => writeln!(output, "{text}"),
-    })
-}
-
-/// Calls `each` with the rows of the listings of functions, one after the other.
-///
-/// # Errors
-/// The first one that `each` returns.
-fn rows(
-    listing: &Listing<'_>,
-    functions: &[AnnotatedFunction],
-    each: &mut dyn FnMut(ListingRow) -> io::Result<()>,
-) -> io::Result<()> {
     for (index, function) in functions.iter().enumerate() {
         if index > 0 {
-            each(plain(String::new()))?;
+            writeln!(output)?;
         }
         let (weight, unit) = (function.weight(), listing.unit);
         let share = percent(weight, listing.total);
-        each(plain(format!(
+        writeln!(
+            output,
             "{}: {} {unit} of {} in it, {share:.1} % of all",
             printable(&short_name(&function.name)),
             grouped(weight),
             listing.event
-        )))?;
+        )?;
         for range in &function.ranges {
-            rows_of_range(listing, function, range, each)?;
+            write_range(listing, function, range, output)?;
         }
     }
     Ok(())
 }
 
-fn plain(text: String) -> ListingRow {
-    ListingRow { text, heat: Heat::None }
-}
-
-fn rows_of_range(
+fn write_range(
     listing: &Listing<'_>,
     function: &AnnotatedFunction,
     range: &CodeRange,
-    each: &mut dyn FnMut(ListingRow) -> io::Result<()>,
+    output: &mut dyn Write,
 ) -> io::Result<()> {
     let whole = function.weight();
-    each(plain(String::new()))?;
-    each(plain(format!(
+    writeln!(output)?;
+    writeln!(
+        output,
         "{}{} in {}, {:.1} % of the function",
         if range.inlined.is_some() { "inlined into " } else { "" },
         printable(&short_name(&range.name)),
         range.module,
         percent(range.weight, whole)
-    )))?;
+    )?;
     if let Some(missing) = &range.missing {
-        each(plain(format!("  without code: {}", printable(missing))))?;
+        writeln!(output, "  without code: {}", printable(missing))?;
     }
     if range.elsewhere > 0 && range.missing.is_none() {
         let share = percent(range.elsewhere, range.weight);
-        each(plain(format!(
+        writeln!(
+            output,
             "  {share:.1} % of it is at addresses that are no instruction of the file: it may have been replaced since"
-        )))?;
+        )?;
     }
     for hot in range.hot_loops() {
         let address = |index: usize| range.instructions.get(index).map_or(0, |one| one.address.0);
-        each(plain(format!(
+        writeln!(
+            output,
             "  hot loop {:x} to {:x}: {:.1} % of the function{}",
             address(hot.first),
             address(hot.last),
             percent(hot.weight, whole),
             lines_of(&range.instructions[hot.first..=hot.last])
-        )))?;
+        )?;
     }
     let arrows = Arrows::new(range);
     let mut rows = Rows { listing, whole, last: None };
@@ -130,15 +94,15 @@ fn rows_of_range(
             continue;
         }
         if std::mem::take(&mut cold) > 0 {
-            each(rows.gap(range, index))?;
+            writeln!(output, "{}", rows.gap(range, index))?;
         }
         if let Some(row) = rows.source(instruction) {
-            each(row)?;
+            writeln!(output, "{row}")?;
         }
-        each(rows.instruction(instruction, &arrows.row(index)))?;
+        writeln!(output, "{}", rows.instruction(instruction, &arrows.row(index)))?;
     }
     if cold > 0 {
-        each(rows.gap(range, range.instructions.len()))?;
+        writeln!(output, "{}", rows.gap(range, range.instructions.len()))?;
     }
     Ok(())
 }
@@ -187,17 +151,17 @@ struct Rows<'l> {
 }
 
 impl Rows<'_> {
-    fn gap(&mut self, range: &CodeRange, end: usize) -> ListingRow {
+    fn gap(&mut self, range: &CodeRange, end: usize) -> String {
         let before = range.instructions[..end].iter().rev();
         let is_hidden = |(offset, _): &(usize, &Instruction)| !is_near_samples(range, end - 1 - offset);
         let count = before.enumerate().take_while(is_hidden).count();
         self.last = None;
         let noun = if count == 1 { "instruction" } else { "instructions" };
-        plain(format!("        … {} {noun} without samples", grouped(count as u64)))
+        format!("        … {} {noun} without samples", grouped(count as u64))
     }
 
     /// Returns the row of an instruction's source line; `None` if it is that of the instruction before.
-    fn source(&mut self, instruction: &Instruction) -> Option<ListingRow> {
+    fn source(&mut self, instruction: &Instruction) -> Option<String> {
         let Some(Frame { location: Some(location), .. }) = instruction.frames.first() else { return None };
         let line = (location.file.to_string(), location.line);
         if location.line == 0 || self.last.as_ref() == Some(&line) {
@@ -213,10 +177,10 @@ impl Rows<'_> {
             if inlined.is_empty() { String::new() } else { format!(" (inlined {})", inlined.join(" ← ")) };
         self.last = Some(line);
         let place = format!("{}:{}", shortened(&location.file), location.line);
-        Some(plain(format!("        ┌ {place}{inlined}{text}")))
+        Some(format!("        ┌ {place}{inlined}{text}"))
     }
 
-    fn instruction(&self, instruction: &Instruction, arrows: &str) -> ListingRow {
+    fn instruction(&self, instruction: &Instruction, arrows: &str) -> String {
         let share = percent(instruction.weight, self.whole);
         let shown = match instruction.weight {
             0 => String::new(),
@@ -227,12 +191,12 @@ impl Rows<'_> {
         let callee =
             callee.map_or_else(String::new, |callee| format!(" <{}>", printable(&short_name(callee))));
         let text = format!("{shown:>7} {arrows} {:>8x}: {}{callee}", instruction.address.0, instruction.text);
-        let heat = match share {
-            _ if share >= HOT_PERCENT => Heat::Hot,
-            _ if share >= WARM_PERCENT => Heat::Warm,
-            _ => Heat::None,
-        };
-        ListingRow { text, heat }
+        match share {
+            _ if !self.listing.colour => text,
+            _ if share >= HOT_PERCENT => format!("\x1b[1;31m{text}\x1b[0m"),
+            _ if share >= WARM_PERCENT => format!("\x1b[33m{text}\x1b[0m"),
+            _ => text,
+        }
     }
 }
 

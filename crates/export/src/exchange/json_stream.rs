@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// A JSON object whose members are written one by one.
@@ -35,10 +36,6 @@ impl<'o> Object<'o> {
         Ok(serde_json::to_writer(self.key(key)?, value)?)
     }
 
-    pub(super) fn column(&mut self, key: &str, column: &Column) -> io::Result<()> {
-        column.write(self.key(key)?)
-    }
-
     /// Writes a list whose values are made one by one.
     pub(super) fn list(&mut self, key: &str, values: impl Iterator<Item = Value>) -> io::Result<()> {
         let output = self.key(key)?;
@@ -57,49 +54,28 @@ impl<'o> Object<'o> {
     }
 }
 
-/// A column of a table.
-pub(super) enum Column {
-    Numbers(Vec<u32>),
-    /// Numbers, or `null`.
-    Optional(Vec<Option<u32>>),
-    /// Numbers, or -1.
-    Signed(Vec<i64>),
-    Large(Vec<u64>),
-    Fractions(Vec<f64>),
-    Texts(Vec<String>),
-    Values(Vec<Value>),
-    /// The same value this many times.
-    Repeated(Value, usize),
+/// A column of a table, which is made while it is written.
+pub(super) type Column<'c> = Box<dyn FnOnce(&mut dyn Write) -> serde_json::Result<()> + 'c>;
+
+/// Returns a column with these values.
+pub(super) fn column<'c>(values: impl IntoIterator<Item: Serialize> + 'c) -> Column<'c> {
+    Box::new(|output| serde_json::Serializer::new(output).collect_seq(values))
 }
 
-impl Column {
-    fn write(&self, output: &mut dyn Write) -> io::Result<()> {
-        match self {
-            Self::Numbers(column) => serde_json::to_writer(output, column)?,
-            Self::Optional(column) => serde_json::to_writer(output, column)?,
-            Self::Signed(column) => serde_json::to_writer(output, column)?,
-            Self::Large(column) => serde_json::to_writer(output, column)?,
-            Self::Fractions(column) => serde_json::to_writer(output, column)?,
-            Self::Texts(column) => serde_json::to_writer(output, column)?,
-            Self::Values(column) => serde_json::to_writer(output, column)?,
-            Self::Repeated(value, length) => {
-                let text = value.to_string();
-                for number in 0..*length {
-                    output.write_all(if number == 0 { b"[" } else { b"," })?;
-                    output.write_all(text.as_bytes())?;
-                }
-                output.write_all(if *length == 0 { b"[]" } else { b"]" })?;
-            }
-        }
-        Ok(())
-    }
+/// Returns a column with the same value this many times.
+pub(super) fn repeated<'c>(value: impl Serialize + Clone + 'c, length: usize) -> Column<'c> {
+    column(std::iter::repeat_n(value, length))
 }
 
 /// Writes a table as an object with its columns and its length.
-pub(super) fn table(output: &mut dyn Write, length: usize, columns: &[(&str, Column)]) -> io::Result<()> {
+pub(super) fn table<'c>(
+    output: &mut dyn Write,
+    length: usize,
+    columns: impl IntoIterator<Item = (&'static str, Column<'c>)>,
+) -> io::Result<()> {
     let mut table = Object::begin(output)?;
     for (name, column) in columns {
-        table.column(name, column)?;
+        column(table.key(name)?)?;
     }
     table.value("length", &length.into())?;
     table.end()

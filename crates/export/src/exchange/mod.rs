@@ -25,8 +25,8 @@ use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use model::{SpaceId, SpaceTable};
-use profile::{View, Weight};
+use model::{Gap, SpaceId, SpaceTable, WaitSpan};
+use profile::{TimeWeight, View, Weight};
 use thiserror::Error;
 
 pub use batch::StatedValue;
@@ -127,9 +127,9 @@ pub struct ExportedRecording<'a> {
     /// Makes the name to show of a function's name, where frames have names as the linker knows them.
     pub display_name: &'a dyn Fn(&str) -> String,
     /// The intervals in which samples are missing. Only timed formats need them.
-    pub gaps: Vec<SampleGap>,
+    pub gaps: &'a [Gap],
     /// When threads were off the CPU, of each thread in order of time; empty if that was not recorded.
-    pub waits: Vec<ThreadWait>,
+    pub waits: &'a [WaitSpan],
 }
 
 /// A label that another tool gave samples: a text, or a number with its unit.
@@ -154,30 +154,6 @@ pub struct ObjectIds {
     pub content_hash: String,
 }
 
-/// An interval in which samples are missing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SampleGap {
-    /// Its start, in nanoseconds of the recording's clock.
-    pub start: u64,
-    /// Its end.
-    pub end: u64,
-    /// The number of records lost; 0 if the kernel throttled the event.
-    pub lost: u64,
-}
-
-/// An interval in which a thread was off the CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ThreadWait {
-    /// The thread's pid and tid.
-    pub ids: (i32, i32),
-    /// The beginning, in nanoseconds of the recording's clock.
-    pub start: u64,
-    /// The end.
-    pub end: u64,
-    /// True if the thread was runnable; false if it was blocked.
-    pub is_runnable: bool,
-}
-
 /// An event with its samples.
 pub struct ExportedEvent<'a> {
     /// Its name.
@@ -189,7 +165,7 @@ pub struct ExportedEvent<'a> {
     /// True if its periods are nanoseconds of CPU time, or of `time`.
     pub is_clock: bool,
     /// The kind of time of threads that its periods are, if it is no event of the kernel.
-    pub time: Option<ThreadTime>,
+    pub time: Option<TimeWeight>,
     /// The number of events per sample, if fixed.
     pub period: Option<u64>,
     /// The number of samples per second, if the kernel adjusts the period.
@@ -198,28 +174,15 @@ pub struct ExportedEvent<'a> {
     pub stated: Vec<(&'static str, StatedValue)>,
 }
 
-/// A kind of time of threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ThreadTime {
-    /// Time on a CPU.
-    Cpu,
-    /// Time off the CPU.
-    OffCpu,
-    /// Both.
-    Wall,
-    /// Time on a CPU, divided by the number of threads that run at the same time.
-    Latency,
-}
-
 impl ExportedEvent<'_> {
     /// Returns the type and unit of sums of its periods. Readers keep profiles of each type apart.
     fn period_type(&self) -> (&str, &str) {
         match self.time {
             _ if self.unit.is_some() => (&self.name, self.unit.as_deref().unwrap_or_default()),
-            Some(ThreadTime::OffCpu) => ("off_cpu", NANOSECONDS),
-            Some(ThreadTime::Wall) => ("wall", NANOSECONDS),
-            Some(ThreadTime::Latency) => ("latency", NANOSECONDS),
-            Some(ThreadTime::Cpu) => ("cpu", NANOSECONDS),
+            Some(TimeWeight::OffCpu) => ("off_cpu", NANOSECONDS),
+            Some(TimeWeight::Wall) => ("wall", NANOSECONDS),
+            Some(TimeWeight::Latency) => ("latency", NANOSECONDS),
+            Some(TimeWeight::Cpu) => ("cpu", NANOSECONDS),
             None if self.is_clock => ("cpu", NANOSECONDS),
             None => (&self.name, "count"),
         }
@@ -229,7 +192,7 @@ impl ExportedEvent<'_> {
     /// clock follows from its rate, and other events without a fixed one have 1. Time off the CPU is not sampled, and has 0.
     fn sample_period(&self) -> u64 {
         match (self.time, self.period, self.frequency) {
-            (Some(ThreadTime::OffCpu), ..) => 0,
+            (Some(TimeWeight::OffCpu), ..) => 0,
             (None, Some(period), _) => period,
             (None, None, Some(frequency)) if self.is_clock => 1_000_000_000 / frequency.max(1),
             _ => 1,

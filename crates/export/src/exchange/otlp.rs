@@ -300,7 +300,7 @@ impl<'d> Tables<'d> {
             location_table: self.locations.list,
             function_table: self.functions.list,
             link_table: vec![Link {}],
-            string_table: self.strings.texts,
+            string_table: self.strings.into_texts(),
             attribute_table: self.attributes,
             stack_table: self.stacks.list,
         }

@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
+use model::WaitSpan;
 use serde_json::json;
 
 use super::dictionary::{Dictionary, TimedSample};
 use super::json_stream::Object;
 use super::timeline::Timeline;
-use super::{ExportedEvent, ExportedRecording, ThreadWait};
+use super::{ExportedEvent, ExportedRecording};
 
 /// The frames of a thread whose function is not known: it waits, or runs and has no sample there. They follow the functions.
 const STATES: [&str; 3] = ["[blocked]", "[runnable]", "[running]"];
@@ -51,9 +52,9 @@ pub(super) fn write(
         file => json!({ "name": function.name, "file": file }),
     });
     let frames: Vec<_> = functions.chain(STATES.map(|state| json!({ "name": state }))).collect();
-    let mut waits: HashMap<(i32, i32), Vec<ThreadWait>> = HashMap::new();
-    for wait in &recording.waits {
-        waits.entry(wait.ids).or_default().push(*wait);
+    let mut waits: HashMap<(i32, i32), Vec<WaitSpan>> = HashMap::new();
+    for wait in recording.waits {
+        waits.entry((wait.pid.0, wait.tid.0)).or_default().push(*wait);
     }
     let heaviest = dictionary.samples_by_thread();
     let mut profiles: Vec<(usize, u32, Vec<TimedSample>)> = Vec::new();
@@ -139,13 +140,13 @@ fn in_order(event: &ExportedEvent<'_>, samples: &[TimedSample], timeline: Timeli
 }
 
 /// Returns the waits of a thread, and what it ran between them: up to each sample its stack, after the last one that of the last.
-fn with_waits(samples: &[TimedSample], waits: &[ThreadWait], timeline: Timeline) -> Vec<Interval> {
+fn with_waits(samples: &[TimedSample], waits: &[WaitSpan], timeline: Timeline) -> Vec<Interval> {
     let since = |time: u64| time.saturating_sub(timeline.origin);
     let mut samples = samples.iter().map(|sample| (timeline.since_start(sample, 0), sample.stack)).peekable();
     let first = samples
         .peek()
         .map_or(0, |(time, _)| *time)
-        .min(waits.first().map_or(u64::MAX, |wait| since(wait.start)));
+        .min(waits.first().map_or(u64::MAX, |wait| since(wait.start.0)));
     let (mut intervals, mut cursor) = (Vec::new(), first);
     let mut run = |intervals: &mut Vec<Interval>, cursor: &mut u64, end: u64| {
         let mut stack = Stack::State(RUNNING);
@@ -156,9 +157,9 @@ fn with_waits(samples: &[TimedSample], waits: &[ThreadWait], timeline: Timeline)
         push(intervals, cursor, end, stack);
     };
     for wait in waits {
-        run(&mut intervals, &mut cursor, since(wait.start));
+        run(&mut intervals, &mut cursor, since(wait.start.0));
         let state = if wait.is_runnable { RUNNABLE } else { BLOCKED };
-        push(&mut intervals, &mut cursor, since(wait.end), Stack::State(state));
+        push(&mut intervals, &mut cursor, since(wait.end.0), Stack::State(state));
     }
     for (time, stack) in samples {
         push(&mut intervals, &mut cursor, time, Stack::Sampled(stack));
@@ -278,6 +279,7 @@ fn begin<'o>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{Pid, Tid, Timestamp};
     use profile::Count;
 
     fn timeline() -> Timeline {
@@ -290,7 +292,14 @@ mod tests {
 
     #[test]
     fn between_waits_each_sample_stands_for_the_time_before_it() {
-        let wait = |start, end, is_runnable| ThreadWait { ids: (1, 1), start, end, is_runnable };
+        let wait = |start, end, is_runnable| WaitSpan {
+            pid: Pid(1),
+            tid: Tid(1),
+            start: Timestamp(start),
+            end: Timestamp(end),
+            is_runnable,
+            waker: None,
+        };
         let samples = [sample(1_010, 7), sample(1_020, 8), sample(1_060, 9)];
         let waits = [wait(1_025, 1_045, false), wait(1_045, 1_050, true)];
         let intervals = with_waits(&samples, &waits, timeline());

@@ -1,7 +1,9 @@
 //! The time axis of formats with single samples: times of samples, and gaps between them.
 
+use model::{Gap, Timestamp};
+
 use super::dictionary::{Dictionary, TimedSample};
-use super::{ExportedEvent, ExportedRecording, SampleGap};
+use super::{ExportedEvent, ExportedRecording};
 
 /// The time between samples, in nanoseconds, if the recording does not state it.
 const DEFAULT_INTERVAL_NS: u64 = 1_000_000;
@@ -57,16 +59,15 @@ impl Timeline {
 
     /// Returns the gaps in the order of time, relative to the first sample. Losses of unknown time become gaps over the
     /// whole recording.
-    pub(super) fn gaps(&self, recording: &ExportedRecording<'_>) -> Vec<SampleGap> {
-        let since = |time: u64| time.saturating_sub(self.origin);
+    pub(super) fn gaps(&self, recording: &ExportedRecording<'_>) -> Vec<Gap> {
+        let since = |time: Timestamp| Timestamp(time.0.saturating_sub(self.origin));
         let gaps = recording.gaps.iter();
-        let mut gaps: Vec<SampleGap> = gaps
-            .map(|gap| SampleGap { start: since(gap.start), end: since(gap.end), lost: gap.lost })
-            .collect();
+        let mut gaps: Vec<Gap> =
+            gaps.map(|gap| Gap { start: since(gap.start), end: since(gap.end), lost: gap.lost }).collect();
         if gaps.iter().all(|gap| gap.lost == 0) {
             let losses = recording.events.iter().map(|event| event.view.profile().loss.samples);
             let losses = losses.filter(|&lost| lost > 0);
-            gaps.extend(losses.map(|lost| SampleGap { start: 0, end: self.length, lost }));
+            gaps.extend(losses.map(|lost| Gap { start: Timestamp(0), end: Timestamp(self.length), lost }));
         }
         gaps.sort_by_key(|gap| gap.start);
         gaps

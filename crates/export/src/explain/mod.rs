@@ -6,11 +6,12 @@ mod text;
 
 use model::{Loss, Name};
 use profile::explain::{Explanation, Phase};
-use profile::{Census, Count, FrameId, FrameTable, Label, Weight, short_name};
+use profile::{FrameId, FrameTable, Label, short_name};
 
 use crate::figures::percent;
 use crate::names::fit_name;
 use crate::printable;
+use crate::summary::Summary;
 
 pub use json::write as write_json;
 pub use text::page;
@@ -27,14 +28,10 @@ const THREAD_COLUMNS: usize = 16;
 pub struct ExplanationInput<'a> {
     /// The target, machine, time and rate of the recording, in one line.
     pub title: &'a str,
-    /// Name of the event.
-    pub event: &'a str,
+    /// The event, its totals, weight, loss and frames without names.
+    pub summary: Summary<'a>,
     /// The unit of weights: `samples`, or what the event counts (`ns` for a clock).
     pub unit: &'a str,
-    /// The weight of stacks: samples, periods or time.
-    pub weight: Weight,
-    /// The number of samples and the sum of their periods.
-    pub total: Count,
     /// The number of looks by which the callers of Python functions are known; `None` where there were none.
     pub looks: Option<u64>,
     /// For how long it was recorded, in nanoseconds.
@@ -49,12 +46,8 @@ pub struct ExplanationInput<'a> {
     pub more_often: Option<&'a str>,
     /// The loss of the recording.
     pub loss: &'a Loss,
-    /// The counts of frames with and without names.
-    pub census: &'a Census,
     /// The reasons why the profile is incomplete, each a sentence with a remedy.
     pub hints: &'a [String],
-    /// The weight of CPU time that has no samples.
-    pub unsampled: u64,
     /// The findings about the samples.
     pub findings: Findings<'a>,
     /// The stretches of time that differ in what ran.
@@ -133,12 +126,12 @@ impl ExplanationInput<'_> {
     /// Returns how many CPUs were busy on average; `None` if the event is no clock or the duration is unknown.
     fn busy_cpus(&self) -> Option<f64> {
         let duration = self.duration_ns.filter(|&duration| duration > 0 && self.is_clock)?;
-        Some(self.total.period as f64 / duration as f64)
+        Some(self.summary.total.period as f64 / duration as f64)
     }
 
     /// Returns the half width of the 95 % confidence interval of a share of 50 %, in percentage points.
     fn margin(&self) -> f64 {
-        98.0 / (self.total.samples.max(1) as f64).sqrt()
+        98.0 / (self.summary.total.samples.max(1) as f64).sqrt()
     }
 
     /// Returns the same of the share that a caller of a Python function has: samples tell that it ran, looks who had called it.

@@ -42,7 +42,7 @@ fn write(facts: &ExplanationInput<'_>, rows: usize) -> String {
     page.head();
     page.threads();
     let waiting = facts.waits.map_or(0, |waits| waits.explanation.total);
-    if waiting > facts.total.period {
+    if waiting > facts.summary.total.period {
         page.waits();
         page.causes();
     } else {
@@ -78,26 +78,34 @@ impl Page<'_, '_> {
     fn head(&mut self) {
         let facts = self.facts;
         let explanation = facts.findings.explanation;
-        let shown = facts.total.weight(facts.weight).saturating_sub(explanation.at_rest);
+        let shown = facts.summary.total.weight(facts.summary.weight).saturating_sub(explanation.at_rest);
         self.line(&fit(facts.title, 200));
-        let mut line = format!("{} of {}", counted(facts.total.samples, "sample", "samples"), facts.event);
+        let mut line = format!(
+            "{} of {}",
+            counted(facts.summary.total.samples, "sample", "samples"),
+            facts.summary.event
+        );
         if facts.unit == "ns" && !facts.is_clock {
-            let of = if facts.is_foreign { facts.event } else { "all threads together" };
+            let of = if facts.is_foreign { facts.summary.event } else { "all threads together" };
             let _ = write!(line, ", {} of {of}", seconds(shown));
-        } else if facts.weight == Weight::Period && !facts.is_clock {
-            let _ = write!(line, ", weighted by what they stand for ({})", grouped(facts.total.period));
+        } else if facts.summary.weight == Weight::Period && !facts.is_clock {
+            let _ =
+                write!(line, ", weighted by what they stand for ({})", grouped(facts.summary.total.period));
         }
         if facts.is_clock {
-            let _ = write!(line, ", {} of CPU time", seconds(facts.total.period));
+            let _ = write!(line, ", {} of CPU time", seconds(facts.summary.total.period));
         }
         if let Some(busy) = facts.busy_cpus() {
             let of = facts.cpus.map_or_else(String::new, |cpus| format!(" of {cpus}"));
             let _ = write!(line, ": {busy:.2}{of} CPUs busy on average");
         }
         self.line(&line);
-        let idle =
-            facts.duration_ns.filter(|_| facts.is_clock).unwrap_or(0).saturating_sub(facts.total.period);
-        if facts.waits.is_none() && idle > facts.total.period.max(MIN_IDLE_NS) {
+        let idle = facts
+            .duration_ns
+            .filter(|_| facts.is_clock)
+            .unwrap_or(0)
+            .saturating_sub(facts.summary.total.period);
+        if facts.waits.is_none() && idle > facts.summary.total.period.max(MIN_IDLE_NS) {
             self.line(
                 "waits were not recorded, neither those for a CPU nor others; try: prof record --off-cpu",
             );
@@ -263,7 +271,7 @@ impl Page<'_, '_> {
 
     fn busy(&self, phase: &Phase) -> String {
         let length = phase.end.0.saturating_sub(phase.start.0);
-        if !self.facts.is_clock || length == 0 || self.facts.weight != Weight::Period {
+        if !self.facts.is_clock || length == 0 || self.facts.summary.weight != Weight::Period {
             return format!(" ({})", self.facts.findings.percent(phase.weight));
         }
         format!(
@@ -277,11 +285,11 @@ impl Page<'_, '_> {
         let facts = self.facts;
         let mut lines = Vec::new();
         let margin = facts.margin();
-        if facts.total.samples < MIN_RELIABLE_SAMPLES {
+        if facts.summary.total.samples < MIN_RELIABLE_SAMPLES {
             let more_often = facts.more_often.map(|typed| format!(", or more often ({typed})"));
             lines.push(format!(
                 "only {}: a share of 50 % may be off by {margin:.0} points; record for longer{}",
-                counted(facts.total.samples, "sample", "samples"),
+                counted(facts.summary.total.samples, "sample", "samples"),
                 more_often.unwrap_or_default()
             ));
         }
@@ -292,7 +300,7 @@ impl Page<'_, '_> {
         let explanation = facts.findings.explanation;
         lines.extend(ends_early(explanation, "the stacks"));
         lines.extend(facts.waits.and_then(|waits| ends_early(waits.explanation, "the stacks of waits")));
-        let census = facts.census;
+        let census = facts.summary.census;
         if let Some(share) = notable_share(census.nameless, census.frames) {
             lines.push(format!("{share} of the frames have no name"));
         }
@@ -310,7 +318,7 @@ impl Page<'_, '_> {
         for line in lines {
             self.line(&format!("  {line}"));
         }
-        if facts.total.samples >= MIN_RELIABLE_SAMPLES {
+        if facts.summary.total.samples >= MIN_RELIABLE_SAMPLES {
             self.line(&format!("  shares are estimates: 50 % here is 50 ± {margin:.1} % (95 times of 100)"));
             if let (Some(looks), Some(margin)) = (facts.looks, facts.callers_margin()) {
                 self.line(&format!(

@@ -16,7 +16,7 @@ mod waits;
 
 use std::io::{self, Write};
 
-use model::{Name, Pid, Tid};
+use model::{Name, Pid, Tid, WaitSpan};
 use profile::{StartPart, View, Weight};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub struct Page<'p> {
     /// records lost.
     pub gaps: Vec<(u64, u64, u64)>,
     /// The intervals in which threads were off the CPU, in the order of their ends.
-    pub waits: Vec<PageWait>,
+    pub waits: &'p [WaitSpan],
     /// Who ended waits; `None` if the recording does not say who woke threads.
     pub wakers: Option<Vec<PageWaker>>,
     /// The intervals of which `waits` has none, because switches were not recorded: start and end in nanoseconds of the recording's
@@ -75,23 +75,6 @@ pub struct Page<'p> {
     pub sides: Option<&'p PageSides<'p>>,
     /// The code of functions, the most important first; empty for a page without code.
     pub code: &'p [PageRange],
-}
-
-/// An interval in which a thread was off the CPU.
-#[derive(Clone, Copy)]
-pub struct PageWait {
-    /// The process.
-    pub pid: Pid,
-    /// The thread.
-    pub tid: Tid,
-    /// The beginning, in nanoseconds of the recording's clock.
-    pub from: u64,
-    /// The end.
-    pub to: u64,
-    /// True if the thread was runnable; false if it was blocked.
-    pub is_runnable: bool,
-    /// The index in [`Page::wakers`] of who ended it, where that is known.
-    pub waker: Option<usize>,
 }
 
 /// A thread or an interrupt that ended waits.
@@ -157,7 +140,7 @@ pub fn write(
     samples.move_nodes(&moved);
     let waits = clock.map(|clock| {
         let lane_of = |pid, tid| samples.lane_of(pid, tid);
-        Waits::new(&page.waits, &page.switch_gaps, clock, lane_of)
+        Waits::new(page.waits, &page.switch_gaps, clock, lane_of)
     });
     let waits = waits.unwrap_or_default();
     let wakers = page.wakers.as_ref().map(|wakers| {
@@ -240,7 +223,7 @@ impl<'p> Page<'p> {
             caveats: self.caveats.iter().map(|line| text(line)).collect(),
             events: self.events.iter().map(event).collect(),
             gaps: self.gaps.clone(),
-            waits: self.waits.clone(),
+            waits: self.waits,
             wakers: self.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
             switch_gaps: self.switch_gaps.clone(),
             is_own_code: self.is_own_code,
@@ -445,7 +428,7 @@ impl StaticContent<'_> {
     fn text(&self) -> String {
         let Self { page, caveats, .. } = self;
         let mut text = format!("<main id=\"still\">\n<h1>{}</h1>\n", escape(&page.title));
-        text.push_str(&format!("<p>{}</p>\n", escape(&page.facts.join(" · "))));
+        text.push_str(&format!("<p>{}</p>\n", escape(page.facts.join(" · "))));
         if !caveats.is_empty() {
             let lines: String = caveats.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
             text.push_str(&format!("<ul>{lines}</ul>\n"));

@@ -1,8 +1,7 @@
 //! When threads were off the CPU, as the page's lanes show it.
 
-use model::{Pid, Tid};
+use model::{Pid, Tid, WaitSpan};
 
-use super::PageWait;
 use super::blocks::Column;
 use super::samples::Clock;
 
@@ -38,14 +37,14 @@ impl Waits {
     /// Converts waits and the intervals without recorded ones (`gaps`, start and end in nanoseconds) to the page's units. Leaves out
     /// those outside of its time, and those of threads without a lane.
     pub(crate) fn new(
-        waits: &[PageWait],
+        waits: &[WaitSpan],
         gaps: &[(u64, u64)],
         clock: Clock,
         lane_of: impl Fn(Pid, Tid) -> Option<u32>,
     ) -> Self {
         let units = |time: u64| ((time / 1000).saturating_sub(clock.origin) / clock.unit).min(clock.length);
-        let in_units = |wait: &PageWait| {
-            let (from, to) = (units(wait.from), units(wait.to));
+        let in_units = |wait: &WaitSpan| {
+            let (from, to) = (units(wait.start.0), units(wait.end.0));
             let lane = lane_of(wait.pid, wait.tid).filter(|_| to > from)?;
             let waker = wait.waker.and_then(|waker| u32::try_from(waker + 1).ok()).unwrap_or(0);
             Some(Wait { lane, from, to, is_runnable: wait.is_runnable, waker })
@@ -116,15 +115,16 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Timestamp;
 
     #[test]
     fn waits_are_those_of_lanes_within_the_page_s_time() {
         let clock = Clock { origin: 1_000, unit: 2, length: 50 };
-        let wait = |tid, from: u64, to: u64, is_runnable| PageWait {
+        let wait = |tid, from: u64, to: u64, is_runnable| WaitSpan {
             pid: Pid(1),
             tid: Tid(tid),
-            from: from * 1000,
-            to: to * 1000,
+            start: Timestamp(from * 1000),
+            end: Timestamp(to * 1000),
             is_runnable,
             waker: (tid == 2 || from == 900).then_some(6),
         };

@@ -61,8 +61,8 @@ pub(super) fn pprof_seeds() -> Vec<Vec<u8>> {
         generated_code_kinds: HashMap::new(),
         object_ids: HashMap::new(),
         display_name: &str::to_owned,
-        gaps: Vec::new(),
-        waits: Vec::new(),
+        gaps: &[],
+        waits: &[],
     };
     let mut packed = Vec::new();
     // Writing to memory does not fail.

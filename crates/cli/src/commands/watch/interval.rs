@@ -96,8 +96,8 @@ impl Intervals {
             display_name: &|name| {
                 symbolizer::display_name(name.as_bytes(), NameStyle::Demangled).into_owned()
             },
-            gaps: Vec::new(),
-            waits: Vec::new(),
+            gaps: &[],
+            waits: &[],
         };
         let no_query = |body| Message { query: String::new(), body };
         let messages = match self.protocol {

@@ -2,12 +2,10 @@
 
 use host::procfs::Capability;
 
-use super::{Facts, Finding, Level, Remedy, command, finding, has, may_use_all_events};
-
-const WHAT: &str = "where threads wait";
+use super::{Facts, Remedy, Verdict, command, good, has, limited, may_use_all_events, note};
 
 /// Checks whether `record --off-cpu` can record switches with stacks, or only stacks read from outside, as Yama permits.
-pub(super) fn waits(facts: &Facts) -> Finding {
+pub(super) fn waits(facts: &Facts) -> Verdict {
     let survey = &facts.survey;
     let paranoid = survey.settings.paranoid;
     let with_stacks = if may_use_all_events(survey) || paranoid.is_some_and(|level| level <= -1) {
@@ -21,29 +19,20 @@ pub(super) fn waits(facts: &Facts) -> Finding {
         if has(survey, Capability::SysPtrace) { 0 } else { survey.settings.ptrace_scope.unwrap_or(0) };
     let everything = Remedy::Capabilities(&[Capability::Perfmon]);
     match (with_stacks, scope) {
-        (Some(text), _) => finding(Level::Good, WHAT, text, vec![]),
-        (None, ..=0) => finding(
-            Level::Good,
-            WHAT,
-            "switches of own programs, and stacks of longer waits, read from outside (record --off-cpu)",
-            vec![],
-        ),
-        (None, 1) => finding(
-            Level::Note,
-            WHAT,
+        (Some(text), _) => good(text),
+        (None, ..=0) => {
+            good("switches of own programs, and stacks of longer waits, read from outside (record --off-cpu)")
+        }
+        (None, 1) => note(
             "stacks can be read of commands that prof starts, but not of running processes (-p): kernel.yama.ptrace_scope is 1",
             vec![command("sudo sysctl kernel.yama.ptrace_scope=0"), everything],
         ),
-        (None, 2) => finding(
-            Level::Limited,
-            WHAT,
+        (None, 2) => limited(
             "switches of own programs, of blocked threads the stacks of page faults alone: kernel.yama.ptrace_scope is 2",
             vec![everything, command("sudo sysctl kernel.yama.ptrace_scope=1")],
         ),
         // Level 3 cannot be lowered until reboot.
-        (None, scope) => finding(
-            Level::Limited,
-            WHAT,
+        (None, scope) => limited(
             format!(
                 "switches of own programs, of blocked threads the stacks of page faults alone: \
                  kernel.yama.ptrace_scope is {scope}"

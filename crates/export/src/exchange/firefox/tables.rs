@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 use serde_json::{Value, json};
 
 use super::super::dictionary::{Dictionary, Mapping};
-use super::super::json_stream::{Column, Object, table};
+use super::super::json_stream::{Object, column, repeated, table};
 use crate::interner::Interner;
 
 /// The type of a resource that is a library (`resourceTypes.library`).
@@ -102,62 +102,61 @@ impl Tables {
     }
 
     pub(super) fn write(self, output: &mut dyn Write) -> io::Result<()> {
-        use Column::{Numbers, Optional, Repeated, Signed, Texts};
         let known = |number: u32| (number > 0).then_some(number);
         let (stacks, frames) = (self.stacks.values, self.frames.values);
         let (functions, sources) = (self.functions.values, self.sources.values);
         let mut shared = Object::begin(output)?;
         let columns = [
-            ("frame", Numbers(stacks.iter().map(|(_, frame)| *frame).collect())),
-            ("prefix", Optional(stacks.iter().map(|(caller, _)| *caller).collect())),
+            ("frame", column(stacks.iter().map(|(_, frame)| *frame))),
+            ("prefix", column(stacks.iter().map(|(caller, _)| *caller))),
         ];
-        table(shared.key("stackTable")?, stacks.len(), &columns)?;
+        table(shared.key("stackTable")?, stacks.len(), columns)?;
         let length = frames.len();
         let columns = [
-            ("address", Repeated((-1).into(), length)),
-            ("inlineDepth", Numbers(frames.iter().map(|frame| frame.inline_depth).collect())),
-            ("category", Numbers(frames.iter().map(|frame| frame.category).collect())),
-            ("subcategory", Repeated(0.into(), length)),
-            ("func", Numbers(frames.iter().map(|frame| frame.function).collect())),
-            ("nativeSymbol", Repeated(Value::Null, length)),
-            ("innerWindowID", Repeated(0.into(), length)),
-            ("line", Optional(frames.iter().map(|frame| known(frame.line)).collect())),
-            ("column", Optional(frames.iter().map(|frame| known(frame.column)).collect())),
+            ("address", repeated(-1, length)),
+            ("inlineDepth", column(frames.iter().map(|frame| frame.inline_depth))),
+            ("category", column(frames.iter().map(|frame| frame.category))),
+            ("subcategory", repeated(0, length)),
+            ("func", column(frames.iter().map(|frame| frame.function))),
+            ("nativeSymbol", repeated((), length)),
+            ("innerWindowID", repeated(0, length)),
+            ("line", column(frames.iter().map(|frame| known(frame.line)))),
+            ("column", column(frames.iter().map(|frame| known(frame.column)))),
         ];
-        table(shared.key("frameTable")?, length, &columns)?;
+        table(shared.key("frameTable")?, length, columns)?;
         let length = functions.len();
         let resource = |function: &Function| function.library.map_or(-1, i64::from);
         let columns = [
-            ("name", Numbers(functions.iter().map(|function| function.name).collect())),
-            ("isJS", Repeated(false.into(), length)),
-            ("relevantForJS", Repeated(false.into(), length)),
-            ("resource", Signed(functions.iter().map(resource).collect())),
-            ("source", Optional(functions.iter().map(|function| function.source).collect())),
-            ("lineNumber", Repeated(Value::Null, length)),
-            ("columnNumber", Repeated(Value::Null, length)),
+            ("name", column(functions.iter().map(|function| function.name))),
+            ("isJS", repeated(false, length)),
+            ("relevantForJS", repeated(false, length)),
+            ("resource", column(functions.iter().map(resource))),
+            ("source", column(functions.iter().map(|function| function.source))),
+            ("lineNumber", repeated((), length)),
+            ("columnNumber", repeated((), length)),
         ];
-        table(shared.key("funcTable")?, length, &columns)?;
+        table(shared.key("funcTable")?, length, columns)?;
         let length = self.libraries.len();
         let columns = [
-            ("lib", Numbers((0..).take(length).collect())),
-            ("name", Numbers(self.libraries)),
-            ("host", Repeated(Value::Null, length)),
-            ("type", Repeated(LIBRARY.into(), length)),
+            ("lib", column(0..length)),
+            ("name", column(self.libraries)),
+            ("host", repeated((), length)),
+            ("type", repeated(LIBRARY, length)),
         ];
-        table(shared.key("resourceTable")?, length, &columns)?;
-        let none = || Numbers(Vec::new());
+        table(shared.key("resourceTable")?, length, columns)?;
+        let none = || repeated(0, 0);
         let columns = [("libIndex", none()), ("address", none()), ("name", none()), ("functionSize", none())];
-        table(shared.key("nativeSymbols")?, 0, &columns)?;
+        table(shared.key("nativeSymbols")?, 0, columns)?;
         let length = sources.len();
         let columns = [
-            ("id", Repeated(Value::Null, length)),
-            ("filename", Numbers(sources)),
-            ("startLine", Repeated(1.into(), length)),
-            ("startColumn", Repeated(1.into(), length)),
-            ("sourceMapURL", Repeated(Value::Null, length)),
+            ("id", repeated((), length)),
+            ("filename", column(sources)),
+            ("startLine", repeated(1, length)),
+            ("startColumn", repeated(1, length)),
+            ("sourceMapURL", repeated((), length)),
         ];
-        table(shared.key("sources")?, length, &columns)?;
-        shared.column("stringArray", &Texts(self.strings.values))?;
+        table(shared.key("sources")?, length, columns)?;
+        serde_json::to_writer(shared.key("stringArray")?, &self.strings.values)?;
         shared.end()
     }
 }

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use model::Gap;
 use profile::Weight;
 use rustc_hash::FxBuildHasher;
 use serde_json::{Value, json};
 
 use super::super::dictionary::Dictionary;
-use super::super::json_stream::{Column, Object, table};
+use super::super::json_stream::{Object, column, repeated, table};
 use super::super::timeline::Timeline;
-use super::super::{ExportedEvent, ExportedRecording, SampleGap};
+use super::super::{ExportedEvent, ExportedRecording};
 use super::milliseconds;
 use super::tables::Tables;
 
@@ -135,28 +136,24 @@ impl Tracks {
             *before = now;
             Some(delta as f64 / RESOLUTION_NS as f64)
         });
-        let mut columns = vec![
-            ("stack", Column::Optional(track.stacks.clone())),
-            ("timeDeltas", Column::Fractions(deltas.collect())),
-        ];
+        let mut columns = vec![("stack", column(&track.stacks)), ("timeDeltas", column(deltas))];
         let weight_type = match (event.view.weight(), event.is_clock) {
             (Weight::Samples, _) => "samples",
             (Weight::Period, true) => {
-                let weights = track.periods.iter().copied().map(milliseconds);
-                columns.push(("weight", Column::Fractions(weights.collect())));
+                columns.push(("weight", column(track.periods.iter().copied().map(milliseconds))));
                 "tracing-ms"
             }
             (Weight::Period, false) => {
-                columns.push(("weight", Column::Large(track.periods.clone())));
+                columns.push(("weight", column(&track.periods)));
                 "samples"
             }
         };
         if measures_load(recording, track.event, event) {
-            columns.push(("threadCPUDelta", Column::Large(track.periods.clone())));
+            columns.push(("threadCPUDelta", column(&track.periods)));
         }
         let mut samples = Object::begin(thread.key("samples")?)?;
-        for (name, column) in &columns {
-            samples.column(name, column)?;
+        for (name, column) in columns {
+            column(samples.key(name)?)?;
         }
         if event.view.weight() == Weight::Samples {
             samples.value("weight", &Value::Null)?;
@@ -190,8 +187,8 @@ impl Tracks {
             return None;
         }
         let names = [tables.string("Lost"), tables.string("Throttled")];
-        let kind = |gap: &SampleGap| if gap.lost > 0 { names[0] } else { names[1] };
-        let data = |gap: &SampleGap| match gap.lost {
+        let kind = |gap: &Gap| if gap.lost > 0 { names[0] } else { names[1] };
+        let data = |gap: &Gap| match gap.lost {
             0 => json!({"type": "throttle"}),
             lost => json!({"type": "loss", "records": lost}),
         };
@@ -213,8 +210,8 @@ impl Tracks {
             "markers": {
                 "data": gaps.iter().map(data).collect::<Vec<_>>(),
                 "name": gaps.iter().map(kind).collect::<Vec<_>>(),
-                "startTime": gaps.iter().map(|gap| milliseconds(gap.start)).collect::<Vec<_>>(),
-                "endTime": gaps.iter().map(|gap| milliseconds(gap.end)).collect::<Vec<_>>(),
+                "startTime": gaps.iter().map(|gap| milliseconds(gap.start.0)).collect::<Vec<_>>(),
+                "endTime": gaps.iter().map(|gap| milliseconds(gap.end.0)).collect::<Vec<_>>(),
                 "phase": each(INTERVAL),
                 "category": each(0),
                 "length": gaps.len(),
@@ -288,17 +285,15 @@ fn markers(output: &mut dyn Write, stretches: &[Stretch], tables: &mut Tables) -
     let length = stretches.len();
     let data = |stretch: &Stretch| json!({"type": "cpu", "cpu": stretch.cpu, "samples": stretch.samples});
     let names = stretches.iter().map(|stretch| tables.string(&format!("CPU {}", stretch.cpu)));
-    let names = names.collect();
-    let times = |time: fn(&Stretch) -> u64| {
-        Column::Fractions(stretches.iter().map(|stretch| milliseconds(time(stretch))).collect())
-    };
+    let times =
+        |time: fn(&Stretch) -> u64| column(stretches.iter().map(move |stretch| milliseconds(time(stretch))));
     let columns = [
-        ("data", Column::Values(stretches.iter().map(data).collect())),
-        ("name", Column::Numbers(names)),
+        ("data", column(stretches.iter().map(data))),
+        ("name", column(names)),
         ("startTime", times(|stretch| stretch.start)),
         ("endTime", times(|stretch| stretch.end)),
-        ("phase", Column::Repeated(INTERVAL.into(), length)),
-        ("category", Column::Repeated(0.into(), length)),
+        ("phase", repeated(INTERVAL, length)),
+        ("category", repeated(0, length)),
     ];
-    table(output, length, &columns)
+    table(output, length, columns)
 }

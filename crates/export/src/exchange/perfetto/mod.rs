@@ -9,6 +9,7 @@ mod messages;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use model::{Gap, Timestamp};
 use profile::FrameKind;
 use prost::Message;
 
@@ -187,24 +188,24 @@ fn missing(recording: &ExportedRecording<'_>, timeline: Timeline, trace: &mut Tr
     }
     // Slices of one track must not overlap, but gaps of several CPUs may.
     let mut ends: Vec<u64> = Vec::new();
-    for gap in timeline.gaps(recording) {
-        let free = ends.iter().position(|&end| end <= gap.start);
+    for Gap { start: Timestamp(start), end: Timestamp(gap_end), lost } in timeline.gaps(recording) {
+        let free = ends.iter().position(|&end| end <= start);
         let lane = free.unwrap_or(ends.len());
         let uuid = GAPS + lane as u64;
         match ends.get_mut(lane) {
-            Some(end) => *end = gap.end,
+            Some(end) => *end = gap_end,
             None => {
                 trace.packet(&track(uuid, "Missing samples"))?;
-                ends.push(gap.end);
+                ends.push(gap_end);
             }
         }
-        let name = match gap.lost {
+        let name = match lost {
             0 => "throttled".to_owned(),
             1 => "1 record lost".to_owned(),
             lost => format!("{lost} records lost"),
         };
-        trace.packet(&event(SLICE_BEGIN, uuid, name, gap.start))?;
-        trace.packet(&event(SLICE_END, uuid, String::new(), gap.end))?;
+        trace.packet(&event(SLICE_BEGIN, uuid, name, start))?;
+        trace.packet(&event(SLICE_END, uuid, String::new(), gap_end))?;
     }
     Ok(())
 }

@@ -12,32 +12,25 @@ use export::view::{Page, PageSamples, PageSides, PageStacks};
 use profile::comparison::{AFTER, BEFORE, Comparison, Experiment, Side};
 use profile::{Columns, Detail, Show};
 
-use super::diff::facts::Facts;
-use super::view_parts::{gaps, pack_blocks, page_event};
-use crate::arguments::QueryArguments;
+use super::ViewArguments;
+use super::parts::{gaps, pack_blocks, page_event};
+use crate::commands::diff::facts::Facts;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
-
-/// The choice of what is compared.
-pub struct ChangeArguments<'a> {
-    pub before: &'a Path,
-    /// The title of the page, if one is given.
-    pub title: Option<&'a str>,
-    pub query: &'a QueryArguments,
-}
 
 /// Reads both profiles and writes the page.
 ///
 /// # Errors
 /// One of them cannot be read or has no samples, they count different things, or the output cannot be written.
 pub fn write(
-    arguments: &ChangeArguments<'_>,
+    arguments: &ViewArguments,
+    before: &Path,
     after: Input,
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let inputs = [input::open(Some(arguments.before), console)?, after];
+    let inputs = [input::open(Some(before), console)?, after];
     let names = inputs.each_ref().map(|input| input.name.clone());
     let typed = arguments.query.samples.event.as_deref();
     let common = inputs.iter().fold(Common::default(), |common, input| common.with(input, typed));
@@ -83,7 +76,7 @@ pub fn write(
         names: titles.clone(),
     };
     let own = analyses.each_ref().map(|analysis| UserModules::with_programs(&analysis.spaces));
-    let title = arguments.title.map(str::to_owned);
+    let title = arguments.title.clone();
     let title = title.unwrap_or_else(|| format!("{} → {}", names[BEFORE], names[AFTER]));
     let page = Page {
         title,
@@ -95,7 +88,7 @@ pub fn write(
         caveats,
         events: vec![page_event(one), page_event(other)],
         gaps: Vec::new(),
-        waits: Vec::new(),
+        waits: &[],
         wakers: None,
         switch_gaps: Vec::new(),
         is_own_code: &|module| own.iter().any(|own| own.contains(module)),
@@ -114,8 +107,8 @@ pub fn write(
     Ok(())
 }
 
-fn read(arguments: &ChangeArguments<'_>, input: Input, console: &Console) -> anyhow::Result<Analysis> {
-    let query = arguments.query;
+fn read(arguments: &ViewArguments, input: Input, console: &Console) -> anyhow::Result<Analysis> {
+    let query = &arguments.query;
     let settings = query.settings(&input, false);
     let detail = Detail {
         threads: true,

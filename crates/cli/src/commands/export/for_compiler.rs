@@ -1,6 +1,5 @@
 //! `prof export` in formats that compilers read: the samples of one program from one or several recordings, and how far they suffice.
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use analysis::input::Input;
@@ -11,7 +10,7 @@ use export::exchange::compilers::{self, CompilerFormat, ProgramSamples, Written}
 use export::summary::counted;
 use model::Harm;
 
-use crate::arguments::{QueryArguments, RecordingArguments};
+use super::ExportArguments;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
@@ -23,42 +22,34 @@ const MAX_WITHOUT_LINE: f64 = 0.1;
 /// Longer mean times between samples of a clock get a warning, in nanoseconds.
 const COARSE_PERIOD_NS: u64 = 3_000_000;
 
-/// The profile to write, and where it comes from.
-pub struct CompilerExport<'a> {
-    pub format: CompilerFormat,
-    /// The name of the format.
-    pub name: &'a str,
-    pub recording: &'a RecordingArguments,
-    /// More recordings of the same build.
-    pub more: &'a [PathBuf],
-    /// The program, by its file name or path.
-    pub module: Option<&'a str>,
-    pub output: Option<&'a Path>,
-    pub query: &'a QueryArguments,
-}
-
-/// Reads recordings, and writes the samples of a program in a format.
+/// Reads recordings, and writes the samples of a program in a format, which is called `name`.
 ///
 /// # Errors
 /// A recording cannot be read, is of another build, or has no samples of the program; or the program lacks what the format needs.
-pub fn run(export: &CompilerExport<'_>, console: &Console) -> anyhow::Result<ExitCode> {
-    let output = Output::open(export.output, console)?;
-    let source = RecordingSource::File(export.recording.path());
-    reading::produce(&source, &export.query.debuginfod, output, None, console, |first, output| {
-        write(export, first, output, console)
+pub fn run(
+    arguments: &ExportArguments,
+    format: CompilerFormat,
+    name: &str,
+    console: &Console,
+) -> anyhow::Result<ExitCode> {
+    let output = Output::open(arguments.output.as_deref(), console)?;
+    let source = RecordingSource::File(arguments.recording.path());
+    reading::produce(&source, &arguments.query.debuginfod, output, None, console, |first, output| {
+        write(arguments, (format, name), first, output, console)
     })
 }
 
 fn write(
-    export: &CompilerExport<'_>,
+    arguments: &ExportArguments,
+    (format, name): (CompilerFormat, &str),
     first: Input,
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let &CompilerExport { format, name, more, module, query, .. } = export;
+    let query = &arguments.query;
     let settings = query.settings(&first, true);
-    let mut collector = ProgramCollector::new(module);
-    let more = more.iter().map(|path| input::open(Some(path), console));
+    let mut collector = ProgramCollector::new(arguments.module.as_deref());
+    let more = arguments.more.iter().map(|path| input::open(Some(path), console));
     for input in std::iter::once(Ok(first)).chain(more) {
         let input = input?;
         // The names of other code than the program's are not needed.

@@ -1,5 +1,7 @@
 //! `prof flame`: draws a flame graph of a recording or a command.
 
+pub mod change;
+
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -11,9 +13,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph;
 use model::{Harm, Name};
-use profile::{Detail, Show, View, Weight};
+use profile::{Show, View, Weight};
 
-use super::flame_change::{self, ChangeArguments};
 use crate::arguments::drawing::{DrawingArguments, FrameArguments};
 use crate::arguments::{QueryArguments, RuntimeArguments};
 use crate::beside::{Kind, OutputArguments};
@@ -65,6 +66,13 @@ impl FlameArguments {
     pub fn command(&self) -> &[OsString] {
         &self.command
     }
+
+    /// Returns which frames are drawn or written, without their modules.
+    fn show(&self) -> Show {
+        let stacks = &self.query.stacks;
+        let shown = if self.folded { stacks.show_for_others() } else { stacks.show_drawn() };
+        Show { addresses: self.frames.addresses, ..shown }
+    }
 }
 
 /// Draws a recording, or records a command first and returns its exit code.
@@ -85,7 +93,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
         }
     }
     if let Some(before) = &arguments.diff {
-        flame_change::check(before, "flame", &arguments.command)?;
+        change::check(before, "flame", &arguments.command)?;
     }
     let source = RecordingSource::new(
         arguments.input.as_deref(),
@@ -97,11 +105,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
     let (output, shown) = arguments.output.open(kind, source.file(), console)?;
     reading::produce(&source, &arguments.query.debuginfod, output, shown, console, |input, output| {
         match &arguments.diff {
-            Some(before) => {
-                let FlameArguments { folded, query, frames, drawing, .. } = arguments;
-                let change = ChangeArguments { before, folded: *folded, query, frames, drawing };
-                flame_change::draw(&change, input, output, console)
-            }
+            Some(before) => change::draw(arguments, before, input, output, console),
             None => draw(arguments, input, output, console),
         }
     })
@@ -119,32 +123,21 @@ fn draw(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let detail = Detail {
-        threads: arguments.frames.per_thread,
-        // Other tools may search folded stacks for a thread name.
-        pools: arguments.frames.merge_threads || !arguments.folded,
-        processes: arguments.frames.by_process,
-        containers: arguments.frames.by_container,
-        cpus: false,
-        cgroups: false,
-        samples: None,
-    };
-    let query = &arguments.query;
+    let (query, frames) = (&arguments.query, &arguments.frames);
+    // Other tools may search folded stacks for a thread name.
+    let detail = frames.detail(frames.merge_threads || !arguments.folded);
     let settings = query.settings(&input, false);
     let request = Request {
         detail,
         several_events: false,
-        unmapped_addresses: arguments.frames.addresses,
+        unmapped_addresses: frames.addresses,
         ..query.request(&settings)
     };
-    let name = input.name.clone();
     let analysis = input::analyse(input, &request, "draw", console)?;
+    let name = &analysis.name;
     let cannot_draw = || format!("cannot draw {name}");
     let event = analysis.events.first().with_context(cannot_draw)?;
-    let frames = &arguments.frames;
-    let stacks = &query.stacks;
-    let shown = if arguments.folded { stacks.show_for_others() } else { stacks.show_drawn() };
-    let show = Show { addresses: frames.addresses, modules: frames.modules, ..shown };
+    let show = Show { modules: frames.modules, ..arguments.show() };
     let weight = query.stacks.weight(&event.event.attr);
     let drawing = &arguments.drawing;
     let tree = |view: &View<'_>| {

@@ -10,12 +10,11 @@ use analysis::{EventView, Notices, Request};
 use anyhow::{Context, bail};
 use export::flamegraph::change::{self, Change};
 use export::summary::grouped;
+use profile::Show;
 use profile::comparison::{Comparison, Side};
 use profile::queries::{CallTree, NodeId};
-use profile::{Detail, Show};
 
-use crate::arguments::QueryArguments;
-use crate::arguments::drawing::{DrawingArguments, FrameArguments};
+use super::FlameArguments;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
@@ -23,15 +22,6 @@ use crate::output::Output;
 /// Share of the weight after the change that must be of threads whose names there were before. Otherwise the threads are left out: the
 /// program has another name now, and nothing would be as before.
 const MIN_SHARE_OF_KNOWN_THREADS: f64 = 0.5;
-
-/// The choice of what is drawn, and how.
-pub struct ChangeArguments<'a> {
-    pub before: &'a Path,
-    pub folded: bool,
-    pub query: &'a QueryArguments,
-    pub frames: &'a FrameArguments,
-    pub drawing: &'a DrawingArguments,
-}
 
 /// One of the two profiles.
 struct ReadSide {
@@ -46,12 +36,13 @@ struct ReadSide {
 /// # Errors
 /// One of them cannot be read or has no samples, they count different things, or the output cannot be written.
 pub fn draw(
-    arguments: &ChangeArguments<'_>,
+    arguments: &FlameArguments,
+    before: &Path,
     after: Input,
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let before = input::open(Some(arguments.before), console)?;
+    let before = input::open(Some(before), console)?;
     let event = arguments.query.samples.event.as_deref();
     let common = Common::default().with(&before, event).with(&after, event);
     let [before, after] = [before, after].map(|side| read(arguments, side, common, console));
@@ -78,28 +69,20 @@ pub fn draw(
 }
 
 fn read(
-    arguments: &ChangeArguments<'_>,
+    arguments: &FlameArguments,
     input: Input,
     common: Common,
     console: &Console,
 ) -> anyhow::Result<ReadSide> {
-    let (query, frames) = (arguments.query, arguments.frames);
-    let detail = Detail {
-        threads: frames.per_thread,
-        pools: !frames.per_thread,
-        processes: frames.by_process,
-        containers: frames.by_container,
-        ..Detail::default()
-    };
+    let (query, frames) = (&arguments.query, &arguments.frames);
+    let detail = frames.detail(!frames.per_thread);
     let settings = query.settings(&input, false);
     let request = Request { detail, several_events: false, ..query.request(&settings) };
     let name = input.name.clone();
     let cannot = format!("cannot compare {name}");
     let analysis = input::analyse(input, &request, "compare", console)?;
     let event = analysis.events.first().context(cannot.clone())?;
-    let stacks = &query.stacks;
-    let shown = if arguments.folded { stacks.show_for_others() } else { stacks.show_drawn() };
-    let show = Show { modules: common.modules, addresses: frames.addresses, ..shown };
+    let show = Show { modules: common.modules, ..arguments.show() };
     let shape = query.stacks.shape();
     let weight = query.stacks.chosen_weight().unwrap_or(common.weight());
     let shown = EventView::new(&analysis, event, show, weight, &shape, console);

@@ -1,5 +1,7 @@
 //! `prof export`: converts a recording to the format of another tool.
 
+mod for_compiler;
+
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +12,6 @@ use clap::Args;
 use export::exchange::compilers::CompilerFormat;
 use export::exchange::{self, Format};
 
-use super::export_for_compiler::{self, CompilerExport};
 use super::exported::{self, ExportOptions};
 use crate::arguments::{QueryArguments, RecordingArguments, exit_with_usage_error};
 use crate::console::Console;
@@ -92,16 +93,7 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
     }
     if let Some(format) = for_compiler {
         arguments.refuse_for_compilers(name);
-        let export = CompilerExport {
-            format,
-            name,
-            recording: &arguments.recording,
-            more: &arguments.more,
-            module: arguments.module.as_deref(),
-            output: arguments.output.as_deref(),
-            query: &arguments.query,
-        };
-        return export_for_compiler::run(&export, console);
+        return for_compiler::run(arguments, format, name, console);
     }
     if arguments.module.is_some() || !arguments.more.is_empty() {
         exit_with_usage_error(&format!(

@@ -1,7 +1,5 @@
 //! The kinds of time by which `--weight` weighs stacks.
 
-use tracker::waits::Activity;
-
 /// The kind of time of threads that a profile has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeWeight {
@@ -21,13 +19,7 @@ impl TimeWeight {
 
     /// Returns the weight with this name.
     pub fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "cpu" => Self::Cpu,
-            "wall" => Self::Wall,
-            "offcpu" => Self::OffCpu,
-            "latency" => Self::Latency,
-            _ => return None,
-        })
+        [Self::Cpu, Self::Wall, Self::OffCpu, Self::Latency].into_iter().find(|weight| weight.name() == name)
     }
 
     /// Returns its name in options.
@@ -47,16 +39,6 @@ impl TimeWeight {
             Self::Wall => "wall-clock time",
             Self::OffCpu => "time off the CPU",
             Self::Latency => "CPU time by latency",
-        }
-    }
-
-    /// Returns true if intervals of this activity have weight.
-    pub(super) fn has(self, activity: Activity) -> bool {
-        match self {
-            Self::Wall => true,
-            Self::Cpu => activity == Activity::Running,
-            Self::OffCpu => activity != Activity::Running,
-            Self::Latency => false,
         }
     }
 }

@@ -1,5 +1,8 @@
 //! `prof view`: writes an interactive HTML page of a recording or a command.
 
+mod change;
+mod parts;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,13 +19,11 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
-use export::view::{Page, PageRange, PageSamples, PageStacks, PageWait, PageWaker};
+use export::view::{Page, PageRange, PageSamples, PageStacks, PageWaker};
 use model::{Harm, Waker};
 use profile::{Columns, Detail, Show, View, Weight};
 
-use super::flame_change;
-use super::view_change::{self, ChangeArguments};
-use super::view_parts::{gaps, pack_blocks, page_event};
+use super::flame;
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
 use crate::beside::{Kind, OutputArguments};
 use crate::console::Console;
@@ -30,6 +31,7 @@ use crate::input;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 use crate::source_files::{self, SourceFiles};
+use parts::{gaps, pack_blocks, page_event};
 
 /// Arguments of `prof view`.
 #[derive(Args)]
@@ -89,7 +91,7 @@ impl ViewArguments {
 pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let time = arguments.query.stacks.time();
     if let Some(before) = &arguments.diff {
-        flame_change::check(before, "view", &arguments.command)?;
+        flame::change::check(before, "view", &arguments.command)?;
     }
     let source = RecordingSource::new(
         arguments.recording.path(),
@@ -103,11 +105,7 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
         (!arguments.no_source && arguments.diff.is_none()).then(|| SourceFiles::new(&arguments.source_dir));
     reading::produce(&source, &arguments.query.debuginfod, output, shown, console, |input, output| {
         match &arguments.diff {
-            Some(before) => {
-                let ViewArguments { title, query, .. } = arguments;
-                let change = ChangeArguments { before, title: title.as_deref(), query };
-                view_change::write(&change, input, output, console)
-            }
+            Some(before) => change::write(arguments, before, input, output, console),
             None => write(arguments, input, sources.as_ref(), output, console),
         }
     })
@@ -129,14 +127,12 @@ fn write(
             threads: true,
             pools: true,
             processes: true,
-            cpus: false,
-            containers: false,
-            cgroups: false,
             // A thread that waits is on no CPU.
             samples: Some(Columns {
                 times: true,
                 cpus: !matches!(time, Some(TimeWeight::Wall | TimeWeight::OffCpu)),
             }),
+            ..Detail::default()
         },
         measure: time.map_or(Measure::SamplesAndWaits, Measure::Time),
         ..query.request(&settings)
@@ -176,14 +172,6 @@ fn write(
     let mut facts = analysis.title_parts(most, &query.description());
     let recorded = if facts.is_empty() { name } else { facts.remove(0) };
     let own = UserModules::with_programs(&analysis.spaces);
-    let wait = |span: &analysis::WaitSpan| PageWait {
-        pid: span.pid,
-        tid: span.tid,
-        from: span.start.0,
-        to: span.end.0,
-        is_runnable: span.is_runnable,
-        waker: span.waker,
-    };
     let waker = |waker: &analysis::SpanWaker| PageWaker {
         name: match &waker.waker {
             Waker::Thread(name) => name.clone(),
@@ -220,7 +208,7 @@ fn write(
         caveats: truth,
         events: shown.iter().map(page_event).collect(),
         gaps: gaps(&analysis),
-        waits: analysis.waits.spans.iter().map(wait).collect(),
+        waits: &analysis.waits.spans,
         wakers: analysis.waits.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
         switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),
