@@ -114,18 +114,6 @@ impl<'a> Bytes<'a> {
         }
         Ok(items)
     }
-
-    /// A count (u32), then strings.
-    pub(crate) fn strings(&mut self, field: &'static str) -> Result<Vec<Name>, Error> {
-        let count = self.u32(field)?;
-        self.list(count.into(), |bytes| bytes.string(field))
-    }
-
-    /// A count (u32), then pairs of strings.
-    pub(crate) fn pairs(&mut self, field: &'static str) -> Result<Vec<(Name, Name)>, Error> {
-        let count = self.u32(field)?;
-        self.list(count.into(), |bytes| Ok((bytes.string(field)?, bytes.string(field)?)))
-    }
 }
 
 /// Returns the bytes before the first NUL.

@@ -2,6 +2,7 @@
 //! (`tools/perf/Documentation/perf.data-file-format.txt`, "HEADER_TRACING_DATA = 1" and following).
 
 mod encode;
+mod field;
 mod files;
 pub(crate) mod parse;
 
@@ -14,117 +15,93 @@ pub use files::{FileKind, RecordedFile, RecordedSymbol};
 
 /// Bit numbers of features: their place in the header's 256-bit map, and in `HEADER_FEATURE` records.
 pub mod bit {
-    /// Formats of tracepoints.
-    pub const TRACING_DATA: u32 = 1;
-    /// Build ids of the objects that samples fell into.
-    pub const BUILD_ID: u32 = 2;
-    /// `uname -n`
-    pub const HOSTNAME: u32 = 3;
-    /// `uname -r`
-    pub const OSRELEASE: u32 = 4;
-    /// The recording tool's version.
-    pub const VERSION: u32 = 5;
-    /// `uname -m`
-    pub const ARCH: u32 = 6;
-    /// The feature with the number of CPUs.
-    pub const NRCPUS: u32 = 7;
-    /// The CPU's model name.
-    pub const CPUDESC: u32 = 8;
-    /// The CPU's vendor, family, model, stepping.
-    pub const CPUID: u32 = 9;
-    /// The feature with the size of memory.
-    pub const TOTAL_MEM: u32 = 10;
-    /// The recording tool's arguments.
-    pub const CMDLINE: u32 = 11;
-    /// Attributes, names and ids of the events.
-    pub const EVENT_DESC: u32 = 12;
-    /// The feature with the CPUs that share a core, a die, a socket.
-    pub const CPU_TOPOLOGY: u32 = 13;
-    /// The feature with the memory nodes.
-    pub const NUMA_TOPOLOGY: u32 = 14;
-    /// Samples carry branch stacks.
-    pub const BRANCH_STACK: u32 = 15;
-    /// Numbers and names of PMUs.
-    pub const PMU_MAPPINGS: u32 = 16;
-    /// The feature with the event groups.
-    pub const GROUP_DESC: u32 = 17;
-    /// The feature with the positions of AUX data.
-    pub const AUXTRACE: u32 = 18;
-    /// Written by `perf stat record`.
-    pub const STAT: u32 = 19;
-    /// The feature with the CPU caches.
-    pub const CACHE: u32 = 20;
-    /// First and last time of a sample.
-    pub const SAMPLE_TIME: u32 = 21;
-    /// Memory blocks of nodes.
-    pub const MEM_TOPOLOGY: u32 = 22;
-    /// Resolution of the clock of timestamps.
-    pub const CLOCKID: u32 = 23;
-    /// The recording is a directory.
-    pub const DIR_FORMAT: u32 = 24;
-    /// The feature with the BPF programs.
-    pub const BPF_PROG_INFO: u32 = 25;
-    /// Type information of BPF programs.
-    pub const BPF_BTF: u32 = 26;
-    /// The records are compressed.
-    pub const COMPRESSED: u32 = 27;
-    /// Capabilities of the CPU's PMU.
-    pub const CPU_PMU_CAPS: u32 = 28;
-    /// The feature with the relation of the clock of timestamps to the wall clock.
-    pub const CLOCK_DATA: u32 = 29;
-    /// PMUs of the kinds of cores.
-    pub const HYBRID_TOPOLOGY: u32 = 30;
-    /// Capabilities of all PMUs.
-    pub const PMU_CAPS: u32 = 31;
-    /// Scheduling domains of each CPU.
-    pub const CPU_DOMAIN_INFO: u32 = 32;
-    /// ELF machine of the recorded processes.
-    pub const E_MACHINE: u32 = 33;
-    /// Size of a cache line.
-    pub const CLN_SIZE: u32 = 34;
+    macro_rules! bits {
+        ($($(#[$documentation:meta])* $name:ident = $number:literal;)*) => {
+            $($(#[$documentation])* pub const $name: u32 = $number;)*
+
+            /// The name of a feature, as in `HEADER_…`.
+            pub fn name(bit: u32) -> Option<&'static str> {
+                match bit {
+                    $($name => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        };
+    }
+
+    bits! {
+        /// Formats of tracepoints.
+        TRACING_DATA = 1;
+        /// Build ids of the objects that samples fell into.
+        BUILD_ID = 2;
+        /// `uname -n`
+        HOSTNAME = 3;
+        /// `uname -r`
+        OSRELEASE = 4;
+        /// The recording tool's version.
+        VERSION = 5;
+        /// `uname -m`
+        ARCH = 6;
+        /// The feature with the number of CPUs.
+        NRCPUS = 7;
+        /// The CPU's model name.
+        CPUDESC = 8;
+        /// The CPU's vendor, family, model, stepping.
+        CPUID = 9;
+        /// The feature with the size of memory.
+        TOTAL_MEM = 10;
+        /// The recording tool's arguments.
+        CMDLINE = 11;
+        /// Attributes, names and ids of the events.
+        EVENT_DESC = 12;
+        /// The feature with the CPUs that share a core, a die, a socket.
+        CPU_TOPOLOGY = 13;
+        /// The feature with the memory nodes.
+        NUMA_TOPOLOGY = 14;
+        /// Samples carry branch stacks.
+        BRANCH_STACK = 15;
+        /// Numbers and names of PMUs.
+        PMU_MAPPINGS = 16;
+        /// The feature with the event groups.
+        GROUP_DESC = 17;
+        /// The feature with the positions of AUX data.
+        AUXTRACE = 18;
+        /// Written by `perf stat record`.
+        STAT = 19;
+        /// The feature with the CPU caches.
+        CACHE = 20;
+        /// First and last time of a sample.
+        SAMPLE_TIME = 21;
+        /// Memory blocks of nodes.
+        MEM_TOPOLOGY = 22;
+        /// Resolution of the clock of timestamps.
+        CLOCKID = 23;
+        /// The recording is a directory.
+        DIR_FORMAT = 24;
+        /// The feature with the BPF programs.
+        BPF_PROG_INFO = 25;
+        /// Type information of BPF programs.
+        BPF_BTF = 26;
+        /// The records are compressed.
+        COMPRESSED = 27;
+        /// Capabilities of the CPU's PMU.
+        CPU_PMU_CAPS = 28;
+        /// The feature with the relation of the clock of timestamps to the wall clock.
+        CLOCK_DATA = 29;
+        /// PMUs of the kinds of cores.
+        HYBRID_TOPOLOGY = 30;
+        /// Capabilities of all PMUs.
+        PMU_CAPS = 31;
+        /// Scheduling domains of each CPU.
+        CPU_DOMAIN_INFO = 32;
+        /// ELF machine of the recorded processes.
+        E_MACHINE = 33;
+        /// Size of a cache line.
+        CLN_SIZE = 34;
+    }
+
     /// The number of bits of the header's map.
     pub const COUNT: u32 = 256;
-
-    /// The name of a feature, as in `HEADER_…`.
-    pub fn name(bit: u32) -> Option<&'static str> {
-        Some(match bit {
-            TRACING_DATA => "TRACING_DATA",
-            BUILD_ID => "BUILD_ID",
-            HOSTNAME => "HOSTNAME",
-            OSRELEASE => "OSRELEASE",
-            VERSION => "VERSION",
-            ARCH => "ARCH",
-            NRCPUS => "NRCPUS",
-            CPUDESC => "CPUDESC",
-            CPUID => "CPUID",
-            TOTAL_MEM => "TOTAL_MEM",
-            CMDLINE => "CMDLINE",
-            EVENT_DESC => "EVENT_DESC",
-            CPU_TOPOLOGY => "CPU_TOPOLOGY",
-            NUMA_TOPOLOGY => "NUMA_TOPOLOGY",
-            BRANCH_STACK => "BRANCH_STACK",
-            PMU_MAPPINGS => "PMU_MAPPINGS",
-            GROUP_DESC => "GROUP_DESC",
-            AUXTRACE => "AUXTRACE",
-            STAT => "STAT",
-            CACHE => "CACHE",
-            SAMPLE_TIME => "SAMPLE_TIME",
-            MEM_TOPOLOGY => "MEM_TOPOLOGY",
-            CLOCKID => "CLOCKID",
-            DIR_FORMAT => "DIR_FORMAT",
-            BPF_PROG_INFO => "BPF_PROG_INFO",
-            BPF_BTF => "BPF_BTF",
-            COMPRESSED => "COMPRESSED",
-            CPU_PMU_CAPS => "CPU_PMU_CAPS",
-            CLOCK_DATA => "CLOCK_DATA",
-            HYBRID_TOPOLOGY => "HYBRID_TOPOLOGY",
-            PMU_CAPS => "PMU_CAPS",
-            CPU_DOMAIN_INFO => "CPU_DOMAIN_INFO",
-            E_MACHINE => "E_MACHINE",
-            CLN_SIZE => "CLN_SIZE",
-            _ => return None,
-        })
-    }
 }
 
 /// All feature sections of a recording; what is absent from it is `None` or empty.

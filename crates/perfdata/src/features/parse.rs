@@ -3,10 +3,8 @@
 use decoder::{Attr, Endian};
 use model::{BuildId, Pid};
 
-use super::{
-    BuildIdEntry, ClockData, Compression, CpuCache, CpuCounts, CpuTopology, EventDescription, Features,
-    GroupDescription, MemoryTopology, NumaNode, PmuCapabilities, bit,
-};
+use super::field::{self, Field};
+use super::{BuildIdEntry, CpuCounts, CpuTopology, EventDescription, Features, MemoryTopology, bit};
 use crate::bytes::{Bytes, until_nul};
 use crate::error::Error;
 use crate::sections;
@@ -27,101 +25,25 @@ pub(super) fn section(
     match feature {
         bit::TRACING_DATA => features.tracing_data = Some(body.to_vec()),
         bit::BUILD_ID => features.build_ids.extend(build_ids(body, endian)?),
-        bit::HOSTNAME => features.hostname = Some(bytes.string("hostname")?),
-        bit::OSRELEASE => features.os_release = Some(bytes.string("release")?),
-        bit::VERSION => features.version = Some(bytes.string("version")?),
-        bit::ARCH => features.arch = Some(bytes.string("machine")?),
-        bit::NRCPUS => {
-            features.cpus =
-                Some(CpuCounts { available: bytes.u32("available")?, online: bytes.u32("online")? });
-        }
-        bit::CPUDESC => features.cpu_description = Some(bytes.string("model")?),
-        bit::CPUID => features.cpu_id = Some(bytes.string("id")?),
-        bit::TOTAL_MEM => features.total_memory = Some(bytes.u64("total")?),
-        bit::CMDLINE => features.command_line = bytes.strings("arguments")?,
         bit::EVENT_DESC => features.events = event_descriptions(bytes, endian)?,
         bit::CPU_TOPOLOGY => features.cpu_topology = Some(cpu_topology(bytes, features.cpus)?),
-        bit::NUMA_TOPOLOGY => {
-            let count = bytes.u32("nodes")?;
-            features.numa_topology = bytes.list(count.into(), |bytes| {
-                Ok(NumaNode {
-                    node: bytes.u32("node")?,
-                    total: bytes.u64("total")?,
-                    free: bytes.u64("free")?,
-                    cpus: bytes.string("cpus")?,
-                })
-            })?;
-        }
-        bit::BRANCH_STACK => features.branch_stack = true,
-        bit::PMU_MAPPINGS => {
-            let count = bytes.u32("pmus")?;
-            features.pmu_mappings =
-                bytes.list(count.into(), |bytes| Ok((bytes.u32("type")?, bytes.string("name")?)))?;
-        }
-        bit::GROUP_DESC => {
-            let count = bytes.u32("groups")?;
-            features.groups = bytes.list(count.into(), |bytes| {
-                Ok(GroupDescription {
-                    name: bytes.string("name")?,
-                    leader: bytes.u32("leader")?,
-                    members: bytes.u32("members")?,
-                })
-            })?;
-        }
-        bit::STAT => features.stat = true,
         bit::CACHE => {
             let version = bytes.u32("version")?;
             if version != 1 {
                 return Err(bytes.wrong("version", 4, version.into(), "only 1 is known"));
             }
-            let count = bytes.u32("caches")?;
-            features.caches = bytes.list(count.into(), |bytes| {
-                Ok(CpuCache {
-                    level: bytes.u32("level")?,
-                    line_size: bytes.u32("line size")?,
-                    sets: bytes.u32("sets")?,
-                    ways: bytes.u32("ways")?,
-                    kind: bytes.string("type")?,
-                    size: bytes.string("size")?,
-                    cpus: bytes.string("cpus")?,
-                })
-            })?;
+            features.caches = Field::parse(bytes, "caches")?;
         }
-        bit::SAMPLE_TIME => features.sample_time = Some((bytes.u64("first")?, bytes.u64("last")?)),
         bit::MEM_TOPOLOGY => features.memory_topology = Some(memory_topology(bytes)?),
-        bit::CLOCKID => features.clock_resolution = Some(bytes.u64("resolution")?),
-        bit::DIR_FORMAT => features.directory_version = Some(bytes.u64("version")?),
-        bit::COMPRESSED => {
-            bytes.u32("version")?;
-            features.compression = Some(Compression {
-                kind: bytes.u32("type")?,
-                level: bytes.u32("level")?,
-                ratio: bytes.u32("ratio")?,
-                mmap_len: bytes.u32("mmap_len")?,
-            });
-        }
-        bit::CPU_PMU_CAPS => features.cpu_pmu_capabilities = bytes.pairs("capabilities")?,
-        bit::CLOCK_DATA => {
-            bytes.u32("version")?;
-            features.clock = Some(ClockData {
-                clockid: bytes.u32("clockid")?,
-                wall_clock: bytes.u64("wall clock")?,
-                clock: bytes.u64("clock")?,
-            });
-        }
-        bit::HYBRID_TOPOLOGY => features.hybrid_topology = bytes.pairs("pmus")?,
-        bit::PMU_CAPS => {
-            let count = bytes.u32("pmus")?;
-            features.pmu_capabilities = bytes.list(count.into(), |bytes| {
-                let capabilities = bytes.pairs("capabilities")?;
-                Ok(PmuCapabilities { pmu: bytes.string("pmu")?, capabilities })
-            })?;
-        }
         // In files from before sections had a place of their own.
         sections::STACK_TOTALS_BIT => {
             features.sections.push((sections::id::STACK_TOTALS, body.to_vec()));
         }
-        _ => features.verbatim.push((feature, body.to_vec())),
+        _ => {
+            if !field::parse(features, feature, bytes)? {
+                features.verbatim.push((feature, body.to_vec()));
+            }
+        }
     }
     Ok(())
 }
@@ -146,8 +68,8 @@ fn event_descriptions(bytes: &mut Bytes<'_>, endian: Endian) -> Result<Vec<Event
 }
 
 fn cpu_topology(bytes: &mut Bytes<'_>, counts: Option<CpuCounts>) -> Result<CpuTopology, Error> {
-    let core_siblings = bytes.strings("core siblings")?;
-    let thread_siblings = bytes.strings("thread siblings")?;
+    let core_siblings = Field::parse(bytes, "core siblings")?;
+    let thread_siblings = Field::parse(bytes, "thread siblings")?;
     let mut topology = CpuTopology { core_siblings, thread_siblings, ..CpuTopology::default() };
     // Older recordings end here. The number of CPUs stands in another section.
     let Some(counts) = counts else { return Ok(topology) };
@@ -157,7 +79,7 @@ fn cpu_topology(bytes: &mut Bytes<'_>, counts: Option<CpuCounts>) -> Result<CpuT
     let cpus = u64::from(counts.available);
     topology.cpus = bytes.list(cpus, |bytes| Ok((bytes.u32("core")?, bytes.u32("socket")?)))?;
     if bytes.remaining() != 0 {
-        topology.die_siblings = bytes.strings("die siblings")?;
+        topology.die_siblings = Field::parse(bytes, "die siblings")?;
         topology.dies = bytes.list(cpus, |bytes| bytes.u32("die"))?;
     }
     Ok(topology)
@@ -179,7 +101,7 @@ fn memory_topology(bytes: &mut Bytes<'_>) -> Result<MemoryTopology, Error> {
 }
 
 /// The byte behind the id is its length (`PERF_RECORD_MISC_BUILD_ID_SIZE`).
-const SIZE_IS_VALID: u16 = 1 << 15;
+pub(super) const SIZE_IS_VALID: u16 = 1 << 15;
 
 /// Records of `struct perf_record_header_build_id`, one after the other.
 fn build_ids(body: &[u8], endian: Endian) -> Result<Vec<BuildIdEntry>, Error> {
