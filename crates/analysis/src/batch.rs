@@ -8,6 +8,9 @@ use model::{EventIndex, Timestamp};
 use perfdata::{Description, TimedRecord};
 use tracker::OrderedRecord;
 
+/// Batches between two threads: neither waits where the other has a slow one, and the cache holds them beside the rest.
+pub(crate) const BATCHES: usize = 4;
+
 /// Records that follow each other in the order of time.
 pub(crate) struct Batch {
     bytes: Vec<u8>,

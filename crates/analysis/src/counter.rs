@@ -8,12 +8,11 @@ use model::{CpuId, EventIndex, Gap, StackEntry, Timestamp};
 use profile::{Detail, Profile, Sample, StackId, ThreadId};
 
 use crate::Error;
+use crate::batch::BATCHES;
 use crate::gaps::Gaps;
 
 /// Samples in a batch, 160 KiB of them: what handing one over costs is nothing beside what counting it does.
 const BATCH_SAMPLES: usize = 4096;
-/// Batches between the two threads: neither waits where the other has a slow one.
-const BATCHES: usize = 4;
 
 /// The number of a call chain of one event, in the order in which they were mapped.
 pub(crate) type ChainNumber = u64;

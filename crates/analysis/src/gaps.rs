@@ -5,9 +5,6 @@ use std::collections::HashMap;
 use decoder::Record;
 use model::{CpuId, Gap, Timestamp};
 
-/// Maximum number of CPUs that are told apart. More are damage.
-const MAX_CPUS: usize = 1 << 16;
-
 /// Maximum number of gaps that are kept. A recording with more of them has hardly any samples.
 const MAX_GAPS: usize = 100_000;
 
@@ -28,7 +25,7 @@ impl Gaps {
     pub(crate) fn sample(&mut self, cpu: Option<CpuId>, time: Timestamp) {
         self.last = self.last.max(Some(time));
         let Some(cpu) = cpu else { return };
-        if self.sampled.len() < MAX_CPUS || self.sampled.contains_key(&cpu) {
+        if cpu <= CpuId::MAX {
             let last = self.sampled.entry(cpu).or_insert(time);
             *last = time.max(*last);
         }

@@ -9,14 +9,12 @@ use model::Loss;
 use perfdata::{Description, Notice, Reader, TimeOrder};
 
 use crate::Error;
-use crate::batch::Batch;
+use crate::batch::{BATCHES, Batch};
 use crate::generated_code::jit_dumps::JitDumps;
 use crate::unwind;
 
 /// Bytes of records in a batch, but for the last record: small enough to stay in the processor's cache.
 const BATCH_BYTES: usize = 256 << 10;
-/// Batches between the reading thread and the taker: as many as the cache holds beside the rest.
-const BATCHES: usize = 4;
 
 /// The description, loss and notices of a recording that has been read to its end.
 pub(crate) struct Outcome {

@@ -24,10 +24,10 @@ use crate::{ElfError, Section};
 
 /// The maximum ratio of the unpacked size of a section to its size in the file. Debug sections of large programs have a ratio of 8, small
 /// ones of 14 (zlib and zstd, of gcc and rustc).
-const MAX_RATIO: u64 = 32;
+pub const MAX_RATIO: u64 = 32;
 
 /// The unpacked size up to which a section is unpacked whatever the ratio.
-const ALWAYS_UNPACKED_BYTES: u64 = 1 << 20;
+pub const ALWAYS_UNPACKED_BYTES: u64 = 1 << 20;
 
 /// Unpacked in steps of this many bytes.
 #[cfg(any(feature = "zlib", feature = "zstd"))]

@@ -29,6 +29,7 @@ mod table;
 mod unpacked;
 pub mod x86_64;
 
+pub use compression::{ALWAYS_UNPACKED_BYTES, MAX_RATIO};
 pub use error::ElfError;
 pub use link::{AltLink, DebugLink, debug_link_crc};
 pub use machine::Machine;

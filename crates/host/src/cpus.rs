@@ -2,16 +2,13 @@
 
 use model::CpuId;
 
-/// Highest CPU number that is accepted. The kernel's `NR_CPUS` is at most 8192.
-const MAX_CPU: u32 = 65_535;
-
 /// Parses a list such as `0-3,5` into ascending, unique numbers; `None` if it is malformed.
 pub fn parse(text: &str) -> Option<Vec<CpuId>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
-        if first > last || last > MAX_CPU {
+        if first > last || CpuId(last) > CpuId::MAX {
             return None;
         }
         cpus.extend((first..=last).map(CpuId));

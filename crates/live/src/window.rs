@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use model::{Name, Pid, StackEntry, Tid};
+use profile::live::{MAX_CHAINS, MAX_STACKS, MAX_THREADS};
 use profile::{ChainCache, Count, RawChain, StackId, StackTable, ThreadId, Threads, Where};
 use recorder::Containers;
 use rustc_hash::FxBuildHasher;
@@ -12,15 +13,8 @@ use crate::snapshot::{KEPT_APART, Span};
 
 /// Number of parts of the window. The window moves on by one part at a time: 0.5 s with the default window of 10 s.
 const PARTS: u32 = 20;
-/// Maximum number of stacks, each prefix of a stack counted as one. A stack costs about 40 bytes. The window's own stacks are kept
-/// beyond this limit.
-const MAX_STACKS: usize = 120_000;
-/// Maximum number of raw call chains in the cache of chains, which also holds chains of mapping generations that have ended.
-const MAX_CHAINS: usize = 50_000;
 /// Maximum number of counts since the start. The window's own counts are kept beyond this limit.
 const MAX_COUNTS: usize = 40_000;
-/// Maximum number of threads. The window's own threads are kept beyond this limit.
-const MAX_THREADS: usize = 20_000;
 
 /// The key under which samples are counted: an event, a thread, a stack.
 pub(crate) type Key = (u32, ThreadId, StackId);

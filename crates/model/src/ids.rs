@@ -53,6 +53,11 @@ impl Timestamp {
     }
 }
 
+impl CpuId {
+    /// The highest number that is accepted; greater ones are damage. The kernel's `NR_CPUS` is at most 8192.
+    pub const MAX: Self = Self(65_535);
+}
+
 impl Pid {
     /// The idle task and the kernel's own mappings use other numbers; this is "no process".
     pub const NONE: Self = Self(-1);

@@ -21,6 +21,7 @@ mod frame;
 mod frame_chain;
 mod growth;
 mod index;
+pub mod live;
 mod one_liners;
 mod paged;
 mod pattern;

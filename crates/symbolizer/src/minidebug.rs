@@ -2,17 +2,10 @@
 
 use std::io::Read;
 
-use elf::Object;
+use elf::{ALWAYS_UNPACKED_BYTES, MAX_RATIO, Object};
 
 /// The largest unpacked object that is read. The largest of Fedora unpack to a few megabytes.
 const MAX_UNPACKED_BYTES: u64 = 64 << 20;
-
-/// The largest ratio of unpacked to packed size, unless the object is small.
-const MAX_RATIO: u64 = 32;
-
-/// An object of at most this unpacked size is read whatever its ratio: an object with a few symbols unpacks to 40 times
-/// its packed size.
-const ALWAYS_UNPACKED_BYTES: u64 = 1 << 20;
 
 /// The memory that the decoder may use, in KiB: `xz -9` needs 64 MiB.
 const MAX_DICTIONARY_KIB: u32 = 65 << 10;

@@ -26,10 +26,12 @@ pub use callchain::{AddressSpace, ChainItem, chain_items};
 pub use container::{CgroupFacts, cgroup_facts, container_of};
 pub use deferred::Deferred;
 pub use mapping::{FileContents, Mapping, MappingKind, is_generated_code, mapped_object};
+pub use process::MAX_ENDED;
 pub use samples::{
-    Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, chain_limit, mark_cut_chain,
+    DEFAULT_CHAIN_LIMIT, Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, chain_limit,
+    mark_cut_chain,
 };
-pub use tracker::{Generation, RawStack, Tracker};
+pub use tracker::{Generation, MAX_CGROUPS, RawStack, Tracker};
 
 // Types that appear in the signatures of this crate's functions.
 pub use decoder::{self, Orderer};

@@ -11,7 +11,7 @@ use crate::process_mappings::ProcessMappings;
 
 /// The number of ended processes that keep their mappings, for records that come a little late: on a busy machine hundreds of others
 /// may begin and end between the EXIT record of a process and its last sample.
-const MAX_ENDED: usize = 1024;
+pub const MAX_ENDED: usize = 1024;
 
 /// All processes by their number: those that live, and those that ended lately.
 #[derive(Debug, Default)]

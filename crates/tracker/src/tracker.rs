@@ -80,7 +80,7 @@ struct Cgroup {
 }
 
 /// Maximum number of cgroups that are kept. No machine has as many.
-const MAX_CGROUPS: usize = 1 << 16;
+pub const MAX_CGROUPS: usize = 1 << 16;
 
 impl Tracker {
     /// Creates a tracker without threads and mappings.

@@ -11,7 +11,6 @@ use symbolizer::NameStyle;
 
 use super::facts::ForeignFacts;
 use super::{ForeignProfile, Format, Quantity, Samples, Thread};
-use crate::TimeWeight;
 use crate::aggregate::SeenIn;
 use crate::input::Input;
 use crate::load::{Analysis, EventProfile};
@@ -20,7 +19,7 @@ use crate::resources::Resources;
 use crate::samples::explained_filter::ExplainedFilter;
 use crate::symbols::{Symbolizing, Symbols};
 use crate::waits::{Estimate, WaitSpans};
-use crate::{Error, Notices};
+use crate::{Error, Notices, TimeWeight};
 
 impl Quantity {
     /// Returns true if this is what was typed after `--event`: `cpu`, or `cpu/nanoseconds`.

@@ -18,13 +18,10 @@ use model::{
 };
 use tracker::Tracker;
 
+use super::{LIVE_READ_TIMEOUT, READ_TIMEOUT};
 use crate::embedded::jit_placements::EmbeddedPlacements;
 use crate::input::process_lifetimes::ProcessLifetimes;
 
-/// Maximum time to wait for all dumps of a recording together.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time to wait for one dump in a live view.
-const LIVE_READ_TIMEOUT: Duration = Duration::from_millis(200);
 /// Maximum number of dumps that are read, because each takes memory. Later dumps of a recording are ignored.
 const MAX_DUMPS: usize = 4096;
 /// Minimum interval between checks whether dumps have grown, in a live view.

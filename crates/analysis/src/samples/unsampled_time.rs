@@ -15,8 +15,6 @@ use rustc_hash::FxBuildHasher;
 pub(crate) const PRE_EXEC_COMM: &[u8] = b"prof-exec";
 /// Maximum number of names of one task that are shown: the first ones and the last.
 const MAX_NAMES: usize = 4;
-/// Maximum number of ended tasks that are kept, because the READ records of a task's other CPUs follow the first one.
-const MAX_ENDED_TASKS: usize = 1024;
 
 /// CPU time without samples, by task names.
 pub(crate) struct UnsampledTime {
@@ -169,7 +167,7 @@ impl UnsampledTime {
         if !std::mem::replace(&mut life.is_queued, true) {
             self.ended.push_back(tid);
         }
-        if self.ended.len() > MAX_ENDED_TASKS
+        if self.ended.len() > tracker::MAX_ENDED
             && let Some(oldest) = self.ended.pop_front()
             && self.lives.get(&oldest).is_some_and(|life| life.is_queued)
         {
@@ -352,6 +350,6 @@ mod tests {
             unsampled.record(&Record::Exit(task(tid, 1)));
             read(&mut unsampled, tid, 1, 2);
         }
-        assert!(unsampled.lives.len() <= MAX_ENDED_TASKS + 1, "{}", unsampled.lives.len());
+        assert!(unsampled.lives.len() <= tracker::MAX_ENDED + 1, "{}", unsampled.lives.len());
     }
 }

@@ -12,13 +12,9 @@ use model::ProcessLifetime;
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
 use super::{Job, Remarks, named};
+use crate::generated_code::{LIVE_READ_TIMEOUT, READ_TIMEOUT};
 use crate::input::process_lifetimes::ProcessLifetimes;
 
-/// The longest time to wait for all maps of a recording, where file systems do not answer. One that is slow, as over a
-/// network, answers within a second.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest time to wait in a view that goes on: what comes later is there at the next look.
-const LIVE_READ_TIMEOUT: Duration = Duration::from_millis(200);
 /// The time to wait for each map when that is used up.
 const MIN_READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Bytes of all maps of a recording together: hostile ones are as large as they may be. Some seconds of reading.

@@ -7,6 +7,7 @@ use decoder::{Attr, Endian, Record, RecordLayout};
 use model::{Blocked, EventIndex, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use perfdata::Event;
 use perfdata::sections::{Schedstat, WatchedTime};
+use profile::live::{MAX_CHAINS, MAX_STACKS, MAX_THREADS};
 use profile::{ChainCache, Count, Detail, Profile, SampleFilter, StackId, StackTable, ThreadId};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
@@ -16,13 +17,6 @@ use super::parts::Parts;
 use super::state::{CauseId, State};
 use super::{Switches, ThreadTimes, TimeWeight};
 use crate::aggregate::SeenIn;
-
-/// Number of stacks, their callers' parts included, from which on [`LiveTimes::compact`] is due.
-const MAX_STACKS: usize = 120_000;
-/// Number of threads from which on [`LiveTimes::compact`] is due.
-const MAX_THREADS: usize = 20_000;
-/// Maximum number of raw call chains that are remembered.
-const MAX_CHAINS: usize = 50_000;
 
 /// Sums the time of threads of a recording that runs, by what they did and with which stack, between cuts.
 ///

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use model::{Name, Pid, Tid};
+use model::{CpuId, Name, Pid, Tid};
 use profile::{Thread, View, pool_names};
 use rustc_hash::FxBuildHasher;
 
@@ -134,8 +134,6 @@ pub(crate) struct Columns {
     pub(crate) samples_of_lines: Vec<u64>,
 }
 
-/// Greater CPU numbers are taken for damage. The page stores 16 bits.
-const MAX_CPUS: u32 = 1 << 16;
 /// Stands for a CPU that a sample does not state.
 const NO_CPU: u32 = u32::MAX;
 /// Stands for a time that a sample does not state.
@@ -177,7 +175,7 @@ impl Samples {
             rows[lanes[thread as usize] as usize].push(Row {
                 leaf: sample.stack.index() as u32,
                 thread,
-                cpu: sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MAX_CPUS).unwrap_or(NO_CPU),
+                cpu: sample.cpu.filter(|&cpu| cpu <= CpuId::MAX).map(|cpu| cpu.0).unwrap_or(NO_CPU),
                 time: sample.time.map_or(NO_TIME, |time| (time.0 / 1000).saturating_sub(origin)),
                 period: sample.period,
                 count: 1,

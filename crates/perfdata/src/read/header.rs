@@ -14,9 +14,6 @@ use crate::sections::{self, Block};
 const FILE_HEADER: u64 = 104;
 /// Bytes of the header of a pipe.
 pub(super) const PIPE_HEADER: u64 = 16;
-/// A feature section larger than this is left out. Those of real recordings have some KB; tracepoint formats and BPF
-/// type information some MB.
-const MOST_SECTION: u64 = 64 << 20;
 
 /// The first 16 bytes of a file: its format and byte order.
 pub(super) struct Magic {
@@ -208,7 +205,7 @@ fn feature_sections(
             Some(("size", 8, size, "which reaches past the end of the file"))
         } else if size > len - total {
             Some(("size", 8, size, "more than the file has beside the sections before it"))
-        } else if size > MOST_SECTION {
+        } else if size > sections::MOST_BYTES {
             // Only the index of the AUX data is of interest to their decoders, and none is here.
             Some(("size", 8, size, "more than 64 MiB"))
         } else {

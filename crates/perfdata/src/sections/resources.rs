@@ -9,12 +9,10 @@ use std::sync::Arc;
 use decoder::Endian;
 use model::{Name, Pid, Timestamp};
 
-use super::{VERSION, entries, of_version_1};
+use super::{MAX_CHANGES, VERSION, entries, of_version_1};
 
 /// The number of texts of an entry.
 const TEXTS: usize = 5;
-/// Maximum number of entries.
-pub const MOST: usize = 1 << 16;
 /// Maximum size of a text, in bytes: a process context is about a page, and what the environment says is as long as a command line.
 pub const MAX_TEXT_BYTES: usize = 16 << 10;
 
@@ -48,7 +46,7 @@ pub struct ResourceChange {
 pub fn to_section(changes: &[ResourceChange]) -> Vec<u8> {
     let mut numbers: HashMap<&[u8], u32> = HashMap::new();
     let (mut texts, mut entries): (Vec<&[u8]>, Vec<u8>) = Default::default();
-    for ResourceChange { pid, since, resource } in changes.iter().take(MOST) {
+    for ResourceChange { pid, since, resource } in changes.iter().take(MAX_CHANGES) {
         let ProcessResource { executable, cgroup, service_name, attributes, context } = resource;
         entries.extend(pid.0.to_ne_bytes());
         let names = [executable, cgroup, service_name].map(|name| name.as_ref().map(Name::as_bytes));
@@ -84,7 +82,7 @@ pub fn from_section(section: &[u8], endian: Endian) -> Vec<ResourceChange> {
         })
     });
     let Ok(texts) = texts else { return Vec::new() };
-    entries(bytes, MOST, |bytes| {
+    entries(bytes, MAX_CHANGES, |bytes| {
         let pid = Pid(bytes.u32("pid")?.cast_signed());
         let mut numbers = [0; TEXTS];
         for number in &mut numbers {

@@ -20,7 +20,7 @@ pub struct Compressor<R: RecordWriter> {
 }
 
 /// Room for zstd's bytes in a record whose size stays a multiple of eight.
-const PIECE: usize = tool_records::MAX_RECORD - 8;
+const PIECE: usize = decoder::MAX_RECORD_BYTES - 8;
 
 impl<R: RecordWriter> Compressor<R> {
     /// Compresses at `level` (1 to 22). No [`RecordWriter::append`] may carry more than `ring_size` bytes: readers

@@ -4,9 +4,6 @@ use decoder::{Attr, Endian};
 
 use crate::tool::kind::{COMPRESSED, EVENT_UPDATE, HEADER_ATTR};
 
-/// The largest record: its size is a u16, and records are multiples of eight bytes.
-pub(super) const MAX_RECORD: usize = 65_528;
-
 /// A record of `kind` around `body`, padded with zeros to eight bytes: perf of Linux 7 stops at records whose size is no
 /// multiple of that. `None` where that is more than a record can hold.
 pub(super) fn record(kind: u32, body: &[u8]) -> Option<Vec<u8>> {
@@ -43,7 +40,7 @@ fn header(kind: u32, misc: u16, size: usize) -> Option<Vec<u8>> {
 /// themselves.
 pub(super) fn header_attr(attr: &Attr, ids: &[u64]) -> Option<Vec<u8>> {
     let mut body = attr.to_bytes(Endian::NATIVE);
-    let room = MAX_RECORD.saturating_sub(8).saturating_sub(body.len()) / 8;
+    let room = decoder::MAX_RECORD_BYTES.saturating_sub(8).saturating_sub(body.len()) / 8;
     for &id in ids.iter().take(room) {
         body.extend_from_slice(&Endian::NATIVE.u64_bytes(id));
     }

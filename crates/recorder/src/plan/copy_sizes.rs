@@ -25,8 +25,7 @@ const MAX_KEPT_COPY_BYTES: u64 = 16 << 10;
 /// No counter of a processor exceeds this rate, in counts per second: that of the fastest clocks.
 const COUNTS_PER_SECOND: u64 = 6_000_000_000;
 
-/// The kernel's defaults (kernel/events/callchain.c), where the settings cannot be read.
-const DEFAULT_MAX_STACK_ADDRESSES: u16 = 127;
+/// The kernel's default (kernel/events/callchain.c), where the setting cannot be read.
 const DEFAULT_MAX_STACK_CONTEXTS: u16 = 8;
 
 /// The stack copies of a recording.
@@ -90,7 +89,7 @@ fn asked_size(options: &Options, event: &Event) -> Option<u32> {
 /// Returns the largest stack copy, in bytes, for which the samples of all `events` have room.
 fn room_beside_other_parts(options: &Options, events: &[Event], facts: &Facts) -> u32 {
     let limits = ChainLimits {
-        addresses: facts.settings.max_stack.unwrap_or(DEFAULT_MAX_STACK_ADDRESSES).into(),
+        addresses: facts.settings.max_stack.unwrap_or(tracker::DEFAULT_CHAIN_LIMIT).into(),
         markers: facts.settings.max_contexts.unwrap_or(DEFAULT_MAX_STACK_CONTEXTS).into(),
     };
     let room = |event: &Event| {

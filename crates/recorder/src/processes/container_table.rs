@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use decoder::record::Record;
 use host::procfs;
 use model::{Name, Pid, Timestamp};
-use perfdata::sections::containers::{self, ContainerChange, MOST};
+use perfdata::sections::MAX_CHANGES;
+use perfdata::sections::containers::{self, ContainerChange};
 use rustc_hash::FxBuildHasher;
 use tracker::container_of;
 
-/// Maximum number of processes that are remembered. When it is reached, all are forgotten, also those whose end was lost.
-const MAX_PROCESSES: usize = 1 << 16;
+use super::MAX_PROCESSES;
 
 /// The containers of live processes. A process that was not seen runs in its parent's container.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -82,7 +82,7 @@ impl ContainerTable {
     /// Applies a record of a sideband ring.
     pub(crate) fn apply(&mut self, record: &Record<'_>) {
         let change = self.containers.apply(record);
-        self.changes.extend(change.filter(|_| self.changes.len() < MOST));
+        self.changes.extend(change.filter(|_| self.changes.len() < MAX_CHANGES));
     }
 
     /// Removes the processes for which `keep` returns false.

@@ -9,10 +9,10 @@ use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
 
 /// Minimum number of known processes for a sweep; with fewer it is not worth reading `/proc`.
-const MIN_PROCESSES: usize = 1024;
+pub(crate) const MIN_PROCESSES_TO_SWEEP: usize = 1024;
 /// Shortest time between two sweeps. Records are in order sooner than that: a process that was dead at two sweeps has no more
 /// records to come.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Regularly reads which processes live, for a tracker of this machine that runs for days: processes whose EXIT record was lost
 /// would never be forgotten.
@@ -30,7 +30,7 @@ impl Default for DeadProcessSweep {
 impl DeadProcessSweep {
     /// Has the tracker forget dead processes, if a sweep is due.
     pub(crate) fn run_if_due(&mut self, tracker: &mut Tracker) {
-        if tracker.processes() < MIN_PROCESSES || self.last.elapsed() < SWEEP_INTERVAL {
+        if tracker.processes() < MIN_PROCESSES_TO_SWEEP || self.last.elapsed() < SWEEP_INTERVAL {
             return;
         }
         self.last = Instant::now();
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn the_dead_are_forgotten_at_the_second_look_and_the_living_stay() {
-        let mut tracker = tracker(MIN_PROCESSES as i32);
-        for left in [MIN_PROCESSES + 1, 1] {
+        let mut tracker = tracker(MIN_PROCESSES_TO_SWEEP as i32);
+        for left in [MIN_PROCESSES_TO_SWEEP + 1, 1] {
             let Some(mut sweep) = swept_before(SWEEP_INTERVAL) else { return };
             sweep.run_if_due(&mut tracker);
             assert_eq!(tracker.processes(), left);
@@ -81,17 +81,17 @@ mod tests {
 
     #[test]
     fn looks_are_seldom_and_only_where_there_are_many() {
-        let mut crowd = tracker(MIN_PROCESSES as i32);
+        let mut crowd = tracker(MIN_PROCESSES_TO_SWEEP as i32);
         let Some(mut just_looked) = swept_before(Duration::ZERO) else { return };
         for _ in 0..3 {
             just_looked.run_if_due(&mut crowd);
         }
-        assert_eq!(crowd.processes(), MIN_PROCESSES + 1);
-        let mut few = tracker(MIN_PROCESSES as i32 - 2);
+        assert_eq!(crowd.processes(), MIN_PROCESSES_TO_SWEEP + 1);
+        let mut few = tracker(MIN_PROCESSES_TO_SWEEP as i32 - 2);
         for _ in 0..3 {
             let Some(mut long_ago) = swept_before(SWEEP_INTERVAL) else { return };
             long_ago.run_if_due(&mut few);
         }
-        assert_eq!(few.processes(), MIN_PROCESSES - 1);
+        assert_eq!(few.processes(), MIN_PROCESSES_TO_SWEEP - 1);
     }
 }

@@ -11,6 +11,7 @@ use host::objects::{MappingLocation, RetainedFiles};
 use host::procfs::{self, PathView};
 use model::Pid;
 
+use super::MAX_PROCESSES;
 use crate::consumer::{Chunk, RecordObserver, Recording, RingKind};
 use crate::records::raw_records;
 
@@ -28,8 +29,6 @@ const PACKAGE_FOLDERS: [&[u8]; 9] = [
 ];
 /// Maximum number of root folders of containers that are kept open.
 const MAX_ROOTS: usize = 64;
-/// Maximum number of processes that are remembered. When it is reached, all are forgotten, and read again when they map a file.
-const MAX_PROCESSES: usize = 1 << 16;
 
 /// Sources of names that may not exist any more when the recording is read.
 #[derive(Clone, Default, Debug)]

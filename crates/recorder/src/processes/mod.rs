@@ -10,8 +10,11 @@ mod resources;
 mod synthesis;
 mod users;
 
+/// Maximum number of processes that a table of them remembers. When it is reached, all are forgotten, also those whose end was lost.
+const MAX_PROCESSES: usize = 1 << 16;
+
 pub use container_table::Containers;
-pub(crate) use dead_process_sweep::DeadProcessSweep;
+pub(crate) use dead_process_sweep::{DeadProcessSweep, MIN_PROCESSES_TO_SWEEP, SWEEP_INTERVAL};
 pub use held_files::{FileHolder, NameSources};
 pub(crate) use jvm_maps::JvmMapRequester;
 pub(crate) use process_table::ProcessTable;

@@ -9,14 +9,14 @@ use decoder::record::Record;
 use host::process_memory;
 use host::procfs;
 use model::{Name, Pid, Timestamp};
-use perfdata::sections::resources::{self, MAX_TEXT_BYTES, MOST, ProcessResource, ResourceChange};
+use perfdata::sections::MAX_CHANGES;
+use perfdata::sections::resources::{self, MAX_TEXT_BYTES, ProcessResource, ResourceChange};
 use rustc_hash::FxBuildHasher;
 
+use super::MAX_PROCESSES;
 use super::users::{ProcessUsers, user_of};
 use crate::work_queue::{Orders, WorkQueue};
 
-/// Maximum number of processes that are remembered. When it is reached, all are forgotten, also those whose end was lost.
-const MAX_PROCESSES: usize = 1 << 16;
 /// Maximum number of processes that are read per second. Reading one takes 30 µs and two switches of threads; programs that are started by the
 /// hundred seldom name services of their own, and have those of their parents.
 const MAX_READS_PER_SECOND: u32 = 100;
@@ -245,7 +245,7 @@ impl Table {
     }
 
     fn add_change(&mut self, pid: Pid, since: Timestamp, resource: ProcessResource) {
-        if let Some(changes) = self.changes.as_mut().filter(|changes| changes.len() < MOST) {
+        if let Some(changes) = self.changes.as_mut().filter(|changes| changes.len() < MAX_CHANGES) {
             changes.push(ResourceChange { pid, since, resource });
         }
     }

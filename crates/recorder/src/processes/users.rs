@@ -8,11 +8,10 @@ use host::procfs;
 use model::{Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
+use super::MAX_PROCESSES;
+
 /// Time for which the user of an ended process is remembered: longer than an interval of `prof watch`, whose samples are told apart at its end.
 const KEPT_AFTER_EXIT: Duration = Duration::from_secs(120);
-
-/// Number of processes beyond which all are read again: the ends of many must have been lost.
-const MAX_PROCESSES: usize = 1 << 16;
 
 /// The users of processes by number. A child has the user of its parent until `/proc` says otherwise, so that programs too short to be
 /// read have one, too.

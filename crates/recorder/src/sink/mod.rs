@@ -34,7 +34,7 @@ use crate::consumer::{
 use crate::notice::Notice;
 use crate::options::ExitCondition;
 use crate::output::{Description, FILE_MODE, Output, WriteBehind, include_time};
-use crate::processes::ProcessTable;
+use crate::processes::{MIN_PROCESSES_TO_SWEEP, ProcessTable};
 use crate::records::each;
 use crate::unwind::StackTotals;
 use crate::window::{Blocks, SidebandState, Window};
@@ -42,9 +42,6 @@ use contents::{Contents, lock};
 use exchange::{Beginning, Completion, Exchange, Files};
 
 pub use exchange::FileCompletion;
-
-/// Minimum number of processes in the table for a removal of those that no kept record names.
-const MIN_PROCESSES_TO_REMOVE: usize = 1024;
 
 /// The files that a recording is written to.
 pub enum Place {
@@ -263,7 +260,7 @@ impl Running {
             self.state.forget_before(now);
         }
         self.state.forget_dead(now, || procfs::processes().ok());
-        if self.processes.entries().len() > MIN_PROCESSES_TO_REMOVE.max(2 * self.processes_before) {
+        if self.processes.entries().len() > MIN_PROCESSES_TO_SWEEP.max(2 * self.processes_before) {
             if let Kept::Newest(blocks) = &self.kept {
                 recent = blocks.pids();
             }

@@ -5,17 +5,15 @@
 //! pointer of the old program's system call, and no stack.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use decoder::{CpuMode, Sample};
 use model::{Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
-/// The longest time from the freeing of memory to the COMM record: the kernel frees gigabytes page by page.
-const MAX_EXEC_TIME: Duration = Duration::from_millis(200);
-const MAX_EXEC_NS: u64 = MAX_EXEC_TIME.as_nanos() as u64;
+/// The longest time from the freeing of memory to the COMM record, in nanoseconds: the kernel frees gigabytes page by page.
+const MAX_EXEC_NS: u64 = 200_000_000;
 
-/// From this number of threads on, each exec removes those whose exec is longer ago than [`MAX_EXEC_TIME`].
+/// From this number of threads on, each exec removes those whose exec is longer ago than [`MAX_EXEC_NS`].
 const PRUNING_THRESHOLD_THREADS: usize = 4096;
 
 /// The time of the newest exec of each thread.
@@ -32,7 +30,7 @@ impl ExecTimes {
         self.0.insert(tid, time);
     }
 
-    /// Returns true if `sample` was taken in the kernel, and its thread's exec was recorded less than [`MAX_EXEC_TIME`] later.
+    /// Returns true if `sample` was taken in the kernel, and its thread's exec was recorded less than [`MAX_EXEC_NS`] later.
     pub(super) fn is_in_exec(&self, sample: &Sample<'_>) -> bool {
         let (CpuMode::Kernel, Some((_, tid)), Some(time)) = (sample.mode, sample.thread, sample.time) else {
             return false;

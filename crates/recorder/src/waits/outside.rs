@@ -32,7 +32,7 @@ const STACK_BYTES: usize = 32 << 10;
 /// Refused reads from which on they are reported. A few come at every start: exec keeps other processes out until it is done.
 const MIN_REPORTED_REFUSALS: u32 = 20;
 /// Maximum number of threads that are followed.
-const MAX_THREADS: usize = 100_000;
+pub(super) const MAX_THREADS: usize = 100_000;
 /// Number of failed polls from which on a thread's system calls are recorded without stacks, if its stack was never read: its waits are
 /// shorter than a reading, of 50 µs.
 const MIN_FAILURES: u8 = 8;

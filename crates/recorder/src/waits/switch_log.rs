@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use model::Tid;
 use perfdata::sections::{Schedstat, SwitchSampling};
 
+use super::outside::MAX_THREADS;
 use crate::consumer::SwitchUpdate;
-
-/// Maximum number of threads whose counts are kept.
-const MAX_THREADS: usize = 100_000;
 
 /// Collects updates about switches for the end of a recording.
 #[derive(Default, Debug)]

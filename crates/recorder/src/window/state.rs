@@ -3,24 +3,19 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use decoder::record::{Comm, Namespaces};
 use decoder::{Endian, RawRecord, Record, RecordLayout};
 use model::{Pid, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
-use tracker::Orderer;
+use tracker::{MAX_CGROUPS, Orderer};
 
 use super::mappings::{Mappings, trailer};
+use crate::processes::{MIN_PROCESSES_TO_SWEEP, SWEEP_INTERVAL};
 
 /// Time for which a thread is kept after its EXIT record, in nanoseconds: the kernel removes its events later, so samples may follow.
 const KEEP_AFTER_EXIT_NANOSECONDS: u64 = 1_000_000_000;
-/// Maximum number of cgroups whose paths are kept.
-const MAX_CGROUPS: usize = 1 << 16;
-/// Minimum number of processes for a sweep of dead ones; with fewer it is not worth reading `/proc`.
-const MIN_PROCESSES_TO_SWEEP: usize = 1024;
-/// Shortest time between two sweeps.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// `PERF_BPF_EVENT_PROG_LOAD`.
 const PROGRAM_LOADED: u16 = 1;
 

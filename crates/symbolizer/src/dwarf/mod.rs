@@ -25,6 +25,7 @@ pub(crate) use split::{PackageSections, SplitObject, find_split, split_unit, uni
 pub(crate) use unit::read_unit;
 pub(crate) use unit_walks::UnitWalks;
 pub(crate) use units::{UnitIndex, UnitRanges};
+pub(crate) use walk::MAX_INLINED;
 pub(crate) use walk::UnitFrames;
 pub(crate) use work_budget::WorkBudget;
 

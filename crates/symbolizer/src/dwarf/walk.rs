@@ -79,7 +79,7 @@ pub(crate) struct UnitFrames {
 }
 
 /// The greatest depth of inlined calls that is recorded; no compiler nests deeper.
-const MAX_INLINED: usize = 512;
+pub(crate) const MAX_INLINED: usize = 512;
 
 /// The greatest depth of nested functions that is recorded; no compiler nests deeper.
 const MAX_OPEN_FUNCTIONS: usize = 1 << 12;

@@ -35,9 +35,6 @@ pub(crate) struct GoLineTable<'a> {
 /// kinds differ between releases; this one has that of wrappers in all.
 const DECLARED_WRAPPER: &[u8] = b"runtime.deferreturn";
 
-/// The greatest depth of inlined calls that is followed; no compiler nests deeper.
-const MAX_INLINED: usize = 512;
-
 /// `PCDATA_InlTreeIndex` and `FUNCDATA_InlTree` (Go's `src/internal/abi/symtab.go`).
 const INLINED_INDEX: usize = 2;
 const INLINED_TREE: usize = 3;
@@ -174,7 +171,7 @@ impl Function {
     fn frames<'a>(&self, lines: &GoLineTable<'a>, address: u64) -> Vec<GoFrame<'a>> {
         let mut frames = Vec::new();
         let mut at = address;
-        while frames.len() < MAX_INLINED {
+        while frames.len() < crate::dwarf::MAX_INLINED {
             let Some(call) = self.inlined_call(lines, at) else { break };
             let location = lines.location(self, at);
             let is_wrapper = lines.wrapper == Some(call.kind);

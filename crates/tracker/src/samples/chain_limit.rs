@@ -8,12 +8,12 @@ use decoder::{Attr, context};
 use model::TruncationReason;
 
 /// The default of `kernel.perf_event_max_stack` (`PERF_MAX_STACK_DEPTH`), for attrs without a limit of their own.
-const DEFAULT_LIMIT: u16 = 127;
+pub const DEFAULT_CHAIN_LIMIT: u16 = 127;
 
 /// Returns the maximum number of addresses in the call chains of an event.
 pub fn chain_limit(attr: &Attr) -> u16 {
     match attr.sample_max_stack {
-        0 => DEFAULT_LIMIT,
+        0 => DEFAULT_CHAIN_LIMIT,
         limit => limit,
     }
 }

@@ -17,7 +17,7 @@ use hashbrown::HashSet;
 use model::{EventIndex, Loss, Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
-pub use self::chain_limit::{chain_limit, mark_cut_chain};
+pub use self::chain_limit::{DEFAULT_CHAIN_LIMIT, chain_limit, mark_cut_chain};
 use self::counts::{Counting, Counts};
 use self::loss::LossAccount;
 use crate::{Deferred, Tracker};

@@ -108,8 +108,6 @@ pub struct Timeline<S> {
     gone: HashMap<Tid, Timestamp, FxBuildHasher>,
 }
 
-/// Number of remembered ended threads from which on old ones are forgotten.
-const MAX_ENDED_THREADS: usize = 1024;
 /// Age, in nanoseconds, from which on an ended thread may be forgotten.
 const ENDED_THREAD_AGE_NANOSECONDS: u64 = 10_000_000_000;
 
@@ -360,7 +358,7 @@ impl<S: Copy> Timeline<S> {
     /// Ends a thread at `time`.
     pub fn exited(&mut self, tid: Tid, time: Timestamp) {
         self.end_state(tid, time);
-        if self.gone.len() >= MAX_ENDED_THREADS {
+        if self.gone.len() >= crate::MAX_ENDED {
             self.gone.retain(|_, ended| time.0.saturating_sub(ended.0) < ENDED_THREAD_AGE_NANOSECONDS);
         }
         self.gone.insert(tid, time);
