@@ -105,6 +105,7 @@ fn the_usage_of_the_command_that_was_typed_is_shown() {
         (&["-q", "diff", "a"], "Usage: prof diff [OPTIONS]"),
         (&["flame", "--nope"], "Usage: prof flame [OPTIONS]"),
         (&["flame", "--opem"], "a similar argument exists: '--open'"),
+        (&["record", "--frequency", "99"], "a similar argument exists: '--freq'"),
     ] {
         let run = run(&mut prof(args));
         assert_eq!(run.code, 2, "{args:?}: {}", run.stderr);

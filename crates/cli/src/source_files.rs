@@ -34,11 +34,10 @@ impl<'a> SourceFiles<'a> {
     /// Creates an empty cache, and starts the process that reads for it: before the sandbox, in which none can be started. `folders`
     /// are pairs of path prefixes and their replacements.
     pub(crate) fn new(folders: &'a [(String, PathBuf)]) -> Self {
-        // Without the process, no file is shown, and that is said.
-        let helper = SourceHelper::start(&[file_helper::COMMAND]).ok();
         Self {
             folders,
-            helper,
+            // Without the process, no file is shown, and that is said.
+            helper: SourceHelper::start(&[file_helper::COMMAND]).ok(),
             read: RefCell::default(),
             size: RefCell::default(),
             refused: RefCell::default(),

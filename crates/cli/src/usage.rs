@@ -13,33 +13,29 @@ pub fn exit_with_error(mut error: clap::Error) -> ! {
         _ => None,
     };
     let (argument, command) = (invalid(ContextKind::InvalidArg), invalid(ContextKind::InvalidSubcommand));
-    let instead = match (&argument, &command) {
-        (Some(flag), _) => renamed(std::env::args().nth(1).as_deref(), flag),
-        (None, Some(command)) => Some(replacement_for(command)),
-        (None, None) => None,
-    };
+    let renamed = argument.as_ref().and_then(|flag| renamed(std::env::args().nth(1).as_deref(), flag));
+    let instead = renamed.or_else(|| command.as_ref().map(|command| replacement_for(command)));
+    // That a flag could be the name of a program.
+    if argument.is_some() {
+        error.remove(ContextKind::Suggested);
+    }
     if let Some(instead) = instead {
         error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(instead)]));
     }
-    for (typed, kind) in [(argument, ContextKind::SuggestedArg), (command, ContextKind::SuggestedSubcommand)]
+    let is_near = |typed: &Option<String>, name: &String| {
+        typed.as_ref().is_some_and(|typed| is_meant(word(typed), word(name)))
+    };
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::SuggestedArg)
+        && !is_near(&argument, name)
     {
-        let is_far = |name: &String| !typed.as_ref().is_some_and(|typed| is_near(word(typed), word(name)));
-        match error.get(kind) {
-            Some(ContextValue::String(name)) if is_far(name) => {
-                error.remove(kind);
-                // What clap says beside a flag that it suggests.
-                error.remove(ContextKind::TrailingArg);
-                error.insert(ContextKind::Usage, ContextValue::StyledStr(typed_command().render_usage()));
-            }
-            Some(ContextValue::Strings(names)) => {
-                let near: Vec<String> = names.iter().filter(|name| !is_far(name)).cloned().collect();
-                error.remove(kind);
-                if !near.is_empty() {
-                    error.insert(kind, ContextValue::Strings(near));
-                }
-            }
-            _ => {}
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(typed_command().render_usage()));
+    }
+    if let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let near: Vec<String> = names.into_iter().filter(|name| is_near(&command, name)).collect();
+        if !near.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
         }
     }
     error.exit()
@@ -53,10 +49,13 @@ pub fn typed_command() -> Command {
     typed.and_then(|typed| prof.find_subcommand(typed)).cloned().unwrap_or(prof)
 }
 
+fn is_meant(typed: &str, name: &str) -> bool {
+    is_near(typed, name) || typed.starts_with(name)
+}
+
 /// Returns a flag without its dashes and its value.
 fn word(flag: &str) -> &str {
-    let flag = flag.trim_start_matches('-');
-    flag.split(['=', ' ']).next().unwrap_or(flag)
+    flag.trim_start_matches('-').split(['=', ' ']).next().unwrap_or_default()
 }
 
 /// Returns the flag that a flag of a command is called now: one that means something else elsewhere is no longer taken.
