@@ -53,9 +53,6 @@ pub(crate) struct SharedFunction {
     pub(crate) is_new: bool,
 }
 
-/// A function with more lines than these is cut, so that its mapping in a recording has a bound.
-const MAX_LINES: u32 = 1 << 20;
-
 /// The facts about a function that were read from its objects.
 #[derive(Debug)]
 pub(crate) struct Facts {
@@ -114,7 +111,7 @@ impl Facts {
             file: script.map_or("", |script| scripts.file(script)).to_owned(),
             declaration,
             start,
-            last_line: last_line.clamp(first_line, first_line.saturating_add(MAX_LINES)),
+            last_line: last_line.clamp(first_line, first_line.saturating_add(memory::MAX_LINES)),
             has_lines,
             by_tier: [const { None }; Tier::COUNT],
         })

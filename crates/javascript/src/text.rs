@@ -2,8 +2,6 @@
 
 use crate::heap::{Heap, is_reference, small_integer};
 
-/// The maximum length of a name, in characters. Longer ones are cut.
-const MAX_CHARACTERS: usize = 1024;
 /// The maximum number of strings that one is made of. Those of others lie in a circle, or are not read.
 const MAX_PARTS: usize = 64;
 
@@ -105,14 +103,14 @@ pub(crate) fn read(heap: &mut Heap<'_, '_>, string: u64) -> Option<String> {
     let mut parts = vec![(string, 0_u32, u32::MAX)];
     for _ in 0..MAX_PARTS {
         let Some((string, skipped, most)) = parts.pop() else { break };
-        if units.len() >= MAX_CHARACTERS {
+        if units.len() >= memory::MAX_CHARACTERS as usize {
             break;
         }
         let (step, length) = step(heap, string)?;
         let taken = length.saturating_sub(skipped).min(most);
         match step {
             Step::Flat(found) => {
-                let count = (taken as usize).min(MAX_CHARACTERS - units.len());
+                let count = (taken as usize).min(memory::MAX_CHARACTERS as usize - units.len());
                 let mut bytes = vec![0; count * found.width as usize];
                 let data = found.data.checked_add(u64::from(skipped) * found.width)?;
                 if !heap.reader.read(data, &mut bytes) {
@@ -136,7 +134,7 @@ pub(crate) fn read(heap: &mut Heap<'_, '_>, string: u64) -> Option<String> {
             }
         }
     }
-    if !parts.is_empty() && units.len() < MAX_CHARACTERS {
+    if !parts.is_empty() && units.len() < memory::MAX_CHARACTERS as usize {
         return None;
     }
     Some(String::from_utf16_lossy(&units))

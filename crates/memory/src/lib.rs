@@ -4,6 +4,11 @@ use std::sync::Arc;
 
 use model::{Avma, BLOCK_BYTES, Pid, ProcessMemory};
 
+/// The maximum length of a name, in characters. Longer ones are cut.
+pub const MAX_CHARACTERS: u64 = 1024;
+/// A function with more lines than these is cut, so that its mapping in a recording has a bound.
+pub const MAX_LINES: u32 = 1 << 20;
+
 /// The blocks that were read of a process.
 #[derive(Debug)]
 pub struct Blocks {

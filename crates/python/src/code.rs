@@ -37,8 +37,6 @@ const MAX_BYTECODE_BYTES: u64 = 4 << 20;
 const MAX_LINE_TABLE_BYTES: u64 = 128 << 10;
 /// The maximum number of copies of one bytecode that are known: as many threads as run it.
 const MAX_COPIES_OF_BYTECODE: u64 = 1024;
-/// A function with more lines than these is cut, so that its mapping in a recording has a bound.
-const MAX_LINES: u32 = 1 << 20;
 
 /// A code object, as it was when it was read.
 #[derive(Debug)]
@@ -96,7 +94,7 @@ impl CodeReader<'_> {
             file,
             name,
             first_line: first,
-            last_line: last.clamp(first, first.saturating_add(MAX_LINES)),
+            last_line: last.clamp(first, first.saturating_add(memory::MAX_LINES)),
         });
         let bytecode = object.checked_add(layout.code.bytecode)?;
         let frame_bytes = self.frame_bytes(reader, object)?;

@@ -4,15 +4,12 @@ use memory::Reader;
 
 use crate::layout::Layout;
 
-/// The maximum length of a name, in characters. Longer ones are cut.
-const MAX_CHARACTERS: u64 = 1024;
-
 /// Reads a string of type `text_type` (Avma) at `address`. Returns `None` where there is none.
 pub(crate) fn read(reader: &mut Reader<'_>, layout: &Layout, text_type: u64, address: u64) -> Option<String> {
     if reader.word(address.checked_add(layout.object_type)?)? != text_type {
         return None;
     }
-    let length = reader.word(address.checked_add(layout.text.length)?)?.min(MAX_CHARACTERS);
+    let length = reader.word(address.checked_add(layout.text.length)?)?.min(memory::MAX_CHARACTERS);
     let state = u32::from_le_bytes(reader.array(address.checked_add(layout.text.state)?)?);
     // `interned`, `kind`: 3 bits (bytes of a character), `compact`, `ascii`.
     let state = state.checked_shr(layout.text.kind_shift)?;

@@ -8,8 +8,7 @@ use elf::{Machine, Object};
 use gimli::{BaseAddresses, EhFrameHdr, RunTimeEndian};
 use model::Svma;
 
-/// Maximum number of functions in the search table that are read. Chromium has 500,000.
-const MAX_FUNCTIONS: usize = 1 << 22;
+use crate::MAX_FUNCTIONS;
 
 /// Finds the ends of an object's functions by their instructions.
 pub(crate) struct FunctionEnds<'a, D> {

@@ -48,3 +48,6 @@ pub use resolutions::Resolutions;
 // Public functions take and return types of these crates.
 pub use elf;
 pub use model;
+
+/// Maximum number of entries that are read of a table of an object, of its functions above all. Chromium has 1.5 million.
+pub(crate) const MAX_FUNCTIONS: usize = 1 << 22;

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crate::MAX_FUNCTIONS;
 use crate::function_symbol::Function;
-use crate::object_files::MAX_SYMBOLS;
 
 /// Collects functions in the order of the file, and keeps those on which the answer for some addresses depends: functions that cover one,
 /// and those that start last before one.
@@ -29,7 +29,7 @@ impl<'a> NearFunctions<'a> {
             return;
         };
         if function.is_sized() && function.end > address {
-            if self.covering.len() < MAX_SYMBOLS {
+            if self.covering.len() < MAX_FUNCTIONS {
                 self.covering.push(function);
             }
             return;

@@ -4,9 +4,6 @@ use elf::{Object, SymbolSource};
 
 use crate::gopclntab::GoFunctionTable;
 
-/// Maximum number of functions kept of an object, in the order of its files. Chromium has 1.5 million.
-pub(crate) const MAX_SYMBOLS: usize = 1 << 22;
-
 /// Size from which the symbol tables of an object are large, in bytes: 44,000 symbols. Building tables, each time that others had displaced
 /// them, took a third of the CPU time of `prof watch` beside builds.
 const LARGE_TABLES_BYTES: u64 = 1 << 20;

@@ -1,7 +1,6 @@
 //! Checks whether a process is a HotSpot virtual machine that handles SIGQUIT.
 
 use std::ffi::CString;
-use std::time::Duration;
 
 use model::{Pid, Tid};
 
@@ -11,8 +10,6 @@ use crate::procfs::{self, Status};
 
 /// The number of SIGQUIT (signal(7)).
 pub(super) const SIGQUIT: i32 = 3;
-/// Time limit for reading the mappings of a process. Large processes have several thousand.
-const MAPS_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A process in which `libjvm.so` is mapped.
 pub(super) struct JavaProcess {
@@ -26,8 +23,8 @@ pub(super) struct JavaProcess {
 impl JavaProcess {
     /// Reads the mappings and the status of a process.
     pub(super) fn inspect(pid: Pid) -> Result<Self, AttachError> {
-        let (maps, _) =
-            process_memory::executable_maps(pid, false, MAPS_TIMEOUT).map_err(AttachError::Unreadable)?;
+        let (maps, _) = process_memory::executable_maps(pid, false, process_memory::MAPS_TIME)
+            .map_err(AttachError::Unreadable)?;
         let is = |path: &[u8], start: &[u8]| {
             path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(start))
         };

@@ -89,6 +89,8 @@ thread_local! {
     static FILES: RefCell<MappedFiles> = RefCell::default();
 }
 
+/// Longest time to read the mappings of a process. Large processes have several thousand.
+pub(crate) const MAPS_TIME: Duration = Duration::from_millis(200);
 /// Maximum number of processes that are remembered. When it is reached, all are forgotten: most processes have ended.
 const MAX_PROCESSES: usize = 64;
 /// For how long a process is taken to be of the user that it was of. To ask takes 10 µs, a block 2 µs.
@@ -136,8 +138,7 @@ impl MappedFiles {
             self.0.clear();
         }
         let mounts = Mounts::of_process(pid);
-        let maps =
-            executable_maps(pid, true, resource::MAPS_TIME).map_or_else(|_| Vec::new(), |(maps, _)| maps);
+        let maps = executable_maps(pid, true, MAPS_TIME).map_or_else(|_| Vec::new(), |(maps, _)| maps);
         let maps = maps.into_iter().map(|map| (map.start..map.end, mounts.slow_device(map.device).is_none()));
         let known = self.0.entry(pid).insert_entry(maps.collect());
         answers(known.get()).unwrap_or(false)

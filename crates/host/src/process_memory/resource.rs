@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
-use std::time::Duration;
 
 use model::Pid;
 
@@ -15,8 +14,6 @@ use crate::procfs::{path, read_shared};
 const MAX_ENVIRONMENT_BYTES: u64 = 2 << 20;
 /// Maximum size of a published process context, in bytes. A page is usual.
 const MAX_CONTEXT_BYTES: usize = 16 << 10;
-/// Longest time to look for the mapping of a process context.
-pub(super) const MAPS_TIME: Duration = Duration::from_millis(100);
 /// The only version of the header of a process context (OTEP 4719).
 const CONTEXT_VERSION: u32 = 2;
 /// Bytes of that header: signature, version, payload size, time of publication, address of the payload.
@@ -119,7 +116,7 @@ fn service_in(environment: impl BufRead) -> io::Result<ServiceEnvironment> {
 /// # Errors
 /// The process has ended, or we may not read it.
 pub fn process_context(pid: Pid) -> io::Result<Option<Vec<u8>>> {
-    let (maps, _) = executable_maps(pid, true, MAPS_TIME)?;
+    let (maps, _) = executable_maps(pid, true, super::MAPS_TIME)?;
     let is_context = |path: &[u8]| CONTEXT_MAPPINGS.iter().any(|name| path.starts_with(name));
     let mapping = maps.iter().find(|map| is_context(&map.path));
     Ok(mapping.and_then(|map| context_at(|address, into| read(pid, address, into), map.start)))

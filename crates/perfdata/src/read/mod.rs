@@ -28,6 +28,7 @@ use model::{Loss, Name};
 use crate::error::Error;
 use crate::events::{Event, EventTable};
 use crate::features::{Features, bit};
+use crate::sections::MOST_BYTES;
 use crate::sections::Pieces;
 use crate::tool::{ToolRecord, kind};
 use crate::tracing_data::TracingData;
@@ -48,8 +49,6 @@ pub use time_order::{TimeOrder, TimedRecord};
 
 /// Records that a pipe may have before the first of the kernel's; they are read at once, to know the events.
 const MOST_PREAMBLE: usize = 100_000;
-/// Tracepoint formats of more than this are left out.
-const MOST_TRACING_DATA: usize = 64 << 20;
 /// So many of a file's first bytes tell what it is, where it is no recording.
 const TELLING: usize = 4096;
 /// Maximum number of reports of one kind of damage.
@@ -418,7 +417,7 @@ impl Reader {
         let (misc, mut body) = (raw.misc, raw.body.to_vec());
         if kind >= kind::FIRST_OF_SIMPLEPERF && origin == Origin::Input {
             // The size has 32 bits there: what was cut out so far is what the low half says.
-            let keep = if kind == kind::SIMPLEPERF_TRACING_DATA { MOST_TRACING_DATA } else { 0 };
+            let keep = if kind == kind::SIMPLEPERF_TRACING_DATA { MOST_BYTES as usize } else { 0 };
             body.extend(self.skip(u64::from(misc) << 16, keep)?);
         }
         let entry = |kind| Entry { record, time: None, kind };
@@ -481,7 +480,7 @@ impl Reader {
             ToolRecord::HeaderTracingData { size, inside } => {
                 let mut section = inside.to_vec();
                 if section.is_empty() {
-                    section = self.skip(u64::from(size).next_multiple_of(8), MOST_TRACING_DATA)?;
+                    section = self.skip(u64::from(size).next_multiple_of(8), MOST_BYTES as usize)?;
                     section.truncate(size as usize);
                 }
                 self.features_mut().tracing_data = Some(section);

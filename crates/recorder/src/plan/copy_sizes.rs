@@ -4,7 +4,7 @@ use decoder::{ChainLimits, MAX_STACK_COPY_BYTES};
 
 use super::facts::Facts;
 use crate::attr::{self, rate_of};
-use crate::event::{Event, Rate};
+use crate::event::{DEFAULT_STACK_COPY, Event, Rate};
 use crate::notice::Notice;
 use crate::options::{CallChain, Options};
 
@@ -17,10 +17,6 @@ const MIN_FILL_MS: u64 = 80;
 /// bursts of hundreds of thousands a second. Of 87,800 page faults in a row none is lost, and 1.8 % of their stacks are cut
 /// (decision 11, by `prof record -e page-faults -c 1 -- python3`).
 const MIN_COPY_BYTES: u64 = 4 << 10;
-
-/// Copies that are written to the file have at most this size in bytes: with 8 KiB, perf's size, no stack of `fixtures/programs/jit_frames.c`
-/// leads to its function `second` (`end_to_end jit_dumps`).
-const MAX_KEPT_COPY_BYTES: u64 = 16 << 10;
 
 /// No counter of a processor exceeds this rate, in counts per second: that of the fastest clocks.
 const COUNTS_PER_SECOND: u64 = 6_000_000_000;
@@ -68,7 +64,8 @@ impl CopySizes {
             Rate::Period(period) => COUNTS_PER_SECOND / period.max(1),
         };
         let copies_per_fill = rate.saturating_mul(MIN_FILL_MS) / 1000;
-        let most = if options.keeps_stacks() { MAX_KEPT_COPY_BYTES } else { u64::MAX };
+        // With 8 KiB in the file, perf's size, no stack of `fixtures/programs/jit_frames.c` leads to its function `second`.
+        let most = if options.keeps_stacks() { DEFAULT_STACK_COPY.into() } else { u64::MAX };
         let fitting = (self.ring / copies_per_fill.max(1)).clamp(MIN_COPY_BYTES, most);
         let size = asked_size(options, event).map_or(fitting, u64::from);
         narrow(size.min(self.room) & !7)

@@ -26,7 +26,7 @@ use crate::open::{DuplicateFilter, EventIdMap, Opened, TaskReports, lost_samples
 use crate::options::Options;
 use crate::ring::Readers;
 use crate::summary::{Tally, Throttling};
-use crate::unwind::Mechanisms;
+use crate::unwind::{Mechanisms, RELEASE_INTERVAL};
 use crate::waits::{OutsideReader, POLL_INTERVAL, SwitchLog, SwitchSampler};
 use outside::Next;
 use pace::{MIN_INTERVAL, Pace};
@@ -43,8 +43,6 @@ const LOW_MEMORY_ROUND_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_UNWIND_TIME: Duration = Duration::from_millis(3);
 /// Longest interval between checkpoints.
 const MAX_CHECKPOINT_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval between releases of unused memory.
-const RELEASE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The phase of sampling that [`Session::run_until`] waits for the end of.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod unwound_sample;
 pub use chunk_encoder::ChunkEncoder;
 pub use ordered_consumer::OrderedConsumer;
 pub use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables};
+pub(crate) use stage::RELEASE_INTERVAL;
 pub use stage::UnwindingStage;
 pub use totals::StackTotals;
 pub(crate) use unwound_sample::UnwoundSample;

@@ -39,9 +39,9 @@ const HASTE_THRESHOLD_BYTES: usize = MAX_PENDING_BYTES / 8;
 /// `record --overwrite -a` beside compilers spent half as much again on copying as without.
 const SPARSE_CHUNK: usize = 64;
 
-/// Where memory is scarce, the interval at which the pages of mapped objects are released: programs come and go, and of each a few
-/// pages are read.
-const PAGE_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
+/// Where memory is scarce, the interval at which unused buffers and the pages of mapped objects are released: programs come and go, and of
+/// each a few pages are read.
+pub(crate) const RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A consumer that forwards records in the order of time, and the samples among them with their stack copies unwound.
 #[derive(Debug)]
@@ -300,7 +300,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
         self.unwinder.forget_ended(self.consumer.tracker());
         if let Some(released) = &mut self.pages_released {
             self.unwinder.walker.trim_caches();
-            if released.elapsed() >= PAGE_RELEASE_INTERVAL {
+            if released.elapsed() >= RELEASE_INTERVAL {
                 *released = Instant::now();
                 self.unwinder.release_object_pages();
                 self.pending.free_spare();

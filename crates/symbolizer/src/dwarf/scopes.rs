@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Reader;
 use super::walk::read_sibling;
+use crate::MAX_FUNCTIONS;
 
 /// The entry around another one, as far as it is a part of names in C++.
 pub(crate) enum Scope {
@@ -27,10 +28,6 @@ pub(crate) struct Scopes {
 
 /// The greatest depth of entries that is searched; no program nests scopes deeper.
 const MAX_DEPTH: usize = 64;
-
-/// Maximum number of entries read for the scopes of one unit's frames. A large unit has a million entries, of which only
-/// those beside scopes are read, and each once.
-const MAX_READ: usize = 1 << 22;
 
 impl Scopes {
     /// Returns the scopes of the entry at `offset` in a unit (`key` names it), outermost first; `None` where it is not
@@ -79,7 +76,7 @@ impl Scopes {
         let mut entries = unit.entries_raw(Some(parent))?;
         // Depths count from the entry that `entries` started at.
         let mut base = 0;
-        while !entries.is_empty() && self.read < MAX_READ {
+        while !entries.is_empty() && self.read < MAX_FUNCTIONS {
             self.read += 1;
             let (offset, depth) = (entries.next_offset(), base + entries.next_depth());
             if depth <= 0 && offset != parent {

@@ -4,6 +4,7 @@ use gimli::{UnitHeader, UnitRef, UnitType};
 
 use super::unit::{read_ranges, read_unit};
 use super::{Dwarf, Reader, Unit, WorkBudget};
+use crate::MAX_FUNCTIONS;
 
 /// The headers of all units of a file.
 pub(crate) struct UnitIndex<'a> {
@@ -29,9 +30,6 @@ struct UnitRange {
 /// Maximum number of units that are read. Chromium has 60,000, and some hundred thousand type units.
 const MAX_UNITS: usize = 1 << 20;
 
-/// Maximum number of ranges that are read. Chromium has 1.5 million functions.
-const MAX_RANGES: usize = 1 << 22;
-
 /// Maximum number of units in which an address is searched for.
 const MAX_CLAIMS: u8 = 16;
 
@@ -51,7 +49,7 @@ impl<'a> UnitIndex<'a> {
     /// Reads the ranges of each compilation unit from its first entry. Skips damaged units.
     pub(crate) fn ranges(&self, dwarf: &Dwarf<'a>) -> UnitRanges {
         let mut ranges = UnitRanges::default();
-        let mut steps = MAX_RANGES;
+        let mut steps = MAX_FUNCTIONS;
         for (number, header) in (0..).zip(&self.headers) {
             if matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
                 ranges.add(dwarf, (number, header), &self.work, &mut steps);

@@ -9,6 +9,7 @@ use model::Svma;
 
 use super::section_bytes::SectionBytes;
 use super::{GoFunctionTable, Version};
+use crate::MAX_FUNCTIONS;
 
 /// The addresses that the offsets in the function table are relative to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,9 +28,6 @@ const TEXT: u64 = 22;
 
 /// Maximum number of words with the address of the table that are tried; real programs have two or three.
 const MAX_CANDIDATES: usize = 16;
-
-/// Maximum number of relocations that are read. Kubernetes has 400,000 as a position-independent program.
-const MAX_RELOCATIONS: usize = 1 << 22;
 
 impl ModuleData {
     /// Finds the `moduledata` of an object with this function table: the one that has the addresses of the table, of its
@@ -101,7 +99,7 @@ impl<D: AsRef<[u8]>> Words<'_, D> {
     /// Returns the addresses of words that get an address when the object is loaded, each with the stated one.
     fn addends(&self) -> impl Iterator<Item = (u64, u64)> {
         let sections = self.object.sections().iter();
-        let relocations = sections.flat_map(|section| self.object.relocations(section)).take(MAX_RELOCATIONS);
+        let relocations = sections.flat_map(|section| self.object.relocations(section)).take(MAX_FUNCTIONS);
         relocations
             .filter(|relocation| relocation.symbol == 0)
             .filter_map(|relocation| Some((relocation.address.0, u64::try_from(relocation.addend?).ok()?)))
