@@ -25,9 +25,11 @@ impl Default for EarlyRounds {
 }
 
 impl EarlyRounds {
-    /// Asks for the next one, because callers are read or functions were not found: sooner after their samples, more are there.
+    /// Asks for the next ones, because callers are read or functions were not found: sooner after their samples, more are there. Programs
+    /// that follow each other are alike: of forty rustc in a row 86 % of the stacks were complete with the next round alone, 97 % with 20
+    /// (`prof record -- sh -c 'for i in $(seq 40); do rustc -O fixtures/programs/big.rs; done'`), for no more CPU time.
     pub(crate) fn want(&mut self) {
-        self.wanted = self.wanted.max(1);
+        self.wanted = self.wanted.max(20);
     }
 
     /// Asks for three: that of an exec, which has arrived, the next, and that in which the first samples' turn comes. What the program executes
