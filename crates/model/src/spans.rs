@@ -16,13 +16,13 @@ pub struct Gap {
 /// A stretch of time in which a thread was off the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitSpan {
-    /// The process.
+    /// The process of the thread.
     pub pid: Pid,
-    /// The thread.
+    /// The thread that was off the CPU.
     pub tid: Tid,
     /// The beginning, by the recording's clock.
     pub start: Timestamp,
-    /// The end.
+    /// The time at which it had a CPU again, or was woken, by the recording's clock.
     pub end: Timestamp,
     /// True if the thread was runnable and had no CPU; false if it was blocked.
     pub is_runnable: bool,

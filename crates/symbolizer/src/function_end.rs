@@ -8,7 +8,7 @@ use elf::{Machine, Object};
 use gimli::{BaseAddresses, EhFrameHdr, RunTimeEndian};
 use model::Svma;
 
-use crate::MAX_FUNCTIONS;
+use crate::MAX_TABLE_ENTRIES;
 
 /// Finds the ends of an object's functions by their instructions.
 pub(crate) struct FunctionEnds<'a, D> {
@@ -140,7 +140,7 @@ fn starts_with_unwind_information<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<u64
     let Some(table) = header.table() else { return Vec::new() };
     let (mut entries, mut starts) = (table.iter(&bases), Vec::new());
     while let Ok(Some((start, _))) = entries.next()
-        && starts.len() < MAX_FUNCTIONS
+        && starts.len() < MAX_TABLE_ENTRIES
     {
         starts.push(start.pointer());
     }

@@ -50,4 +50,4 @@ pub use elf;
 pub use model;
 
 /// Maximum number of entries that are read of a table of an object, of its functions above all. Chromium has 1.5 million.
-pub(crate) const MAX_FUNCTIONS: usize = 1 << 22;
+pub(crate) const MAX_TABLE_ENTRIES: usize = 1 << 22;

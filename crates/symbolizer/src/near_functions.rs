@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::MAX_FUNCTIONS;
+use crate::MAX_TABLE_ENTRIES;
 use crate::function_symbol::Function;
 
 /// Collects functions in the order of the file, and keeps those on which the answer for some addresses depends: functions that cover one,
@@ -29,7 +29,7 @@ impl<'a> NearFunctions<'a> {
             return;
         };
         if function.is_sized() && function.end > address {
-            if self.covering.len() < MAX_FUNCTIONS {
+            if self.covering.len() < MAX_TABLE_ENTRIES {
                 self.covering.push(function);
             }
             return;

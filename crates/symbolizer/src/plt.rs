@@ -8,7 +8,7 @@
 use elf::{Machine, Object, Relocation, Section, SymbolSource};
 use rustc_hash::FxHashMap;
 
-use crate::MAX_FUNCTIONS;
+use crate::MAX_TABLE_ENTRIES;
 
 /// A stub of the procedure linkage table.
 pub(crate) struct PltEntry {
@@ -131,7 +131,7 @@ struct GotSlots {
 
 impl GotSlots {
     fn read<D: AsRef<[u8]>>(object: &Object<D>) -> Self {
-        let symbols = object.symbols(SymbolSource::Dynamic).take(MAX_FUNCTIONS);
+        let symbols = object.symbols(SymbolSource::Dynamic).take(MAX_TABLE_ENTRIES);
         let names: Vec<NameOffset> = symbols.map(|symbol| symbol.name_offset).collect();
         let mut left = MAX_ENTRIES;
         let mut slots = Self { by_address: FxHashMap::default(), lazy: Vec::new(), table: 0 };

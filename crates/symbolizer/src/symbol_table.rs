@@ -6,7 +6,7 @@ use elf::{Machine, Object, Symbol, SymbolKind, SymbolSource};
 use model::Svma;
 use rustc_hash::FxHashMap;
 
-use crate::MAX_FUNCTIONS;
+use crate::MAX_TABLE_ENTRIES;
 use crate::function_end::FunctionEnds;
 use crate::function_symbol::{Function, Traits};
 use crate::gopclntab::GoFunction;
@@ -24,7 +24,7 @@ pub(crate) type FunctionId = u32;
 #[derive(Default)]
 pub(crate) struct SymbolTable {
     functions: Vec<Function>,
-    /// True if there were more than [`MAX_FUNCTIONS`].
+    /// True if there were more than [`MAX_TABLE_ENTRIES`].
     is_cut: bool,
     /// For each block of [`BLOCK`] functions the greatest end of all functions up to its last. A search for an enclosing function stops
     /// where it is not behind the address.
@@ -87,7 +87,8 @@ impl SymbolTable {
         let with_stubs = addresses.iter().any(|&address| plt::covers(files.object, address));
         for_each(files, false, |function| {
             has_local |= function.is_local();
-            if with_stubs && function.traits.contains(Traits::RESOLVER) && resolvers.len() < MAX_FUNCTIONS {
+            if with_stubs && function.traits.contains(Traits::RESOLVER) && resolvers.len() < MAX_TABLE_ENTRIES
+            {
                 resolvers.push(function);
             }
             near.add(function);
@@ -114,8 +115,8 @@ impl SymbolTable {
     }
 
     fn sorted(mut functions: Vec<Function>) -> Self {
-        let is_cut = functions.len() > MAX_FUNCTIONS;
-        functions.truncate(MAX_FUNCTIONS);
+        let is_cut = functions.len() > MAX_TABLE_ENTRIES;
+        functions.truncate(MAX_TABLE_ENTRIES);
         // Indexes are kept, and count with their capacity: up to twice as much after growing.
         functions.shrink_to_fit();
         // Stable: symbols at one address stay in the order of the file.
@@ -124,7 +125,7 @@ impl SymbolTable {
         Self { greatest_end: greatest_ends(&functions), functions, is_cut }
     }
 
-    /// Returns true if functions were left out because there were more than [`MAX_FUNCTIONS`].
+    /// Returns true if functions were left out because there were more than [`MAX_TABLE_ENTRIES`].
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -168,7 +169,7 @@ impl SymbolTable {
                 *known = Some((index, function));
             }
         }
-        // Fits: the table has at most `MAX_FUNCTIONS` functions.
+        // Fits: the table has at most `MAX_TABLE_ENTRIES` functions.
         best.or(label).map(|(index, _)| index as FunctionId)
     }
 }
@@ -256,7 +257,7 @@ fn collect<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, with_data: bool) -> Vec<F
     for_each(files, with_data, |function| {
         functions.push(function);
         // One more than is kept shows that the table is cut.
-        functions.len() <= MAX_FUNCTIONS
+        functions.len() <= MAX_TABLE_ENTRIES
     });
     functions
 }

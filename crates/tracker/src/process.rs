@@ -9,8 +9,8 @@ use rustc_hash::FxBuildHasher;
 use crate::mapping::{Mapping, MappingKind};
 use crate::process_mappings::ProcessMappings;
 
-/// The number of ended processes that keep their mappings, for records that come a little late: on a busy machine hundreds of others
-/// may begin and end between the EXIT record of a process and its last sample.
+/// The number of ended processes, or threads, of which something is kept for records that come a little late: on a busy machine hundreds of
+/// others may begin and end between the EXIT record of a process and its last sample.
 pub const MAX_ENDED: usize = 1024;
 
 /// All processes by their number: those that live, and those that ended lately.

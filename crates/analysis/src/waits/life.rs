@@ -12,8 +12,7 @@ use tracker::waits::Activity;
 
 use super::add;
 use super::kernel_counts::{Class, Recorded, Shares, class};
-use super::parts::Parts;
-use super::placed::{Intervals, Substitutes, WeighedWaits};
+use super::placed::{Intervals, Substitutes, WeighedWaits, shared_out};
 use super::state::{Causes, State, Wait};
 
 /// Time between two readings of a blocked thread from outside, in nanoseconds. A longer wait is always read. A shorter one that is read
@@ -177,8 +176,7 @@ impl Life {
 
     /// Distributes the time of these states, where they have no stack, to `waits`, by their weights. Without any, they stay.
     fn share_bare(&mut self, is_wanted: impl Fn(&State) -> bool, activity: Activity, waits: &[(Wait, u64)]) {
-        let all: u128 = waits.iter().map(|(_, weight)| u128::from(*weight)).sum();
-        if all == 0 {
+        if waits.iter().all(|(_, weight)| *weight == 0) {
             return;
         }
         let mut bare: BTreeMap<ThreadId, u64> = BTreeMap::new();
@@ -190,9 +188,8 @@ impl Life {
             !is_taken
         });
         for (thread, bare) in bare {
-            let mut parts = Parts::new(bare, all);
-            for &(wait, weight) in waits {
-                let count = Count { samples: 0, period: parts.next(weight) };
+            for (wait, period) in shared_out(bare, waits) {
+                let count = Count { samples: 0, period };
                 add(self.states.entry(State { thread, activity, wait }).or_default(), count);
             }
         }

@@ -143,10 +143,14 @@ impl Intervals {
         let Some((start, end)) = spans.chain(self.first_run.values().copied()).min() else { return };
         let is_placed = |state: &State| times.contains_key(state) || ready.contains_key(state);
         let rest = sums.iter().filter(|(state, count)| count.period > 0 && !is_placed(state));
-        for (state, count) in rest {
-            let &State { thread, activity, .. } = state;
-            let parts = substitutes.parts(state, count.period).filter(|(_, weight)| *weight > 0);
-            pieces.extend(parts.map(|(wait, weight)| {
+        for (&state, count) in rest {
+            let State { thread, activity, wait } = state;
+            let waits = substitutes.0.get(&activity).filter(|_| state.is_bare());
+            let mut shared = waits.map_or_else(Vec::new, |waits| shared_out(count.period, waits));
+            if shared.is_empty() {
+                shared.push((wait, count.period));
+            }
+            pieces.extend(shared.into_iter().filter(|(_, weight)| *weight > 0).map(|(wait, weight)| {
                 let content = Content::In(activity, wait);
                 Piece { thread, content, start, end, weight, cpu: None }
             }));
@@ -154,18 +158,11 @@ impl Intervals {
     }
 }
 
-impl Substitutes {
-    /// Shares out the time of a state to the waits that stand for it if it has no stack, by their weights.
-    fn parts(&self, state: &State, time: u64) -> impl Iterator<Item = (Wait, u64)> {
-        let waits = self.0.get(&state.activity).filter(|waits| state.is_bare() && sum(waits) > 0);
-        let waits = waits.map_or_else(|| vec![(state.wait, 1)], Clone::clone);
-        let mut parts = Parts::new(time, sum(&waits));
-        waits.into_iter().map(move |(wait, weight)| (wait, parts.next(weight)))
-    }
-}
-
-fn sum(waits: &WeighedWaits) -> u128 {
-    waits.iter().map(|(_, weight)| u128::from(*weight)).sum()
+/// Shares out time to waits by their weights; to none if these have no weight.
+pub(super) fn shared_out(time: u64, waits: &[(Wait, u64)]) -> WeighedWaits {
+    let all = waits.iter().map(|(_, weight)| u128::from(*weight)).sum();
+    let mut parts = Parts::new(time, all);
+    waits.iter().filter(|_| all > 0).map(|&(wait, weight)| (wait, parts.next(weight))).collect()
 }
 
 /// Takes waits in turn, each as often as its weight says.

@@ -28,12 +28,12 @@ pub fn serve(socket: &File) -> io::Result<()> {
             request => request?,
         };
         let answer = match request {
-            Request::Open { root, path, follow } => open(&root, &path, follow)
-                .map(|(file, facts)| FileFacts { handle: keep(file, &mut files), ..facts }.encode()),
-            Request::Source { users, path } => readers.open(&users, &path).and_then(|file| {
-                let facts = FileFacts::from(&file.metadata()?);
-                Ok(FileFacts { handle: keep(file, &mut files), ..facts }.encode())
-            }),
+            Request::Open { root, path, follow } => {
+                open(&root, &path, follow).and_then(|file| facts_of(file, &mut files))
+            }
+            Request::Source { users, path } => {
+                readers.open(&users, &path).and_then(|file| facts_of(file, &mut files))
+            }
             Request::Link { path } => open_path(&path).map(|file| {
                 let numbers = [u64::from(own_pid().0.unsigned_abs()), keep(file, &mut files)];
                 numbers.into_iter().flat_map(u64::to_ne_bytes).collect()
@@ -63,20 +63,24 @@ fn keep(file: File, files: &mut HashMap<u64, File>) -> u64 {
     handle
 }
 
-fn open(root: &Path, path: &Path, follow: bool) -> io::Result<(File, FileFacts)> {
+/// Keeps a file, and returns its facts with its handle.
+fn facts_of(file: File, files: &mut HashMap<u64, File>) -> io::Result<Vec<u8>> {
+    let facts = FileFacts::from(&file.metadata()?);
+    Ok(FileFacts { handle: keep(file, files), ..facts }.encode())
+}
+
+fn open(root: &Path, path: &Path, follow: bool) -> io::Result<File> {
     let root = open_path(root)?;
     let found = match (path.as_os_str().is_empty(), follow) {
         (true, _) => root,
         (false, true) => in_root::open_target(&root, path, &|_, _| true)?,
         (false, false) => in_root::open(&root, path, &|_, _| true)?,
     };
-    let file = match found.metadata()? {
+    match found.metadata()? {
         // One of `/proc`, or it has nothing to read.
-        empty if path.as_os_str().is_empty() && empty.is_file() => in_root::reopen(&found)?,
-        _ => in_root::open_regular(&found)?,
-    };
-    let facts = FileFacts::from(&file.metadata()?);
-    Ok((file, facts))
+        empty if path.as_os_str().is_empty() && empty.is_file() => in_root::reopen(&found),
+        _ => in_root::open_regular(&found),
+    }
 }
 
 fn read(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {

@@ -6,7 +6,7 @@
 use decoder::Endian;
 use model::{Name, Pid, Timestamp};
 
-use super::{MAX_CHANGES, VERSION, entries, of_version_1};
+use super::{MAX_ENTRIES, VERSION, entries, of_version_1};
 
 /// A process came into a container, or left it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub struct ContainerChange {
 /// Encodes the section ([`super::id::CONTAINERS`]).
 pub fn to_section(changes: &[ContainerChange]) -> Vec<u8> {
     let mut section = VERSION.to_ne_bytes().to_vec();
-    for ContainerChange { pid, since, container } in changes.iter().take(MAX_CHANGES) {
+    for ContainerChange { pid, since, container } in changes.iter().take(MAX_ENTRIES) {
         let name = container.as_ref().map_or(&[][..], Name::as_bytes);
         section.extend(pid.0.to_ne_bytes());
         section.extend((name.len() as u32).to_ne_bytes());
@@ -35,7 +35,7 @@ pub fn to_section(changes: &[ContainerChange]) -> Vec<u8> {
 /// Decodes the section, in the order of time. Leaves out what is cut off, and everything where it is of another version.
 pub fn from_section(section: &[u8], endian: Endian) -> Vec<ContainerChange> {
     let bytes = of_version_1(section, "containers", endian);
-    let mut changes = entries(bytes, MAX_CHANGES, |bytes| {
+    let mut changes = entries(bytes, MAX_ENTRIES, |bytes| {
         let (pid, length, since) = (bytes.u32("pid")?, bytes.u32("length")?, bytes.u64("since")?);
         let name = bytes.bytes("name", length.into())?;
         Ok(ContainerChange {

@@ -57,7 +57,7 @@ pub mod id {
 
 /// Maximum number of entries of a section of processes: all that live at a time, with the kernel's default `pid_max` of 32,768, and as many
 /// that have ended.
-pub const MAX_CHANGES: usize = 1 << 16;
+pub const MAX_ENTRIES: usize = 1 << 16;
 
 /// Bytes of memory that a section may take once it is unpacked and decoded: this many times its bytes in the file, and those of
 /// [`FREE_BYTES`]. So all sections together take at most 64 MiB and 32 times their bytes.

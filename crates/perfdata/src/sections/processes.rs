@@ -5,7 +5,7 @@
 use decoder::Endian;
 use model::{Pid, ProcessLifetime};
 
-use super::{MAX_CHANGES, VERSION, entries, of_version_1};
+use super::{MAX_ENTRIES, VERSION, entries, of_version_1};
 
 /// Encodes the section ([`super::id::PROCESSES`]). A process number that was used twice has two entries.
 pub fn to_section(processes: &[(Pid, ProcessLifetime)]) -> Vec<u8> {
@@ -21,7 +21,7 @@ pub fn to_section(processes: &[(Pid, ProcessLifetime)]) -> Vec<u8> {
 
 /// Decodes the section. Leaves out what is cut off, and everything where it is of another version.
 pub fn from_section(section: &[u8], endian: Endian) -> Vec<(Pid, ProcessLifetime)> {
-    entries(of_version_1(section, "processes", endian), MAX_CHANGES, |bytes| {
+    entries(of_version_1(section, "processes", endian), MAX_ENTRIES, |bytes| {
         let pid = Pid(bytes.u32("pid")?.cast_signed());
         let own_number = Some(Pid(bytes.u32("own number")?.cast_signed()));
         let user = Some(bytes.u32("user")?).filter(|&user| user != u32::MAX);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use decoder::Endian;
 use model::{Name, Pid, Timestamp};
 
-use super::{MAX_CHANGES, VERSION, entries, of_version_1};
+use super::{MAX_ENTRIES, VERSION, entries, of_version_1};
 
 /// The number of texts of an entry.
 const TEXTS: usize = 5;
@@ -46,7 +46,7 @@ pub struct ResourceChange {
 pub fn to_section(changes: &[ResourceChange]) -> Vec<u8> {
     let mut numbers: HashMap<&[u8], u32> = HashMap::new();
     let (mut texts, mut entries): (Vec<&[u8]>, Vec<u8>) = Default::default();
-    for ResourceChange { pid, since, resource } in changes.iter().take(MAX_CHANGES) {
+    for ResourceChange { pid, since, resource } in changes.iter().take(MAX_ENTRIES) {
         let ProcessResource { executable, cgroup, service_name, attributes, context } = resource;
         entries.extend(pid.0.to_ne_bytes());
         let names = [executable, cgroup, service_name].map(|name| name.as_ref().map(Name::as_bytes));
@@ -82,7 +82,7 @@ pub fn from_section(section: &[u8], endian: Endian) -> Vec<ResourceChange> {
         })
     });
     let Ok(texts) = texts else { return Vec::new() };
-    entries(bytes, MAX_CHANGES, |bytes| {
+    entries(bytes, MAX_ENTRIES, |bytes| {
         let pid = Pid(bytes.u32("pid")?.cast_signed());
         let mut numbers = [0; TEXTS];
         for number in &mut numbers {

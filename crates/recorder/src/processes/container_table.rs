@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use decoder::record::Record;
 use host::procfs;
 use model::{Name, Pid, Timestamp};
-use perfdata::sections::MAX_CHANGES;
+use perfdata::sections::MAX_ENTRIES;
 use perfdata::sections::containers::{self, ContainerChange};
 use rustc_hash::FxBuildHasher;
 use tracker::container_of;
@@ -82,7 +82,7 @@ impl ContainerTable {
     /// Applies a record of a sideband ring.
     pub(crate) fn apply(&mut self, record: &Record<'_>) {
         let change = self.containers.apply(record);
-        self.changes.extend(change.filter(|_| self.changes.len() < MAX_CHANGES));
+        self.changes.extend(change.filter(|_| self.changes.len() < MAX_ENTRIES));
     }
 
     /// Removes the processes for which `keep` returns false.

@@ -7,7 +7,7 @@ use decoder::record::Record;
 use decoder::{RawRecord, RecordLayout, kind};
 use host::procfs;
 use model::{Pid, ProcessLifetime};
-use perfdata::sections::{MAX_CHANGES, id, processes};
+use perfdata::sections::{MAX_ENTRIES, id, processes};
 
 use super::container_table::ContainerTable;
 use super::resources::ProcessResources;
@@ -56,7 +56,7 @@ impl ProcessTable {
     }
 
     fn read_life(&mut self, pid: Pid) {
-        if pid.0 <= 0 || self.entries.len() >= MAX_CHANGES || !self.seen.insert(pid) {
+        if pid.0 <= 0 || self.entries.len() >= MAX_ENTRIES || !self.seen.insert(pid) {
             return;
         }
         // A process that has ended already gets no entry; its FORK and EXIT records tell when it lived.

@@ -9,7 +9,7 @@ use decoder::record::Record;
 use host::process_memory;
 use host::procfs;
 use model::{Name, Pid, Timestamp};
-use perfdata::sections::MAX_CHANGES;
+use perfdata::sections::MAX_ENTRIES;
 use perfdata::sections::resources::{self, MAX_TEXT_BYTES, ProcessResource, ResourceChange};
 use rustc_hash::FxBuildHasher;
 
@@ -245,7 +245,7 @@ impl Table {
     }
 
     fn add_change(&mut self, pid: Pid, since: Timestamp, resource: ProcessResource) {
-        if let Some(changes) = self.changes.as_mut().filter(|changes| changes.len() < MAX_CHANGES) {
+        if let Some(changes) = self.changes.as_mut().filter(|changes| changes.len() < MAX_ENTRIES) {
             changes.push(ResourceChange { pid, since, resource });
         }
     }

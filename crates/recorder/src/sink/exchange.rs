@@ -38,7 +38,7 @@ pub trait FileCompletion: Send {
     ) -> Result<u64, String>;
 }
 
-/// What completes files, one at a time; `None` if nothing is added.
+/// Completes the files of a recording, one at a time; `None` if nothing is added.
 pub(super) type Completion = Arc<Mutex<Option<Box<dyn FileCompletion>>>>;
 
 /// The names of a recording's files. Shared with the thread that writes.
@@ -59,7 +59,7 @@ impl Files {
     }
 }
 
-/// What the next file begins with.
+/// The records that the next file begins with.
 pub(super) struct Beginning {
     pub(super) state: SidebandState,
     /// Those of the next file.

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Reader;
 use super::walk::read_sibling;
-use crate::MAX_FUNCTIONS;
+use crate::MAX_TABLE_ENTRIES;
 
 /// The entry around another one, as far as it is a part of names in C++.
 pub(crate) enum Scope {
@@ -76,7 +76,7 @@ impl Scopes {
         let mut entries = unit.entries_raw(Some(parent))?;
         // Depths count from the entry that `entries` started at.
         let mut base = 0;
-        while !entries.is_empty() && self.read < MAX_FUNCTIONS {
+        while !entries.is_empty() && self.read < MAX_TABLE_ENTRIES {
             self.read += 1;
             let (offset, depth) = (entries.next_offset(), base + entries.next_depth());
             if depth <= 0 && offset != parent {

@@ -4,7 +4,7 @@ use gimli::{UnitHeader, UnitRef, UnitType};
 
 use super::unit::{read_ranges, read_unit};
 use super::{Dwarf, Reader, Unit, WorkBudget};
-use crate::MAX_FUNCTIONS;
+use crate::MAX_TABLE_ENTRIES;
 
 /// The headers of all units of a file.
 pub(crate) struct UnitIndex<'a> {
@@ -49,7 +49,7 @@ impl<'a> UnitIndex<'a> {
     /// Reads the ranges of each compilation unit from its first entry. Skips damaged units.
     pub(crate) fn ranges(&self, dwarf: &Dwarf<'a>) -> UnitRanges {
         let mut ranges = UnitRanges::default();
-        let mut steps = MAX_FUNCTIONS;
+        let mut steps = MAX_TABLE_ENTRIES;
         for (number, header) in (0..).zip(&self.headers) {
             if matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
                 ranges.add(dwarf, (number, header), &self.work, &mut steps);

@@ -9,7 +9,7 @@ use model::Svma;
 
 use super::section_bytes::SectionBytes;
 use super::{GoFunctionTable, Version};
-use crate::MAX_FUNCTIONS;
+use crate::MAX_TABLE_ENTRIES;
 
 /// The addresses that the offsets in the function table are relative to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +99,8 @@ impl<D: AsRef<[u8]>> Words<'_, D> {
     /// Returns the addresses of words that get an address when the object is loaded, each with the stated one.
     fn addends(&self) -> impl Iterator<Item = (u64, u64)> {
         let sections = self.object.sections().iter();
-        let relocations = sections.flat_map(|section| self.object.relocations(section)).take(MAX_FUNCTIONS);
+        let relocations =
+            sections.flat_map(|section| self.object.relocations(section)).take(MAX_TABLE_ENTRIES);
         relocations
             .filter(|relocation| relocation.symbol == 0)
             .filter_map(|relocation| Some((relocation.address.0, u64::try_from(relocation.addend?).ok()?)))
