@@ -72,6 +72,7 @@ mod unprivileged;
 mod view;
 mod view_keys;
 mod visits;
+mod wait_chains;
 mod waits;
 mod webdriver;
 mod windows;

@@ -74,8 +74,9 @@ fn activities(text: &str, thread: &str) -> BTreeMap<String, f64> {
         let leaf = stack.last().map_or("", String::as_str);
         let states = ["[blocked", "[waiting: ", "[runnable: ", "[unknown: "];
         let is_state = states.iter().any(|state| leaf.starts_with(state));
-        // The address of a futex is another each time.
-        let state = leaf.trim_matches(['[', ']']).split(" 0x").next().unwrap_or_default();
+        // The address of a futex is another each time, and a lock in static memory has its name.
+        let state = leaf.trim_matches(['[', ']']);
+        let state = if state.starts_with("blocked: futex") { "blocked: futex" } else { state };
         let activity = if is_state { state } else { "running" };
         *sums.entry(activity.to_owned()).or_default() += weight as f64 / 1e6;
     }
@@ -113,6 +114,9 @@ fn each_wait_has_its_name_its_stack_and_its_length() {
         let folder = folder();
         let Some((file, output)) = record_waits(folder.path(), role) else { return };
         let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
+        if role == "locker" {
+            assert!(text.contains("[blocked: futex lock]"), "the lock's name: {text}");
+        }
         let [wall, running, runnable] = truth(&output, role);
         let activities = activities(&text, role);
         let state_time = activities.get(state).copied().unwrap_or_default();

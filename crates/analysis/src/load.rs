@@ -14,13 +14,16 @@ use model::{
 };
 use perfdata::features::Features;
 use perfdata::{Description, Event, sections};
-use profile::{Detail, PlaceId, Profile, SampleFilter, Shape, Show, TimeRange, View, Weight};
+use profile::waiting::{self, WaitInput, Waiting};
+use profile::{Columns, Detail, PlaceId, Profile, SampleFilter, Shape, Show, TimeRange, View, Weight};
 use symbolizer::NameStyle;
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
 use crate::foreign::ForeignFacts;
+use crate::generated_code::runtimes::Runtime;
 use crate::input::{Input, is_of_this_host};
 use crate::replay::{Replayed, replay};
+use crate::report::user_modules::UserModules;
 use crate::report::{caption, missing};
 use crate::request::{Measure, Request, Servers};
 use crate::resources::Resources;
@@ -107,6 +110,8 @@ pub struct Analysis {
     pub switch_gaps: Vec<(u64, u64)>,
     /// The time of threads beside the samples, with [`Measure::SamplesAndTime`] and [`Measure::SamplesAndWaits`]. Without any sample it is the event.
     pub thread_time: Option<EventProfile>,
+    /// The time of threads, each by itself, in pieces, with [`Request::waiting`].
+    pub(crate) pieces: Option<Profile>,
     pub(crate) seen_in: SeenIn,
     /// The recorded target, in words.
     pub(crate) target: String,
@@ -166,8 +171,17 @@ impl Analysis {
             }
             Measure::Time(weight) => count_time(input, request, weight, notices)?,
         };
-        let Counted { replayed, mut events, mut thread_time, seen_in, times, gaps, waits, switch_gaps } =
-            counted;
+        let Counted {
+            replayed,
+            mut events,
+            mut thread_time,
+            seen_in,
+            mut times,
+            mut waiting,
+            gaps,
+            waits,
+            switch_gaps,
+        } = counted;
         let (recording, mut tracker, loss) = (replayed.recording, replayed.tracker, replayed.loss);
         for event in &mut events {
             event.profile.loss = loss;
@@ -186,20 +200,25 @@ impl Analysis {
         };
         let asked_servers = servers.is_some();
         if let Some(servers) = servers {
-            let all =
-                events.iter().map(|event| &event.profile).chain(times.as_ref().map(|times| &times.profile));
-            let profiles: Vec<&Profile> = all.collect();
+            let profiles = profiles(&events, &times, &waiting);
             downloads::fetch(&profiles, &spaces, pids, paths, servers, notices);
         }
-        let all = events.iter().map(|event| &event.profile).chain(times.as_ref().map(|times| &times.profile));
-        let places = all.flat_map(|profile| profile.stacks.places().iter().copied());
+        let all = profiles(&events, &times, &waiting);
+        let places = all.into_iter().flat_map(|profile| profile.stacks.places().iter().copied());
         let mut symbols = Symbols::default();
         symbolizing.resolve(places, &spaces, pids, &mut symbols);
+        for times in times.iter_mut().chain(&mut waiting) {
+            times.name_variables(|space, wanted| {
+                symbolizing.variables(spaces.get(space), &pids(space), wanted)
+            });
+        }
         if let (Some(times), Some(event)) = (times, thread_time.as_mut().or(events.first_mut())) {
             let resolve = |entry: &_| symbols.resolutions.get(entry);
             event.profile = times.with_states(&mut spaces, resolve);
             event.profile.loss = loss;
         }
+        let pieces = waiting
+            .map(|waiting| waiting.with_states(&mut spaces, |entry: &_| symbols.resolutions.get(entry)));
         for remark in symbols.remarks() {
             notices.warn(Harm::Names, &remark);
         }
@@ -214,6 +233,7 @@ impl Analysis {
             waits,
             switch_gaps,
             thread_time,
+            pieces,
             seen_in,
             target,
             written,
@@ -263,6 +283,31 @@ impl Analysis {
             true => subtitle_of_time(summary, &waits::activity(&event.profile, &self.spaces)),
             false => subtitle(summary),
         }
+    }
+
+    /// Returns the view of the time of threads that [`Self::waiting`] is found from; `None` if switches were not recorded, or it was not
+    /// asked for.
+    pub fn view_of_waiting(&self) -> Option<View<'_>> {
+        let of_thread_time = || self.thread_time.as_ref().map(|time| &time.profile);
+        let pieces = self.pieces.as_ref().or_else(of_thread_time)?;
+        let show = Show { modules: true, ..Show::default() };
+        (!pieces.samples().is_empty()).then(|| self.view(pieces, show, Weight::Period, &Shape::default()))
+    }
+
+    /// Finds who made threads wait, and what decided when the command ended. The frames are those of `view`.
+    pub fn waiting(&self, view: &View<'_>) -> Waiting {
+        let users = UserModules::new(&self.spaces);
+        waiting::find(&WaitInput {
+            view,
+            spans: &self.waits.spans,
+            wakers: &self.waits.waking_threads(),
+            has_wakings: self.waits.has_wakings,
+            gaps: &self.switch_gaps,
+            command: self.waits.command,
+            cpus: self.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
+            // The functions of an interpreter and of what compiles code are not those of the program that it runs.
+            is_users: &|module| users.contains(module) && Runtime::of_object(module.as_bytes()).is_none(),
+        })
     }
 
     /// Returns the resource of a process with this name: its service, host, container and program.
@@ -318,9 +363,21 @@ struct Counted {
     seen_in: SeenIn,
     /// The time of threads, which becomes the profile of `thread_time`, or else of the only event.
     times: Option<Times>,
+    /// The time of threads in pieces, with [`Request::waiting`].
+    waiting: Option<Times>,
     gaps: Vec<Gap>,
     waits: WaitSpans,
     switch_gaps: Vec<(u64, u64)>,
+}
+
+/// Returns the profiles that a recording was counted into.
+fn profiles<'p>(
+    events: &'p [EventProfile],
+    times: &'p Option<Times>,
+    waiting: &'p Option<Times>,
+) -> Vec<&'p Profile> {
+    let times = times.iter().chain(waiting).map(|times| &times.profile);
+    events.iter().map(|event| &event.profile).chain(times).collect()
 }
 
 fn count_samples(
@@ -359,13 +416,20 @@ fn count_samples(
         }),
         Measure::Samples | Measure::Time(_) => None,
     };
+    let waiting = request.waiting.then(switches).flatten().map(|switches| {
+        switch_gaps.clone_from(&switches.sampling.gaps);
+        let samples = Some(Columns { times: true, cpus: false });
+        let detail = Detail { threads: true, pools: true, samples, ..Detail::default() };
+        sums(TimeWeight::Wall, switches, detail).with_spans()
+    });
     let keeps_address = |space: &Space| request.unmapped_addresses || symbolizing.may_name_unmapped(space);
     let admission = ExplainedFilter::new(request.filter.clone()).with_start_of(reader.features());
     let samples = Aggregate::new(admission, request.detail, &keeps_address)?;
-    let mut sinks = TeeSink { first: samples, second: times };
+    let mut sinks = TeeSink { first: TeeSink { first: samples, second: times }, second: waiting };
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sinks)?;
-    let TeeSink { first: aggregate, second } = sinks;
+    let TeeSink { first: TeeSink { first: aggregate, second }, second: waiting } = sinks;
     let times = second.map(|times| times.finish(&mut replayed.tracker));
+    let waiting = waiting.map(|waiting| waiting.finish(&mut replayed.tracker));
     if let Some(why) = aggregate.why_none() {
         return Err(Error::NothingAdmitted { why });
     }
@@ -380,12 +444,18 @@ fn count_samples(
             of_threads = Some(times);
         }
     }
+    let waiting = waiting.filter(|(times, ..)| !times.is_empty()).map(|(times, seen, spans)| {
+        waits = spans;
+        seen_in.extend(seen);
+        times
+    });
     let events = match chosen {
         // Threads did nothing but wait.
         Err(Error::NoSamples) => vec![thread_time.take().ok_or(Error::NoSamples)?],
         chosen => chosen?,
     };
-    Ok(Counted { replayed, events, thread_time, seen_in, times: of_threads, gaps, waits, switch_gaps })
+    let times = of_threads;
+    Ok(Counted { replayed, events, thread_time, seen_in, times, waiting, gaps, waits, switch_gaps })
 }
 
 /// Returns the filter with times on the recording's clock, if its header says when it starts.
@@ -451,7 +521,8 @@ fn count_time(
     }
     let events = vec![of_time(weight, index, estimates, &replayed)?];
     let times = Some(times);
-    Ok(Counted { replayed, events, thread_time: None, seen_in, times, gaps: Vec::new(), waits, switch_gaps })
+    let (gaps, thread_time, waiting) = (Vec::new(), None, None);
+    Ok(Counted { replayed, events, thread_time, seen_in, times, waiting, gaps, waits, switch_gaps })
 }
 
 /// Returns true if an event's stacks are the callers that unwinding found, then or now, and not frame pointers.

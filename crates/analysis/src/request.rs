@@ -15,6 +15,9 @@ pub struct Request<'r> {
     pub measure: Measure,
     /// Tells the time that threads were blocked apart by who woke them. Only with a measure of time off the CPU.
     pub wakers: bool,
+    /// Keeps the time of threads in pieces beside samples, from which [`Analysis::waiting`](crate::Analysis::waiting) finds who made threads
+    /// wait, where switches were recorded.
+    pub waiting: bool,
     /// Finds names in these files, and writes them in this form.
     pub symbols: &'r SymbolSettings,
     /// Reads the kernel's symbols ahead of the samples, as frames of the kernel will be shown.
@@ -69,6 +72,7 @@ impl<'r> Request<'r> {
             detail: Detail::default(),
             measure: Measure::Samples,
             wakers: false,
+            waiting: false,
             symbols,
             kernel: true,
             unmapped_addresses: true,

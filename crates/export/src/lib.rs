@@ -24,6 +24,7 @@ mod source_text;
 pub mod summary;
 mod table;
 pub mod view;
+pub mod wait_chains;
 mod waiting;
 
 pub use names::{ShownNames, fit_name, frame_name, printable, safe_label};

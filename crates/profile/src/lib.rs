@@ -44,6 +44,7 @@ mod time_weight;
 pub mod timeline;
 mod tree;
 mod view;
+pub mod waiting;
 
 pub use chain_cache::{ChainCache, ChainKey, RawChain};
 pub use count::{Count, Weight};

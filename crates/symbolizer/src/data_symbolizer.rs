@@ -1,7 +1,7 @@
 //! Resolves data addresses in an object file to variables.
 
 use elf::Object;
-use model::{FileOffset, Frame, Reason, Resolution, Symbolized};
+use model::{FileOffset, Frame, Reason, Resolution, Svma, Symbolized};
 
 use crate::names::NameTable;
 use crate::object::{LookupAddress, Options};
@@ -35,6 +35,19 @@ impl<'a, D: AsRef<[u8]>> DataSymbolizer<'a, D> {
         let Some(address) = self.object.svma_of_data(offset) else {
             return Resolution::Unresolved(Reason::NoSegmentCovers);
         };
+        self.at(address, names)
+    }
+
+    /// Resolves an address of memory that nothing is mapped of, such as that of a variable without a value in the file: it lies `distance`
+    /// bytes behind the place where the code at an offset of the file is.
+    pub fn resolve_behind(&self, code: FileOffset, distance: u64) -> Resolution {
+        match self.object.svma_of(code).and_then(|code| code.checked_add(distance)) {
+            Some(address) => self.at(address, &NameTable::new(self.options.names)),
+            None => Resolution::Unresolved(Reason::NoSegmentCovers),
+        }
+    }
+
+    fn at(&self, address: Svma, names: &NameTable) -> Resolution {
         let symbol = self.symbols.find(address, &self.strings).and_then(|id| self.symbols.get(id));
         let Some(symbol) = symbol else {
             let none = self.symbols.is_empty();

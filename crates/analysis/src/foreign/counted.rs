@@ -274,6 +274,7 @@ impl Analysis {
             waits: WaitSpans::default(),
             switch_gaps: Vec::new(),
             thread_time: None,
+            pieces: None,
             seen_in: SeenIn::default(),
             written: input.written,
             this_host: false,

@@ -21,8 +21,8 @@ use host::objects::{ObjectLimits, ObjectStore, RecordedFiles, RetainedFiles, Sea
 use host::sys::identity::NOBODY;
 use host::sys::system;
 use model::{
-    Harm, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, SpaceTable, StackEntry, Symbolized,
-    UNKNOWN_JAVASCRIPT,
+    FileOffset, Harm, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, SpaceTable, StackEntry,
+    Symbolized, UNKNOWN_JAVASCRIPT,
 };
 use symbolizer::archived::ArchivedNames;
 use symbolizer::{Options, Resolutions};
@@ -335,6 +335,27 @@ impl Symbolizing {
         });
         lookups.remark(&mut symbols.remarks);
         symbols.remarks.maps.add_dumps(self.dumps.remarks());
+    }
+
+    /// Names variables of an object, each by the offset of code in the file and the distance of the variable to it.
+    pub(crate) fn variables(
+        &self,
+        space: &Space,
+        pids: &[Pid],
+        wanted: &[(FileOffset, u64)],
+    ) -> Vec<Option<String>> {
+        let Space::Object(identity) = space else { return Vec::new() };
+        let found = objects::resolve_variables(&self.store, identity, pids, wanted, self.options);
+        let name = |resolution: Resolution| {
+            let Resolution::Resolved(Symbolized { frames, symbol_offset }) = resolution else { return None };
+            let name = frames.first()?.function.to_string();
+            // Locks, conditions and semaphores of pthreads have up to 56 bytes, and several words that are waited for.
+            Some(match symbol_offset.filter(|&offset| offset >= 56) {
+                Some(offset) => format!("{name}+{offset:#x}"),
+                None => name,
+            })
+        };
+        found.into_iter().map(name).collect()
     }
 
     fn job(

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use host::objects::{ObjectStore, own_vdso};
-use model::{AddressKind, BuildId, Name, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
+use host::objects::{ObjectBytes, ObjectStore, own_vdso};
+use model::{AddressKind, BuildId, FileOffset, Name, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
 use symbolizer::{
     DataSymbolizer, LookupAddress, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, SplitUnit, WalkedUnit,
 };
@@ -48,6 +48,35 @@ pub(super) fn resolve_file(
             answers
         }
         Err(reason) => Answers::none(entries, &reason),
+    }
+}
+
+/// Opens the file and its debug files, and resolves addresses of memory, each by the offset of code in the file and the distance to it.
+pub(super) fn resolve_variables(
+    store: &ObjectStore,
+    identity: &ObjectIdentity,
+    pids: &[Pid],
+    wanted: &[(FileOffset, u64)],
+    options: Options,
+) -> Vec<Resolution> {
+    let Ok((object, path)) = store.open_with_path(identity, pids) else { return Vec::new() };
+    let opened = Opened::new(store, object, path, identity.path.clone(), |_| None);
+    let symbolizer = DataSymbolizer::new(&object_files(&opened), options);
+    let found = wanted.iter().map(|&(code, distance)| symbolizer.resolve_behind(code, distance)).collect();
+    let has_changed = opened.has_changed();
+    store.close(identity);
+    if has_changed { Vec::new() } else { found }
+}
+
+/// Returns what names of an object are read from.
+fn object_files(opened: &Opened) -> ObjectFiles<'_, ObjectBytes> {
+    let Opened { object, files, known, .. } = opened;
+    ObjectFiles {
+        object: object.as_ref(),
+        debug: files.debug.as_deref(),
+        minidebug: known.minidebug.as_ref(),
+        supplementary: files.supplementary.as_deref(),
+        package: files.package.as_deref(),
     }
 }
 
@@ -103,20 +132,14 @@ fn resolve_unchanged(
     options: Options,
     threads: &Threads<'_>,
 ) -> Answers {
-    let Opened { object, path, name, files, known, .. } = opened;
+    let Opened { path, name, files, known, .. } = opened;
     let mut notes: Vec<String> = files
         .rejected
         .iter()
         .map(|(rejected, reason)| format!("{} is not used for {name}: {reason}", rejected.display()))
         .collect();
     notes.extend(known.minidebug_error.iter().map(|what| format!("{name}: {what}")));
-    let object_files = ObjectFiles {
-        object: object.as_ref(),
-        debug: files.debug.as_deref(),
-        minidebug: known.minidebug.as_ref(),
-        supplementary: files.supplementary.as_deref(),
-        package: files.package.as_deref(),
-    };
+    let object_files = object_files(opened);
     // The entries are sorted by address, not by kind: separates data from code.
     let (data, code): (Vec<_>, Vec<_>) =
         entries.iter().enumerate().partition(|(_, entry)| entry.kind == AddressKind::Data);

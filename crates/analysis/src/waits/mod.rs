@@ -38,15 +38,16 @@ use std::collections::HashMap;
 
 use decoder::values::U64s;
 use decoder::{Record, Sample};
-use model::{Pid, Tid, Timestamp, WaitSpan, Waker};
+use model::{Avma, FileOffset, Pid, Tid, Timestamp, WaitSpan, Waker};
 use perfdata::sections::Schedstat;
+use profile::waiting::Command;
 use profile::{
     ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange, TimeWeight,
     Where,
 };
 use rustc_hash::FxBuildHasher;
 use tracker::waits::{Activity, At, Interval, Leaving, Timeline};
-use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
+use tracker::{MappingKind, RawStack, SampleSink, TrackedSample, Tracker};
 
 use crate::Error;
 use crate::aggregate::{Mapper, SeenIn, raw_chain};
@@ -63,7 +64,7 @@ use placed::{Content, Piece};
 pub use spans::{SpanWaker, WaitSpans};
 use spans::{Wakers, is_runnable};
 pub use state::CauseId;
-use state::{Causes, PAGE_FAULT, State, Wait, WakerId};
+use state::{Causes, PAGE_FAULT, Said, State, Variable, Wait, WakerId};
 use switches::{Field, SwitchFields};
 pub(crate) use switches::{Role, Switches, describes_waits};
 pub(crate) use times::{Times, activity};
@@ -122,6 +123,10 @@ pub(crate) struct ThreadTimes {
     counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
     /// The spans in which threads were off the CPU, if they are asked for.
     spans: Option<Vec<WaitSpan>>,
+    /// The threads that started others, by those, if spans are asked for.
+    starters: HashMap<Tid, (Pid, Tid), FxBuildHasher>,
+    /// The command that was executed, and its end.
+    command: Option<Command>,
 }
 
 impl ThreadTimes {
@@ -166,6 +171,8 @@ impl ThreadTimes {
             cut: None,
             counted,
             spans: None,
+            starters: HashMap::default(),
+            command: None,
         }
     }
 
@@ -177,8 +184,7 @@ impl ThreadTimes {
 
     /// Keeps the spans in which threads were off the CPU, too, with who ended them.
     pub(crate) fn with_spans(self) -> Self {
-        let wakers = self.switches.has_wakers().then(Wakers::default);
-        Self { spans: Some(Vec::new()), wakers, ..self }
+        Self { spans: Some(Vec::new()), wakers: Some(Wakers::default()), ..self }
     }
 
     /// Distinguishes waits by the thread or interrupt that ended them, too.
@@ -211,10 +217,15 @@ impl ThreadTimes {
     pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn, WaitSpans) {
         self.end_all(tracker);
         self.count_latency();
-        let Self { profile, states, pieces, causes, wakers, mapper, spans, .. } = self;
-        let list = wakers.as_ref().map(|wakers| wakers.list.clone());
+        let Self { profile, states, pieces, causes, wakers, mapper, spans, command, .. } = self;
+        let spans = WaitSpans {
+            spans: spans.unwrap_or_default(),
+            wakers: wakers.as_ref().map(|wakers| wakers.list.clone()).unwrap_or_default(),
+            has_wakings: self.switches.has_wakers(),
+            command: command.filter(|command| command.end > command.start),
+        };
         let times = Times { profile, states, pieces, causes, wakers: wakers.unwrap_or_default() };
-        (times, mapper.seen_in, WaitSpans { spans: spans.unwrap_or_default(), wakers: list })
+        (times, mapper.seen_in, spans)
     }
 
     /// Counts the samples whose weight is known now that the running time of their processes is.
@@ -310,10 +321,16 @@ impl ThreadTimes {
             return;
         }
         let Some(thread) = self.admitted(tracker, (pid, tid), At { time: start, cpu }, None) else { return };
-        if let (Some(spans), Some(is_runnable)) = (&mut self.spans, is_runnable(activity)) {
-            let waker = stack.and_then(|wait| wait.waker).filter(|_| !is_runnable);
+        if let (true, Some(is_runnable)) = (self.spans.is_some(), is_runnable(activity)) {
+            let starter = self.starters.remove(&tid).filter(|_| activity == Activity::Started);
+            let waker = match starter {
+                Some(starter) => self.known_waker(tracker, starter, false),
+                None => stack.and_then(|wait| wait.waker).filter(|_| !is_runnable),
+            };
             let waker = waker.map(|WakerId(number)| number as usize);
-            spans.push(WaitSpan { pid, tid, start, end, is_runnable, waker });
+            self.spans
+                .iter_mut()
+                .for_each(|spans| spans.push(WaitSpan { pid, tid, start, end, is_runnable, waker }));
         }
         let wait = stack.unwrap_or_default();
         let wait = Wait { waker: wait.waker.filter(|_| self.tells_wakers), ..wait };
@@ -424,7 +441,18 @@ impl ThreadTimes {
             None => Waker::Outside,
         };
         let thread = (self.spans.is_some() && !is_interrupt).then_some((pid, tid));
-        wakers.intern(SpanWaker { waker, thread })
+        wakers.intern(SpanWaker { waker, thread, is_holder: false })
+    }
+
+    /// Returns the number of a thread that is known to be waited for.
+    fn known_waker(
+        &mut self,
+        tracker: &mut Tracker,
+        (pid, tid): (Pid, Tid),
+        is_holder: bool,
+    ) -> Option<WakerId> {
+        let waker = Waker::Thread(tracker.comm(pid, tid).to_string());
+        self.wakers.as_mut()?.intern(SpanWaker { waker, thread: Some((pid, tid)), is_holder })
     }
 }
 
@@ -457,18 +485,23 @@ impl SampleSink for ThreadTimes {
                 let has_stack = sample.ip.is_some_and(|address| address != 0);
                 let stack =
                     if has_stack { self.stack(tracker, sample, pid, deferred) } else { StackId::EMPTY };
-                let cause = self.causes.intern(sample.raw.unwrap_or_default());
-                let seen = Wait { stack, cause, waker: None };
+                let Said { cause, by } = Said::parse(sample.raw.unwrap_or_default());
+                let cause = self.causes.intern_at(cause, |address| variable_at(tracker, pid, address));
+                // Where wakings are recorded, they say.
+                let waker = by
+                    .filter(|_| !self.switches.has_wakers())
+                    .and_then(|(by, is_holder)| self.known_waker(tracker, (pid, by), is_holder));
+                let seen = Wait { stack, cause, waker };
                 let life = self.lives.entry(tid).or_default();
                 life.sampled = true;
                 if is_in_gap {
                     // The wait that was current before may be over.
-                    life.add_read(seen, 0);
+                    life.add_read(Wait { waker: None, ..seen }, 0);
                 } else {
                     self.timeline.seen_blocked(tid, seen, |known, seen| Wait {
                         stack: if known.stack == StackId::EMPTY { seen.stack } else { known.stack },
                         cause: seen.cause,
-                        waker: known.waker,
+                        waker: known.waker.or(seen.waker),
                     });
                 }
             }
@@ -571,6 +604,9 @@ impl SampleSink for ThreadTimes {
             Record::Fork(task) => {
                 self.pass_gaps(task.time);
                 self.timeline.started(task.pid, task.tid, task.time);
+                if self.spans.is_some() {
+                    self.starters.insert(task.tid, (task.parent_pid, task.parent_tid));
+                }
                 // The kernel counts from here.
                 if let Some(counts) = self.counted.get_mut(&task.tid) {
                     counts.retain(|count| count.time > task.time.0);
@@ -581,6 +617,9 @@ impl SampleSink for ThreadTimes {
                 self.pass_gaps(task.time);
                 self.timeline.exited(task.tid, task.time);
                 self.ended.push(task.tid);
+                if let Some(command) = self.command.as_mut().filter(|command| command.tid == task.tid) {
+                    command.end = task.time.0;
+                }
             }
             Record::Mmap(map) => self.timeline.revived(map.pid, map.tid),
             Record::Comm(comm) => {
@@ -592,6 +631,7 @@ impl SampleSink for ThreadTimes {
                         self.pass_gaps(time);
                         self.waiting_command = None;
                         self.lives.remove(&comm.tid);
+                        self.command = Some(Command { tid: comm.tid, start: time.0, end: 0 });
                         self.timeline.restarted(comm.pid, comm.tid, time, comm.sample_id.cpu);
                     }
                     Some(_) => {}
@@ -600,6 +640,16 @@ impl SampleSink for ThreadTimes {
             _ => {}
         }
     }
+}
+
+/// Returns where an address lies behind the code of an object: the kernel says nothing of memory that is not code, but variables follow the
+/// code of their object, at the distance that the linker gave them.
+fn variable_at(tracker: &Tracker, pid: Pid, address: Avma) -> Option<Variable> {
+    let before =
+        tracker.recorded_mappings(pid).filter(|mapping| mapping.executable && mapping.start <= address);
+    let code =
+        before.max_by_key(|mapping| mapping.start).filter(|mapping| mapping.kind == MappingKind::Image)?;
+    Some(Variable { space: code.space, place: (FileOffset(code.offset), address.0 - code.start.0) })
 }
 
 fn add(sum: &mut Count, count: Count) {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use model::{Pid, Tid, WaitSpan, Waker};
+use profile::waiting::{Command, WakingThread};
 use tracker::waits::Activity;
 
 use super::kernel_counts::{Class, class};
@@ -15,6 +16,8 @@ pub struct SpanWaker {
     pub waker: Waker,
     /// The thread; `None` for an interrupt that interrupted whatever ran, and where wakers are told apart by name.
     pub thread: Option<(Pid, Tid)>,
+    /// True if it is who holds the lock that is waited for, if that is a lock.
+    pub is_holder: bool,
 }
 
 /// The spans of all threads.
@@ -22,8 +25,24 @@ pub struct SpanWaker {
 pub struct WaitSpans {
     /// In the order of their ends.
     pub spans: Vec<WaitSpan>,
-    /// Who ended them; `None` if the recording does not say who woke threads.
-    pub wakers: Option<Vec<SpanWaker>>,
+    /// Who ended them.
+    pub wakers: Vec<SpanWaker>,
+    /// True if the recording says who woke threads. Else that is known of joins, children and locks.
+    pub has_wakings: bool,
+    /// The command that the recording was started with, if it has ended.
+    pub command: Option<Command>,
+}
+
+impl WaitSpans {
+    /// Returns the threads that ended spans, by the numbers of these; `None` for interrupts.
+    pub fn waking_threads(&self) -> Vec<Option<WakingThread>> {
+        let thread = |waker: &SpanWaker| {
+            let (_, tid) =
+                waker.thread.filter(|_| matches!(waker.waker, Waker::Thread(_) | Waker::Outside))?;
+            Some(WakingThread { tid, is_holder: waker.is_holder })
+        };
+        self.wakers.iter().map(thread).collect()
+    }
 }
 
 /// Interned threads and interrupts that ended waits.
@@ -72,6 +91,7 @@ mod tests {
             wakers.intern(SpanWaker {
                 waker: Waker::Thread("worker".to_owned()),
                 thread: Some((Pid(1), Tid(tid))),
+                is_holder: false,
             })
         };
         let first = intern(1);
@@ -79,6 +99,9 @@ mod tests {
         assert_eq!(rest.count(), MAX_NAMES, "threads of one name are told apart");
         assert_eq!(intern(1), first);
         assert_eq!(wakers.of(first.unwrap()), Some(&Waker::Thread("worker".to_owned())));
-        assert_eq!(wakers.intern(SpanWaker { waker: Waker::Interrupt, thread: None }), None);
+        assert_eq!(
+            wakers.intern(SpanWaker { waker: Waker::Interrupt, thread: None, is_holder: false }),
+            None
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use model::{Blocked, Name};
+use model::{Avma, Blocked, FileOffset, Name, SpaceId, Tid};
 use profile::{StackId, ThreadId};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
@@ -53,6 +53,45 @@ pub(super) struct Causes {
     causes: Vec<Blocked>,
     /// For each cause the same call without its file or address.
     calls: Vec<CauseId>,
+    /// The addresses that causes name, where they lie beside the code of an object.
+    variables: Vec<(CauseId, Variable)>,
+}
+
+/// An address beside the code of an object, where its variables are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Variable {
+    pub(crate) space: SpaceId,
+    /// The offset in its file of code before it, and the distance from there, in bytes.
+    pub(crate) place: (FileOffset, u64),
+}
+
+/// What the recorder says of a wait that it read from outside: the call with its object, and who is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Said<'r> {
+    pub(super) cause: &'r [u8],
+    /// The thread, or the first one of the process; and true if it is who holds a lock, if what is waited for is one.
+    pub(super) by: Option<(Tid, bool)>,
+}
+
+impl<'r> Said<'r> {
+    /// Reads the raw part of a sample: `futex 0x7f00 held by 12`, `child by 34`, `read fd 5 → /var/x`.
+    pub(super) fn parse(raw: &'r [u8]) -> Self {
+        let end = raw.iter().position(|byte| *byte == 0).unwrap_or(raw.len());
+        let said = raw.get(..end).unwrap_or_default();
+        let tail = said.iter().rposition(|byte| *byte == b' ').map(|at| said.split_at(at));
+        // Paths of files may say anything.
+        let by = tail.filter(|(call, _)| call.starts_with(b"futex") || call.starts_with(b"child")).and_then(
+            |(call, number)| {
+                let number = str::from_utf8(number).ok()?.trim_start().parse().ok()?;
+                let is_held = call.strip_suffix(b" held by").map(|call| (call, (Tid(number), true)));
+                is_held.or_else(|| Some((call.strip_suffix(b" by")?, (Tid(number), false))))
+            },
+        );
+        match by {
+            Some((cause, by)) => Self { cause, by: Some(by) },
+            None => Self { cause: said, by: None },
+        }
+    }
 }
 
 /// Maximum number of causes, and of wakers. Further causes are cut to their first word; further wakers are dropped.
@@ -80,10 +119,46 @@ const EVENTS: [(&str, &str); 8] = [
 pub(super) struct OnlyObjects(HashMap<(ThreadId, StackId), Option<CauseId>, FxBuildHasher>);
 
 impl Causes {
+    /// As [`Self::intern`]. `locate` is asked once for the place of an address that it names.
+    pub(super) fn intern_at(
+        &mut self,
+        said: &[u8],
+        locate: impl FnOnce(Avma) -> Option<Variable>,
+    ) -> Option<CauseId> {
+        let known = self.causes.len();
+        let cause = self.intern(said)?;
+        if self.causes.len() > known
+            && let Some(Blocked::For(words)) = self.causes.get(cause.0 as usize)
+            && let Some((_, address)) = words.split_once(" 0x")
+            && let Ok(address) = u64::from_str_radix(address, 16)
+        {
+            self.variables.extend(locate(Avma(address)).map(|variable| (cause, variable)));
+        }
+        Some(cause)
+    }
+
+    /// Names the variables that waits were for. `names` returns those of some places in one space.
+    pub(super) fn name_variables(
+        &mut self,
+        names: impl Fn(SpaceId, &[(FileOffset, u64)]) -> Vec<Option<String>>,
+    ) {
+        self.variables.sort_unstable_by_key(|(_, variable)| *variable);
+        for of_space in self.variables.chunk_by(|(_, one), (_, next)| one.space == next.space) {
+            let Some((_, Variable { space, .. })) = of_space.first() else { continue };
+            let places: Vec<_> = of_space.iter().map(|(_, variable)| variable.place).collect();
+            for ((cause, _), name) in of_space.iter().zip(names(*space, &places)) {
+                if let (Some(name), Some(Blocked::For(words))) = (name, self.causes.get_mut(cause.0 as usize))
+                    && let Some((call, _)) = words.split_once(" 0x")
+                {
+                    *words = format!("{call} {}", Name::from(name.as_str()));
+                }
+            }
+        }
+    }
+
     /// The number of what a sample says; `None` where it says nothing.
     pub(super) fn intern(&mut self, said: &[u8]) -> Option<CauseId> {
-        let end = said.iter().position(|byte| *byte == 0).unwrap_or(said.len());
-        let mut said = said.get(..end)?;
+        let mut said = Said::parse(said).cause;
         if self.causes.len() >= MAX_NAMES && !self.numbers.contains_key(said) {
             said = said.split(|byte| *byte == b' ').next()?;
         }
@@ -166,6 +241,23 @@ mod tests {
         assert!(matches!(said(b"read fd 5 \x1b[31m"), Some(Blocked::For(text)) if !text.contains('\u{1b}')));
         assert_eq!(said(b"\0\0"), None);
         assert_eq!(causes.intern(b"epoll_wait"), causes.intern(b"epoll_wait\0"));
+    }
+
+    #[test]
+    fn who_is_waited_for_is_no_part_of_the_cause() {
+        let said = |raw: &'static [u8]| {
+            let Said { cause, by } = Said::parse(raw);
+            (str::from_utf8(cause).unwrap(), by)
+        };
+        assert_eq!(said(b"futex 0x10 held by 12\0"), ("futex 0x10", Some((Tid(12), true))));
+        assert_eq!(said(b"futex 0x10 by 12"), ("futex 0x10", Some((Tid(12), false))));
+        assert_eq!(said(b"child by 7\0\0"), ("child", Some((Tid(7), false))));
+        for plain in ["futex 0x10", "futex by", "child", "read fd 5 \u{2192} /x by 7", "futex 0x10 by x", ""]
+        {
+            assert_eq!(said(plain.as_bytes()), (plain, None));
+        }
+        let mut causes = Causes::default();
+        assert_eq!(causes.intern(b"futex 0x10 held by 12"), causes.intern(b"futex 0x10"));
     }
 
     #[test]

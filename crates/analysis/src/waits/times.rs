@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use model::{
-    AddressKind, Blocked, Resolution, Runnable, Space, SpaceTable, StackEntry, ThreadState, Timestamp,
+    AddressKind, Blocked, FileOffset, Resolution, Runnable, Space, SpaceId, SpaceTable, StackEntry,
+    ThreadState, Timestamp,
 };
 use profile::{Count, Profile, Sample, StackId};
 use rustc_hash::FxBuildHasher;
@@ -30,6 +31,14 @@ impl Times {
     pub(crate) fn is_empty(&self) -> bool {
         let has_pieces = self.pieces.as_ref().is_some_and(|pieces| !pieces.is_empty());
         self.states.is_empty() && self.profile.total().samples == 0 && !has_pieces
+    }
+
+    /// Names the variables that threads waited for ([`Causes::name_variables`]).
+    pub(crate) fn name_variables(
+        &mut self,
+        names: impl Fn(SpaceId, &[(FileOffset, u64)]) -> Vec<Option<String>>,
+    ) {
+        self.causes.name_variables(names);
     }
 
     /// Puts the state of each stretch of time on top of its stack, now that functions have names.

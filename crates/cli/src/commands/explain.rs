@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::explain::{self, ExplanationInput, Findings};
 use export::summary::Summary;
+use export::wait_chains::WaitingFindings;
 use model::{Harm, Name};
 use perfdata::sections;
 use profile::{Columns, Detail, Show, View, Weight};
@@ -88,6 +89,7 @@ fn write(
         },
         measure: time.map_or(Measure::SamplesAndTime(TimeWeight::OffCpu), Measure::Time),
         several_events: false,
+        waiting: time.is_none(),
         ..query.request(&settings)
     };
     let notes = NoteList { console, notes: RefCell::default() };
@@ -116,6 +118,8 @@ fn write(
     let time = analysis.thread_time.as_ref();
     let waits = time.map(|time| analysis.view(&time.profile, show, Weight::Period, &shape));
     let waits = waits.filter(|waits| waits.shown_total() > 0);
+    let pieces = analysis.view_of_waiting();
+    let waiting = pieces.as_ref().map(|pieces| analysis.waiting(pieces));
     let estimates = time.iter().flat_map(|time| time.estimates());
     let no_phases = analysis
         .foreign_format()
@@ -156,6 +160,10 @@ fn write(
             .as_ref()
             .zip(explained_waits.as_ref())
             .map(|(waits, explanation)| Findings { frames: waits.frames(), explanation }),
+        waiting: pieces
+            .as_ref()
+            .zip(waiting.as_ref())
+            .map(|(pieces, waiting)| WaitingFindings { frames: pieces.frames(), waiting }),
     };
     if arguments.json {
         explain::write_json(&facts, output)?;

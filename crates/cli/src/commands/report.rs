@@ -11,6 +11,7 @@ use anyhow::bail;
 use clap::Args;
 use decoder::{Attr, SampleFormat};
 use export::report::{self, EventReport, Format, Key, Options, Order, Query, ReportError};
+use export::wait_chains::WaitingFindings;
 use profile::{Detail, Pattern, Show, Weight};
 
 use crate::arguments::numbers::percent;
@@ -62,6 +63,9 @@ pub struct ReportArguments {
     /// Print the callees of FUNC as a tree
     #[arg(long, value_name = "FUNC", group = "query", value_parser = Pattern::parse)]
     callees: Option<Pattern>,
+    /// Print who made threads wait, for what, and how much of it is on the critical path of the command
+    #[arg(long, group = "query")]
+    waits: bool,
     /// Print totals only
     #[arg(hide_short_help = true, long, group = "query")]
     total_only: bool,
@@ -154,6 +158,9 @@ fn write(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
+    if arguments.waits {
+        return write_waits(arguments, input, screen, output, console);
+    }
     let keys = arguments.keys();
     let has = |key| keys.contains(&key);
     let (query, stacks) = (&arguments.query, &arguments.query.stacks);
@@ -208,6 +215,36 @@ fn write(
         ReportError::Write(error) => error.into(),
         error => error.into(),
     })
+}
+
+/// Writes who made threads wait.
+fn write_waits(
+    arguments: &ReportArguments,
+    input: Input,
+    screen: Option<(usize, usize)>,
+    output: &mut Output,
+    console: &Console,
+) -> anyhow::Result<()> {
+    let query = &arguments.query;
+    let settings = query.settings(&input, false);
+    let request = Request { waiting: true, several_events: true, ..query.request(&settings) };
+    let analysis = input::analyse(input, &request, "report on", console)?;
+    let Some(pieces) = analysis.view_of_waiting() else {
+        bail!("{} has no waits; try: prof record --off-cpu -- COMMAND", analysis.name);
+    };
+    let waiting = analysis.waiting(&pieces);
+    let title = analysis
+        .events
+        .first()
+        .map_or_else(|| analysis.name.clone(), |event| analysis.title(event, &query.description()));
+    let Options { format, limit, screen_rows, .. } = arguments.options(Vec::new(), String::new(), screen);
+    let limit = match (limit, screen_rows) {
+        (Some(0), _) | (None, None) => usize::MAX,
+        (Some(limit), _) => limit,
+        (None, Some(rows)) => rows,
+    };
+    WaitingFindings { frames: pieces.frames(), waiting: &waiting }.write(&title, format, limit, output)?;
+    Ok(())
 }
 
 impl ReportArguments {

@@ -125,6 +125,7 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
             "causes": causes(&waits),
             "cause_count": waits.explanation.causes.len(),
         })),
+        "waiting": facts.waiting.map(|waiting| waiting.json(facts.title, MAX_ROWS)),
     });
     write_json_line(&document, output)
 }

@@ -9,9 +9,9 @@ use profile::explain::{Explanation, Phase};
 use profile::{FrameId, FrameTable, Label, short_name};
 
 use crate::figures::percent;
-use crate::names::fit_name;
-use crate::printable;
+use crate::names::{fit_name, plain_name};
 use crate::summary::Summary;
+use crate::wait_chains::WaitingFindings;
 
 pub use json::write as write_json;
 pub use text::page;
@@ -54,6 +54,8 @@ pub struct ExplanationInput<'a> {
     pub phases: &'a [Phase],
     /// The findings about the time that threads waited, in nanoseconds, where that was recorded beside samples.
     pub waits: Option<Findings<'a>>,
+    /// Who made threads wait, where that is known.
+    pub waiting: Option<WaitingFindings<'a>>,
 }
 
 /// Findings with the frames that they refer to.
@@ -80,18 +82,7 @@ impl Findings<'_> {
 
     /// Returns the name of a frame without its module, safe for a terminal, shortened to `columns` if given.
     fn name(&self, frame: FrameId, columns: Option<usize>) -> String {
-        let name = match self.label(frame) {
-            Some(Label::Comm(comm) | Label::Thread(comm, ..) | Label::Process(comm, _)) => comm.to_string(),
-            Some(Label::Cpu(cpu)) => format!("CPU {}", cpu.0),
-            Some(Label::Container(name) | Label::Cgroup(name)) => name.to_string(),
-            Some(Label::Function(name, _)) => printable(name).into_owned(),
-            Some(Label::Module(module, None)) => format!("[{module}]"),
-            Some(Label::Module(module, Some(offset))) => format!("[{module}+{offset:#x}]"),
-            Some(Label::Truncated(reason)) => format!("[truncated: {reason}]"),
-            Some(Label::State(state)) => format!("[{state}]"),
-            Some(Label::NotSampled) => "[not sampled]".to_owned(),
-            Some(Label::Unknown(_)) | None => "[unknown]".to_owned(),
-        };
+        let name = plain_name(self.label(frame));
         match columns {
             Some(columns) => fit_name(&short_name(&name), columns).into_owned(),
             None => name,

@@ -40,6 +40,7 @@ pub fn page(facts: &ExplanationInput<'_>) -> String {
 fn write(facts: &ExplanationInput<'_>, rows: usize) -> String {
     let mut page = Page { facts, rows, text: String::new() };
     page.head();
+    page.waiting();
     page.threads();
     let waiting = facts.waits.map_or(0, |waits| waits.explanation.total);
     if waiting > facts.summary.total.period {
@@ -127,6 +128,14 @@ impl Page<'_, '_> {
             let _ = write!(line, ", generated code {}", self.facts.findings.percent(explanation.generated));
         }
         self.line(&line);
+    }
+
+    fn waiting(&mut self) {
+        if let Some(waiting) = &self.facts.waiting {
+            let lines = waiting.lines(self.rows.min(MAX_WAITS));
+            self.text.extend((!lines.is_empty()).then_some('\n'));
+            lines.iter().for_each(|line| self.line(line));
+        }
     }
 
     fn threads(&mut self) {

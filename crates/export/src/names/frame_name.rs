@@ -2,6 +2,8 @@
 
 use profile::{FrameKind, Label, ViewFrame};
 
+use super::printable;
+
 /// Returns the name of a frame. It is not yet safe for a folded line (see [`crate::safe_label`]).
 ///
 /// The suffix `_[k]` marks kernel frames, `_[i]` inlined ones (of the kernel as well), `_[j]` generated code. A frame
@@ -30,6 +32,22 @@ pub fn frame_name(frame: &ViewFrame) -> String {
         FrameKind::Jit => "_[j]",
     });
     name
+}
+
+/// Returns the name of a frame without its module, safe for a terminal.
+pub(crate) fn plain_name(label: Option<&Label>) -> String {
+    match label {
+        Some(Label::Comm(comm) | Label::Thread(comm, ..) | Label::Process(comm, _)) => comm.to_string(),
+        Some(Label::Cpu(cpu)) => format!("CPU {}", cpu.0),
+        Some(Label::Container(name) | Label::Cgroup(name)) => name.to_string(),
+        Some(Label::Function(name, _)) => printable(name).into_owned(),
+        Some(Label::Module(module, None)) => format!("[{module}]"),
+        Some(Label::Module(module, Some(offset))) => format!("[{module}+{offset:#x}]"),
+        Some(Label::Truncated(reason)) => format!("[truncated: {reason}]"),
+        Some(Label::State(state)) => format!("[{state}]"),
+        Some(Label::NotSampled) => "[not sampled]".to_owned(),
+        Some(Label::Unknown(_)) | None => "[unknown]".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod short_name;
 mod shown_names;
 
 pub use frame_name::frame_name;
+pub(crate) use frame_name::plain_name;
 pub use safe_label::{printable, safe_label};
 pub(crate) use short_name::FunctionName;
 pub use shown_names::{ShownNames, fit_name};

@@ -18,7 +18,9 @@ use call_tree::ROOT;
 pub use causes::{Cause, Step};
 pub use costs::{Cost, CostKind, is_of_scheduler};
 pub use functions::HotFunction;
+pub(crate) use own::OwnCode;
 pub use phases::{Phase, phases};
+pub(crate) use stacks::Functions;
 use stacks::Stacks;
 
 /// A part of the whole with its weight.

@@ -6,11 +6,12 @@ use model::Name;
 use crate::{FrameId, FrameKind, Label, ViewFrame, runtime_names};
 
 /// The beginnings of names of what languages bring along, by which they are known in a program that is linked with it.
-const OF_LANGUAGES: [&str; 57] = [
+const OF_LANGUAGES: [&str; 58] = [
     // C++
     "std::",
     "__gnu_cxx::",
     "__cxxabiv1::",
+    "__gthread_",
     "operator new",
     "operator delete",
     // Rust
@@ -123,11 +124,11 @@ enum Nearness {
 }
 
 /// Tells the program's own functions from others.
-pub(super) struct OwnCode(Vec<Option<Nearness>>);
+pub(crate) struct OwnCode(Vec<Option<Nearness>>);
 
 impl OwnCode {
     /// Judges frames by their kinds, names and modules; `is_users` tells whether a module is the user's own code.
-    pub(super) fn new(frames: &[ViewFrame], is_users: &dyn Fn(&str) -> bool) -> Self {
+    pub(crate) fn new(frames: &[ViewFrame], is_users: &dyn Fn(&str) -> bool) -> Self {
         let nearness = |frame: &ViewFrame| match &frame.label {
             Label::Function(name, module) => Some(of_function(name, module.as_ref(), frame.kind, is_users)),
             Label::Module(module, _) => Some(of_module(Some(module), frame.kind, is_users)),
@@ -139,7 +140,7 @@ impl OwnCode {
 
     /// Leaves of a stack, outermost first, its thread, the program's own functions, and what the innermost of them calls: the frame
     /// that is called, and the state of the thread. Calls `push` with each frame, and true for those that are called.
-    pub(super) fn of_stack(&self, stack: &[FrameId], mut push: impl FnMut(FrameId, bool)) {
+    pub(crate) fn of_stack(&self, stack: &[FrameId], mut push: impl FnMut(FrameId, bool)) {
         let of = |frame: &FrameId| self.0[frame.index()];
         // Without a frame of a thread's own, none is nearer than the others.
         let nearest = stack.iter().filter_map(of).max();

@@ -143,11 +143,11 @@ impl<'v> Stacks<'v> {
 }
 
 /// Functions by their frames: inlined or not, a function is one.
-pub(super) struct Functions(Vec<FrameId>);
+pub(crate) struct Functions(Vec<FrameId>);
 
 impl Functions {
     /// Finds the functions of a view.
-    pub(super) fn new(view: &View<'_>) -> Self {
+    pub(crate) fn new(view: &View<'_>) -> Self {
         let mut by_label: HashMap<&Label, FrameId> = HashMap::new();
         let frames = view.frames().frames().iter().enumerate();
         let first =
@@ -156,7 +156,7 @@ impl Functions {
     }
 
     /// Returns the first frame with the label of this one.
-    fn of(&self, frame: FrameId) -> FrameId {
+    pub(crate) fn of(&self, frame: FrameId) -> FrameId {
         self.0[frame.index()]
     }
 

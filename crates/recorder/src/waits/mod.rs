@@ -1,6 +1,7 @@
 //! Where threads wait: which events tell of it, by what is permitted, and when they were watched.
 
 mod calls;
+mod holder;
 mod kernel_counts;
 mod outside;
 mod sampling;

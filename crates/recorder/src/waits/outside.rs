@@ -16,7 +16,7 @@ use host::procfs::{self, SyscallState};
 use host::sys::clock::{self, ClockId};
 use model::{CpuId, Pid, Tid, Timestamp};
 
-use super::{calls, kernel_counts};
+use super::{calls, holder, kernel_counts};
 use crate::consumer::{Recording, SwitchUpdate};
 use crate::open::Opened;
 use crate::options::{Options, Target};
@@ -207,7 +207,9 @@ impl OutsideReader {
                 return Ok(());
             }
         }
-        self.write(pid, tid, &call, &calls::describe(pid, &call), records);
+        let mut what = calls::describe(pid, &call);
+        what.extend(holder::words(pid, tid, &call).into_iter().flat_map(String::into_bytes));
+        self.write(pid, tid, &call, &what, records);
         Ok(())
     }
 

@@ -209,7 +209,7 @@ fn write(
         events: shown.iter().map(page_event).collect(),
         gaps: gaps(&analysis),
         waits: &analysis.waits.spans,
-        wakers: analysis.waits.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
+        wakers: analysis.waits.has_wakings.then(|| analysis.waits.wakers.iter().map(waker).collect()),
         switch_gaps: analysis.switch_gaps.clone(),
         is_own_code: &|module| own.contains(module),
         package_of: &|module, function| packages.get(&(module.to_owned(), function.to_owned())).cloned(),
