@@ -114,6 +114,9 @@ pub enum Error {
         "this recording does not say who woke threads: that takes the right to record tracepoints; try: sudo prof record --off-cpu -- COMMAND"
     )]
     NoWakings,
+    /// The number of threads that run is asked for, and not time on a CPU.
+    #[error("--parallelism selects time on a CPU; try: --weight cpu, or --weight latency")]
+    ParallelismOfOthers,
     /// Waits are asked for by cgroup.
     #[error("waits have no cgroups; try: --container NAME instead of --cgroup with {weight}")]
     WaitsWithoutCgroups {

@@ -165,6 +165,10 @@ impl Analysis {
         if request.wakers && !shows_waits {
             return Err(Error::WakersWithoutWaits);
         }
+        let is_of_cpu = matches!(request.measure, Measure::Time(TimeWeight::Cpu | TimeWeight::Latency));
+        if !request.filter.parallelism.is_empty() && !is_of_cpu {
+            return Err(Error::ParallelismOfOthers);
+        }
         let counted = match request.measure {
             Measure::Samples | Measure::SamplesAndWaits | Measure::SamplesAndTime(_) => {
                 count_samples(input, request, &symbolizing, notices)?

@@ -48,6 +48,8 @@ pub struct SampleFilter {
     /// The time. With a bound, a sample that does not say when it was taken is not admitted. Must be on the recording's clock when
     /// samples are asked for.
     pub time: TimeRange,
+    /// How many threads of a process ran at the time of a sample. Only with time on a CPU as the weight.
+    pub parallelism: Vec<RangeInclusive<u32>>,
 }
 
 impl SampleFilter {

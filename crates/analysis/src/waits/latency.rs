@@ -46,9 +46,9 @@ impl Latency {
         self.processes.entry(pid).or_default().samples.push(sample);
     }
 
-    /// Weighs all samples, and forgets them and the runs. The period of each becomes its share of the process' time. `gaps` are
-    /// the spans in which switches were not recorded, in the order of time.
-    pub(super) fn take_weighed(&mut self, gaps: &[(u64, u64)]) -> Vec<RunningSample> {
+    /// Returns all samples with their shares of the process' time, and how many of its threads ran, where that is known; forgets them and the
+    /// runs. `gaps` are the spans in which switches were not recorded, in the order of time.
+    pub(super) fn take_weighed(&mut self, gaps: &[(u64, u64)]) -> Vec<(RunningSample, f64, Option<u64>)> {
         let mut weighed = Vec::new();
         for mut process in std::mem::take(&mut self.processes).into_values() {
             let mut samples = std::mem::take(&mut process.samples);
@@ -58,12 +58,12 @@ impl Latency {
             samples.sort_by_key(|sample| sample.time);
             let parallelism = Parallelism::new(&process.runs);
             let usual = parallelism.usual_shares(&process.runs);
-            weighed.extend(samples.into_iter().map(|sample| {
-                let share = match is_in_gap(gaps, sample.time) {
-                    true => usual.get(&sample.tid).copied().unwrap_or(1.0),
-                    false => parallelism.share(sample.time),
-                };
-                RunningSample { period: (sample.period as f64 * share).round() as u64, ..sample }
+            weighed.extend(samples.into_iter().map(|sample| match is_in_gap(gaps, sample.time) {
+                true => (sample, usual.get(&sample.tid).copied().unwrap_or(1.0), None),
+                false => {
+                    let number = parallelism.step(sample.time).map_or(1, |step| step.number.max(1));
+                    (sample, parallelism.share(sample.time), Some(number))
+                }
             }));
         }
         weighed
@@ -144,6 +144,10 @@ impl Step {
 mod tests {
     use super::*;
 
+    fn periods(weighed: Vec<(RunningSample, f64, Option<u64>)>) -> Vec<u64> {
+        weighed.iter().map(|(sample, share, _)| (sample.period as f64 * share).round() as u64).collect()
+    }
+
     fn sample(tid: i32, time: u64) -> RunningSample {
         RunningSample {
             tid: Tid(tid),
@@ -163,7 +167,7 @@ mod tests {
         for &(tid, time) in samples {
             latency.push_sample(Pid(1), sample(tid, time));
         }
-        latency.take_weighed(gaps).iter().map(|sample| sample.period).collect()
+        periods(latency.take_weighed(gaps))
     }
 
     #[test]
@@ -187,7 +191,7 @@ mod tests {
             latency.push_sample(Pid(1), sample);
         }
         let gaps: Vec<_> = gaps.iter().map(|&(begin, end)| (ms(begin), ms(end))).collect();
-        latency.take_weighed(&gaps).iter().map(|sample| sample.period).collect()
+        periods(latency.take_weighed(&gaps))
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod switches;
 mod times;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use decoder::values::U64s;
 use decoder::{Record, Sample};
@@ -103,6 +104,8 @@ pub(crate) struct ThreadTimes {
     ended: Vec<Tid>,
     /// Samples and runs of processes, for [`TimeWeight::Latency`].
     latency: Latency,
+    /// How many threads run in what counts.
+    parallelism: Vec<RangeInclusive<u32>>,
     /// The time of threads in pieces, where the profile keeps single samples.
     pieces: Option<Vec<Piece>>,
     /// True if time in which switches were held back counts. It has no place in time, so what is shown by time, or is of a part of the
@@ -138,7 +141,13 @@ impl ThreadTimes {
         let range =
             TimeRange { start: if time.from_start { time.start } else { time.start.max(begin) }, ..time };
         let counts_held = Self::counts_held(weight, filter, detail);
-        let filter = SampleFilter { event: None, time: TimeRange::default(), ..filter.clone() };
+        let parallelism = filter.parallelism.clone();
+        let filter = SampleFilter {
+            event: None,
+            time: TimeRange::default(),
+            parallelism: Vec::new(),
+            ..filter.clone()
+        };
         let mut timeline = Timeline::default();
         let counted = switches.sampling.threads.iter().cloned().collect();
         let mut causes = Causes::default();
@@ -161,6 +170,7 @@ impl ThreadTimes {
             lives: HashMap::default(),
             ended: Vec::new(),
             latency: Latency::default(),
+            parallelism,
             pieces: detail.samples.map(|_| Vec::new()),
             counts_held,
             states: HashMap::default(),
@@ -174,6 +184,11 @@ impl ThreadTimes {
             starters: HashMap::default(),
             command: None,
         }
+    }
+
+    /// Returns true if samples count by how many threads ran.
+    fn counts_threads(&self) -> bool {
+        self.weight == TimeWeight::Latency || !self.parallelism.is_empty()
     }
 
     /// Returns true if time in which switches were held back counts in such a profile.
@@ -230,8 +245,18 @@ impl ThreadTimes {
 
     /// Counts the samples whose weight is known now that the running time of their processes is.
     fn count_latency(&mut self) {
-        for sample in self.latency.take_weighed(&self.switches.sampling.gaps) {
+        for (sample, share, number) in self.latency.take_weighed(&self.switches.sampling.gaps) {
+            let is_number = |range: &RangeInclusive<u32>| {
+                number.is_some_and(|number| {
+                    number >= u64::from(*range.start()) && number <= u64::from(*range.end())
+                })
+            };
+            if !self.parallelism.is_empty() && !self.parallelism.iter().any(is_number) {
+                continue;
+            }
             let RunningSample { thread, stack, time, period, cpu, .. } = sample;
+            let share = if self.weight == TimeWeight::Latency { share } else { 1.0 };
+            let period = (period as f64 * share).round() as u64;
             match &mut self.pieces {
                 Some(pieces) => {
                     let (content, start, end) = (Content::Ran(stack), time, time);
@@ -303,7 +328,7 @@ impl ThreadTimes {
         if tid.0 <= 0 || pid.0 < 0 {
             return;
         }
-        if self.weight == TimeWeight::Latency && activity == Activity::Running {
+        if self.counts_threads() && activity == Activity::Running {
             self.latency.push_run(pid, tid, (start.0, end.0));
         }
         let life = self.lives.entry(tid).or_default();
@@ -368,7 +393,7 @@ impl ThreadTimes {
                 }
             }
         }
-        if !weighs(self.weight, Activity::Running) {
+        if self.counts_threads() || !weighs(self.weight, Activity::Running) {
             return;
         }
         let mut by_name: HashMap<ThreadId, Vec<(StackId, Count)>, FxBuildHasher> = HashMap::default();
@@ -546,7 +571,7 @@ impl SampleSink for ThreadTimes {
                     self.timeline.sampled(tid, Some(Wait { stack, ..Wait::default() }));
                 }
                 let running = RunningSample { tid, thread, stack, time: time.0, period, cpu: sample.cpu };
-                if self.weight == TimeWeight::Latency {
+                if self.counts_threads() {
                     self.latency.push_sample(pid, running);
                     return Ok(());
                 }

@@ -4,6 +4,7 @@ use analysis::input::{Input, is_of_this_host};
 use analysis::symbols::SymbolSettings;
 use analysis::{Measure, Request};
 use clap::{Args, Command};
+use profile::SampleFilter;
 
 use super::{DebuginfodArguments, SampleArguments, StackArguments, SymbolArguments};
 
@@ -40,7 +41,7 @@ impl QueryArguments {
     /// Returns the request for the analysis, without details.
     pub fn request<'r>(&'r self, settings: &'r SymbolSettings) -> Request<'r> {
         Request {
-            filter: self.samples.filter(),
+            filter: SampleFilter { parallelism: self.stacks.parallelism(), ..self.samples.filter() },
             measure: self.stacks.time().map_or(Measure::Samples, Measure::Time),
             wakers: self.stacks.wakers(),
             kernel: self.stacks.kernel(),

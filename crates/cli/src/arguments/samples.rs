@@ -155,8 +155,8 @@ impl SampleArguments {
             cpus: self.cpu.clone().map_or_else(Vec::new, |list| list.0),
             containers: self.container.clone(),
             cgroups: self.cgroup.clone(),
-            event: None,
             time: self.time.unwrap_or_default(),
+            ..SampleFilter::default()
         }
     }
 }

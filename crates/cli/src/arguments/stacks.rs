@@ -1,5 +1,6 @@
 //! Arguments that select frames, and the weight of stacks.
 
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use analysis::TimeWeight;
@@ -7,6 +8,8 @@ use analysis::events::weight_of;
 use clap::Args;
 use decoder::Attr;
 use profile::{Pattern, PatternError, Shape, Show, Weight};
+
+use super::NumberList;
 
 /// Arguments that select frames, and the weight of stacks.
 ///
@@ -50,6 +53,10 @@ pub struct StackArguments {
     /// (both), latency (running, divided by the number of threads of the process that run at the same time)
     #[arg(hide_short_help = true, long, value_name = "KIND", value_parser = ["samples", "period", "cpu", "wall", "offcpu", "latency"])]
     weight: Option<String>,
+    /// Only while so many threads of a process run at the same time: 1, or 2-4 (a recording with --off-cpu; with --weight cpu, which is
+    /// the default then, or latency)
+    #[arg(hide_short_help = true, long, value_name = "N[-M]", conflicts_with = "off_cpu")]
+    parallelism: Option<NumberList>,
     /// Show where threads run and where they wait (a recording with --off-cpu)
     ///
     /// The same as --weight wall.
@@ -110,6 +117,7 @@ impl StackArguments {
             fold_async,
             all_frames,
             weight,
+            parallelism,
             off_cpu,
             wakers,
             nameless,
@@ -128,6 +136,7 @@ impl StackArguments {
             || !(hide.is_empty() && keep.is_empty() && collapse.is_empty())
             || root_at.is_some()
             || weight.is_some()
+            || parallelism.is_some()
     }
 
     /// Returns true if any of these arguments compares functions by their names.
@@ -182,7 +191,7 @@ impl StackArguments {
     /// Returns the weight that `--weight` or `--off-cpu` chooses; `None` if neither is given.
     pub fn chosen_weight(&self) -> Option<Weight> {
         match self.weight.as_deref() {
-            _ if self.off_cpu => Some(Weight::Period),
+            _ if self.off_cpu || self.parallelism.is_some() => Some(Weight::Period),
             Some("samples") => Some(Weight::Samples),
             Some(_) => Some(Weight::Period),
             None => None,
@@ -191,8 +200,14 @@ impl StackArguments {
 
     /// Returns the kind of thread time by which stacks are weighed; `None` if they are weighed by samples.
     pub fn time(&self) -> Option<TimeWeight> {
-        let named = self.weight.as_deref().and_then(TimeWeight::by_name);
+        let usual = self.parallelism.as_ref().map(|_| TimeWeight::Cpu);
+        let named = self.weight.as_deref().map_or(usual, TimeWeight::by_name);
         if self.off_cpu { Some(TimeWeight::Wall) } else { named }
+    }
+
+    /// Returns how many threads of a process run at the same time in what is shown; empty for any number.
+    pub fn parallelism(&self) -> Vec<RangeInclusive<u32>> {
+        self.parallelism.clone().map_or_else(Vec::new, |list| list.0)
     }
 
     /// Returns true if wakers of blocked threads are shown.
@@ -206,7 +221,14 @@ impl StackArguments {
             patterns.iter().map(|pattern| format!("{name} {}", pattern.typed())).collect::<Vec<_>>()
         };
         let root = self.root_at.as_ref().map(|root| format!("stacks from {} on", root.typed()));
+        let threads = self.parallelism.iter().flat_map(|list| &list.0).map(|range| {
+            match (range.start(), range.end()) {
+                (1, 1) => "while 1 thread runs".to_owned(),
+                (first, last) if first == last => format!("while {first} threads run"),
+                (first, last) => format!("while {first} to {last} threads run"),
+            }
+        });
         let words = typed("stacks with", &self.keep).into_iter().chain(typed("without", &self.hide));
-        words.chain(root).collect::<Vec<_>>().join(", ")
+        words.chain(root).chain(threads).collect::<Vec<_>>().join(", ")
     }
 }

@@ -301,11 +301,12 @@ fn predict(lanes: &Lanes, last: usize, length: u64, cpus: u64, culprits: &mut [C
     if (whole as f64 / length.max(1) as f64 - 1.0).abs() > MOST_OFF {
         return;
     }
-    // What a thread was started with is all that it does.
-    let starts: Vec<FrameId> = lanes.lanes.iter().filter_map(|lane| lane.start).collect();
     for culprit in culprits.iter_mut().take(MOST_PREDICTIONS).filter(|culprit| culprit.on_path > 0) {
-        let removed =
-            culprit.functions.iter().rev().filter(|function| !starts.contains(function)).take(MOST_REMOVED);
+        // The outermost function is all that its thread does.
+        let calls = |function: &&FrameId| {
+            culprit.doing.iter().any(|(place, _)| lanes.place(*place).own.first() != Some(*function))
+        };
+        let removed = culprit.functions.iter().rev().filter(calls).take(MOST_REMOVED);
         let without = removed.filter_map(|&function| Some((function, replay(Some(function))?)));
         culprit.without = without
             .map(|(function, wall)| (function, length.saturating_sub(whole.saturating_sub(wall))))

@@ -28,7 +28,7 @@ pub(super) fn wall(
     cpus: u64,
     is_removed: impl Fn(PlaceNumber) -> bool,
 ) -> Option<u64> {
-    let (ops, signals) = ops(lanes, is_removed);
+    let (ops, signals) = ops(lanes, cpus, is_removed);
     Replay {
         ops,
         signalled: vec![false; signals],
@@ -40,7 +40,13 @@ pub(super) fn wall(
 }
 
 /// Makes the steps of all threads, and returns how many signals they have.
-fn ops(lanes: &Lanes, is_removed: impl Fn(PlaceNumber) -> bool) -> (Vec<Vec<Op>>, usize) {
+fn ops(lanes: &Lanes, cpus: u64, is_removed: impl Fn(PlaceNumber) -> bool) -> (Vec<Vec<Op>>, usize) {
+    let running = running(lanes);
+    // Threads of others had a CPU that none of ours did.
+    let is_for_others = |segment: &Segment| {
+        let at = running.partition_point(|&(time, _)| time <= segment.start + segment.length() / 2);
+        at.checked_sub(1).and_then(|at| running.get(at)).is_none_or(|&(_, count)| count < cpus)
+    };
     // The times at which threads end waits of others, with the number of the signal.
     let mut signals: Vec<Vec<(u64, u32)>> = vec![Vec::new(); lanes.lanes.len()];
     let mut count = 0;
@@ -68,6 +74,7 @@ fn ops(lanes: &Lanes, is_removed: impl Fn(PlaceNumber) -> bool) -> (Vec<Vec<Op>>
                 _ if removed => Some(Op::Run(0)),
                 Doing::Running => Some(Op::Run(segment.length())),
                 Doing::Blocked(_) | Doing::Unknown => Some(Op::Sleep(segment.length())),
+                Doing::Runnable if is_for_others(segment) => Some(Op::Sleep(segment.length())),
                 // Until a CPU is free, which is for the replay to find.
                 Doing::Runnable | Doing::Starting(_) => Some(Op::Run(0)),
             }));
@@ -78,6 +85,21 @@ fn ops(lanes: &Lanes, is_removed: impl Fn(PlaceNumber) -> bool) -> (Vec<Vec<Op>>
         with_signals(&lane.segments, ops, signals);
     }
     (ops, count as usize)
+}
+
+/// Returns how many threads ran from each time on.
+fn running(lanes: &Lanes) -> Vec<(u64, u64)> {
+    let ran =
+        lanes.lanes.iter().flat_map(|lane| &lane.segments).filter(|segment| segment.doing == Doing::Running);
+    let mut changes: Vec<(u64, bool)> =
+        ran.flat_map(|segment| [(segment.start, true), (segment.end, false)]).collect();
+    changes.sort_unstable();
+    let mut count = 0_u64;
+    let counted = changes.into_iter().map(|(time, begins)| {
+        count = if begins { count + 1 } else { count.saturating_sub(1) };
+        (time, count)
+    });
+    counted.collect()
 }
 
 /// Puts signals where the thread gave them, cutting the stretch that it ran.
