@@ -284,6 +284,7 @@ fn written<'v>(texts: &[String], event: impl Fn(String) -> PageEvent<'v>) -> Vec
         gaps: vec![(0, 2000, 7)],
         switch_gaps: Vec::new(),
         waits: &[],
+        waiting: None,
         wakers: None,
         is_own_code: &|_| true,
         package_of: &|_, _| None,

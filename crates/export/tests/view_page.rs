@@ -58,6 +58,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         gaps: vec![(0, 2000, 7)],
         switch_gaps: Vec::new(),
         waits: &[],
+        waiting: None,
         wakers: None,
         is_own_code: &|_| true,
         package_of: &|_, _| None,

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use crate::SourceReader;
 use crate::figures::{counted, grouped, percent};
 use crate::names::escape::escape;
+use crate::wait_chains::WaitingFindings;
 use assembly::Instructions;
 pub use assembly::PageRange;
 pub use blocks::pack;
@@ -55,6 +56,8 @@ pub struct Page<'p> {
     pub waits: &'p [WaitSpan],
     /// Who ended waits; `None` if the recording does not say who woke threads.
     pub wakers: Option<Vec<PageWaker>>,
+    /// Who made threads wait, where that is known.
+    pub waiting: Option<WaitingFindings<'p>>,
     /// The intervals of which `waits` has none, because switches were not recorded: start and end in nanoseconds of the recording's
     /// clock, in order.
     pub switch_gaps: Vec<(u64, u64)>,
@@ -167,6 +170,10 @@ pub fn write(
         fields.insert("unrecorded".to_owned(), json!(waits.unrecorded));
         fields.extend(wakers.map(|wakers| ("wakers".to_owned(), wakers)));
     }
+    if let (Some(waiting), Some(clock), Some(fields)) = (&page.waiting, clock, meta.as_object_mut()) {
+        let lane_of = |pid, tid| lanes.iter().position(|lane| (lane.pid, lane.tid) == (pid, tid));
+        fields.insert("waiting".to_owned(), waiting.of_page(&|time| clock.units(time), &lane_of));
+    }
     if let (true, Some(read), Some(fields)) = (page.has_lines, page.source, meta.as_object_mut()) {
         fields.extend(lines.with_text(&columns.samples_of_lines, read));
     }
@@ -224,6 +231,7 @@ impl<'p> Page<'p> {
             events: self.events.iter().map(event).collect(),
             gaps: self.gaps.clone(),
             waits: self.waits,
+            waiting: self.waiting,
             wakers: self.wakers.as_ref().map(|wakers| wakers.iter().map(waker).collect()),
             switch_gaps: self.switch_gaps.clone(),
             is_own_code: self.is_own_code,

@@ -107,6 +107,13 @@ pub(crate) struct Clock {
     pub(crate) length: u64,
 }
 
+impl Clock {
+    /// Converts a time in nanoseconds of the recording's clock; one outside of the page becomes its beginning or end.
+    pub(crate) fn units(self, time: u64) -> u64 {
+        ((time / 1000).saturating_sub(self.origin) / self.unit).min(self.length)
+    }
+}
+
 /// The columns of the page, before they are compressed.
 #[derive(Default, Debug)]
 pub(crate) struct Columns {

@@ -42,7 +42,7 @@ impl Waits {
         clock: Clock,
         lane_of: impl Fn(Pid, Tid) -> Option<u32>,
     ) -> Self {
-        let units = |time: u64| ((time / 1000).saturating_sub(clock.origin) / clock.unit).min(clock.length);
+        let units = |time: u64| clock.units(time);
         let in_units = |wait: &WaitSpan| {
             let (from, to) = (units(wait.start.0), units(wait.end.0));
             let lane = lane_of(wait.pid, wait.tid).filter(|_| to > from)?;

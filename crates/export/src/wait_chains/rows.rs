@@ -1,5 +1,7 @@
 //! Chains of waits as rows: a table, and JSON by the schema in `docs/schemas/waits.json`.
 
+use model::{Pid, ThreadState, Tid};
+use profile::Label;
 use profile::waiting::{Chain, CriticalPath, Culprit, PathStretch, PlaceNumber, Step};
 use serde_json::{Value, json};
 
@@ -75,6 +77,42 @@ impl WaitingFindings<'_> {
             format!("{thread}{at}, {}", self.doing(*place))
         };
         chain.steps.iter().map(step).collect::<Vec<_>>().join(" ⇒ ")
+    }
+}
+
+/// Parts of the critical path of which one is too short to be seen.
+const VISIBLE_PARTS: u64 = 20_000;
+/// Rows of a page.
+const MOST_PAGE_LINES: usize = 20;
+
+impl WaitingFindings<'_> {
+    /// Returns what a page shows: lines of text, and the critical path as beginning, end, lane and what its thread did (0 it ran, 1 it was
+    /// ready for a CPU, 2 it was blocked). `units` converts times, `lane_of` finds the lane of a thread.
+    pub(crate) fn of_page(
+        &self,
+        units: &dyn Fn(u64) -> u64,
+        lane_of: &dyn Fn(Pid, Tid) -> Option<usize>,
+    ) -> Value {
+        let doing = |place: PlaceNumber| {
+            let state = self.waiting.place(place).state.and_then(|state| self.label(state));
+            match state {
+                None => 0,
+                Some(Label::State(ThreadState::Runnable(_))) => 1,
+                Some(_) => 2,
+            }
+        };
+        let stretches = self.waiting.path.iter().flat_map(|path| &path.stretches);
+        let all = self.waiting.path.as_ref().map_or(0, |path| path.length);
+        let mut path: Vec<(u64, u64, usize, u8)> = Vec::new();
+        for stretch in stretches.filter(|stretch| stretch.time.1 - stretch.time.0 >= all / VISIBLE_PARTS) {
+            let Some(lane) = lane_of(stretch.pid, stretch.tid) else { continue };
+            let (from, to, doing) = (units(stretch.time.0), units(stretch.time.1), doing(stretch.place));
+            match path.last_mut().filter(|last| (last.1, last.2, last.3) == (from, lane, doing)) {
+                Some(last) => last.1 = to,
+                None => path.push((from, to, lane, doing)),
+            }
+        }
+        json!({ "lines": self.lines(MOST_PAGE_LINES), "path": path })
     }
 }
 

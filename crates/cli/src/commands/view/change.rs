@@ -89,6 +89,7 @@ pub fn write(
         events: vec![page_event(one), page_event(other)],
         gaps: Vec::new(),
         waits: &[],
+        waiting: None,
         wakers: None,
         switch_gaps: Vec::new(),
         is_own_code: &|module| own.iter().any(|own| own.contains(module)),

@@ -20,6 +20,7 @@ use clap::Args;
 use export::SourceReader;
 use export::summary::Summary;
 use export::view::{Page, PageRange, PageSamples, PageStacks, PageWaker};
+use export::wait_chains::WaitingFindings;
 use model::{Harm, Waker};
 use profile::{Columns, Detail, Show, View, Weight};
 
@@ -202,7 +203,13 @@ fn write(
     let mut owners = annotator.source_owners();
     owners.extend(&analysis.symbols.source_owners);
     let read = sources.map(|sources| |path: &str| sources.text(path, &owners));
+    let pieces = analysis.view_of_waiting();
+    let waiting = pieces.as_ref().map(|pieces| analysis.waiting(pieces));
     let page = Page {
+        waiting: pieces
+            .as_ref()
+            .zip(waiting.as_ref())
+            .map(|(pieces, waiting)| WaitingFindings { frames: pieces.frames(), waiting }),
         title: arguments.title.clone().unwrap_or(recorded),
         facts,
         caveats: truth,

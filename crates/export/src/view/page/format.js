@@ -37,6 +37,8 @@
  * @property {{function: number[], kind: number[], colour: number[]}} frames Functions are packed as differences.
  * @property {[number, number][]} [unrecorded] From, to (units) where switches, and so waits, were not recorded; with `waits`.
  * @property {[number, number, number, number][]} gaps From, to (units), records lost in between (0 where the kernel throttled the event), and the side.
+ * @property {{lines: string[], path: [number, number, number, number][]}} [waiting] Who made threads wait, in lines; and the critical path: from,
+ * to (units), lane, and 0 where its thread ran, 1 where it was ready for a CPU, 2 where it was blocked. Absent where that is not known.
  * @property {[number, number][]} [waits] Thread, and how many waits it has; absent where switches were not recorded.
  * @property {{name: string, tid: number|null, thread: number|null}[]} [wakers] Who ended waits, with the number of the thread's lane where it has one;
  *   absent where wakings were not recorded.

@@ -94,6 +94,21 @@ export function drawCounter(context, area, values, request, y) {
   }
 }
 
+/** The critical path: what its threads did, one after the other. @param {CanvasRenderingContext2D} context @param {Plot} area @param {[number, number, number, number][]} path @param {number} y */
+export function drawPath(context, { labels, plot, x }, path, y) {
+  const theme = themes.current;
+  let before = -1;
+  for (const [from, to, lane, doing] of path) {
+    const left = Math.max(x(from), labels), right = Math.min(Math.max(x(to), x(from) + 1), labels + plot);
+    if (right <= left) continue;
+    context.fillStyle = theme.kinds[doing ? 3 + doing : 0];
+    context.fillRect(left, y + 3, right - left, LANE - 8);
+    context.fillStyle = theme.text;
+    if (lane !== before) context.fillRect(left, y + 1, 1, LANE - 3);
+    before = lane;
+  }
+}
+
 /**
  * The name of a lane and, at the end, a detail.
  * @param {CanvasRenderingContext2D} context @param {Plot} area @param {{label: string, detail: string, level: number, open: boolean|null}} lane

@@ -7,7 +7,7 @@ import { FIRST_OFF, LANE_KINDS } from "./engine.js";
 import { Heat } from "./heat.js";
 import { lanesOfCpus, lanesOfThreads } from "./lanelist.js";
 import { lossesOf, when } from "./losses.js";
-import { drawActivity, drawCounter, drawLabel, LANE, RULER, scales } from "./lanedraw.js";
+import { drawActivity, drawCounter, drawLabel, drawPath, LANE, RULER, scales } from "./lanedraw.js";
 
 const COLUMN = 2;
 /** Samples of a busy thread that a column has, where there is time for them: fewer make a comb. */
@@ -105,10 +105,25 @@ export class Lanes {
     const ofWaits = meta.waits ? [{ label: "threads runnable", unit: "", digits: 1 }, { label: "switches", unit: " a second", digits: 0 }] : [];
     return meta.events[state.event].nanoseconds && !meta.events[state.event].time || meta.waits ? [{ label: "CPUs busy", unit: "", digits: 1 }, ...ofWaits] : [];
   }
+  /** The critical path, where it is a lane above the threads. */
+  get path() {
+    const { meta, store: { state } } = this;
+    return state.lanes === "threads" && meta.timed && !meta.sides ? meta.waiting?.path ?? [] : [];
+  }
+  /** Rows above the lanes: the counters, and the critical path. */
+  get above() {
+    return this.counters.length + (this.path.length ? 1 : 0);
+  }
+  /** The stretch of the critical path at a place. @param {number} x @param {number} y */
+  pathAt(x, y) {
+    if (!this.path.length || y < RULER || Math.floor((y - this.y(0)) / LANE) !== -1) return null;
+    const time = this.time(x);
+    return this.path.find(([from, to]) => from <= time && time < to) ?? null;
+  }
   /** Height of the lanes with what is above them. */
   get height() {
     // Without a lane there is a line that says why.
-    return RULER + (this.counters.length + Math.max(this.lanes.length, 1)) * LANE + 4;
+    return RULER + (this.above + Math.max(this.lanes.length, 1)) * LANE + 4;
   }
   /** The side of a comparison that a lane is of: its event. @param {number} row */
   sideOf(row) {
@@ -122,7 +137,7 @@ export class Lanes {
   }
   /** Where a row of lanes begins in the window. @param {number} row */
   y(row) {
-    return RULER - this.scroller.scrollTop + (row + this.counters.length) * LANE;
+    return RULER - this.scroller.scrollTop + (row + this.above) * LANE;
   }
 
   /** Height that all lanes need. */
@@ -146,7 +161,7 @@ export class Lanes {
   /** Lanes in view: the first, and behind the last. @returns {[number, number]} */
   get visible() {
     const top = this.scroller.scrollTop, height = this.scroller.clientHeight;
-    const before = this.counters.length;
+    const before = this.above;
     return [Math.max(0, Math.floor(top / LANE) - 2 - before), Math.max(0, Math.min(this.lanes.length, Math.ceil((top + height) / LANE) + 2 - before))];
   }
 
@@ -319,13 +334,17 @@ export class Lanes {
     const chosen = state.lanes === "cpus" ? state.cpus : state.threads, set = chosen && new Set(chosen);
     const [first, last] = this.visible, most = activity && scales(activity, this.lanes);
     counters.forEach(({ label, unit, digits }, at) => {
-      const y = this.y(at - counters.length), values = activity?.counters[at];
+      const y = this.y(at - this.above), values = activity?.counters[at];
       context.fillStyle = theme.line;
       context.fillRect(labels, y + LANE - 1, plot, 1);
       const greatest = values?.reduce((most, value) => Math.max(most, value), 0) ?? 0;
       if (activity && values) drawCounter(context, area, values, activity.request, y);
       drawLabel(context, area, { label, detail: `up to ${digits ? greatest.toFixed(digits) : short(greatest)}${unit}`, level: 0, open: null }, y);
     });
+    if (this.path.length) {
+      drawPath(context, area, this.path, this.y(-1));
+      drawLabel(context, area, { label: "critical path", detail: "", level: 0, open: null }, this.y(-1));
+    }
     for (let row = first; row < last; row++) {
       const lane = this.lanes[row], y = this.y(row);
       const isChosen = !set || lane.members.some(member => set.has(member));
@@ -349,7 +368,7 @@ export class Lanes {
     }
     if (!this.lanes.length && state.find) {
       context.fillStyle = theme.muted;
-      context.fillText(this.nothingFound(), 8, RULER + LANE / 2 + counters.length * LANE);
+      context.fillText(this.nothingFound(), 8, RULER + LANE / 2 + this.above * LANE);
     }
     // Where waits are missing.
     context.fillStyle = theme.unrecorded;
@@ -497,6 +516,8 @@ export class Lanes {
     if (drag.moved || drag.pan || event.offsetX <= this.labels) return;
     const loss = this.lossAt(event.offsetX, event.offsetY);
     if (loss) return this.selectLoss(loss);
+    const stretch = this.pathAt(event.offsetX, event.offsetY);
+    if (stretch) drag.row = this.rowOf(stretch[2], -1);
     if (drag.row >= 0) this.row = drag.row;
     this.moment?.pinAt(drag.row, this.time(event.offsetX));
   }
@@ -561,7 +582,8 @@ export class Lanes {
   hint(event) {
     const { offsetX: x, offsetY: y, clientX, clientY } = event, row = this.laneAt(y), lane = row >= 0 ? this.lanes[row] : null;
     if (this.hasHeat && this.mark >= 0) return this.page.tip(this.heatFacts(y), clientX, clientY);
-    const lines = lane ? [`${lane.label} ${lane.detail}`] : [];
+    const lines = lane ? [`${lane.label} ${lane.detail}`] : [], stretch = this.pathAt(x, y), thread = stretch && this.meta.threads[stretch[2]];
+    if (stretch && thread) lines.push(`critical path: ${thread.name} ${thread.tid} ${["ran", "was ready for a CPU", "was blocked"][stretch[3]]}`);
     const [one, many] = this.meta.events[this.store.state.event].time ? ["piece of time", "pieces of time"] : ["sample", "samples"];
     if (lane?.samples) lines.push(counted(lane.samples, one, many));
     if (this.mark < 0) {
@@ -637,8 +659,8 @@ export class Lanes {
       }
       case "ArrowUp": case "ArrowDown":
         this.row = Math.max(0, Math.min(this.lanes.length - 1, this.row + (event.key === "ArrowUp" ? -1 : 1)));
-        this.scroller.scrollTop = Math.max(Math.min(this.scroller.scrollTop, (this.row + this.counters.length) * LANE),
-          RULER + (this.row + 1 + this.counters.length) * LANE + 4 - this.scroller.clientHeight);
+        this.scroller.scrollTop = Math.max(Math.min(this.scroller.scrollTop, (this.row + this.above) * LANE),
+          RULER + (this.row + 1 + this.above) * LANE + 4 - this.scroller.clientHeight);
         if (this.lanes[this.row]) this.page.say(`${this.lanes[this.row].label} ${this.lanes[this.row].detail}, ${grouped(this.lanes[this.row].samples)} samples`);
         break;
       case "Delete": this.hide(this.row); break;

@@ -30,6 +30,7 @@ export class WaitsView {
       element("td", { class: "amount" }, String(place.waits)), element("td", {}, ...this.place(place)),
       ...(meta.wakers ? [element("td", {}, ...place.enders.map(ender => element("div", {}, ...this.ender(ender, place.weight))))] : [])));
     this.node.replaceChildren(
+      ...(meta.waiting?.lines.length ? [element("pre", { class: "muted" }, meta.waiting.lines.join("\n"))] : []),
       element("p", { class: "muted" }, `${words.amount(weight, event)} blocked in ${counted(waits, "wait", "waits")}`, ...all, `. ${who}`),
       element("table", { class: "waits" }, element("thead", {}, element("tr", {}, ...heads.map(([label, kind]) => element("th", { scope: "col", class: kind }, label)))), element("tbody", {}, ...rows)));
   }
