@@ -162,6 +162,7 @@ mod tests {
             time: TimeRange { start: Some(Timestamp(4_000_000_000)), ..TimeRange::default() },
             containers: vec!["docker:0123456789ab".to_owned(), HOST.to_owned()],
             cgroups: vec!["/build.slice".to_owned()],
+            parallelism: Vec::new(),
         };
         assert!(SampleFilter::default().admits(&sample) && all.admits(&sample));
         let without = [
