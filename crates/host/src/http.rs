@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ureq::tls::{PemItem, RootCerts, parse_pem};
+
+/// Time limit for connecting to a server.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns true if a URL leads to this machine.
 pub fn is_local(url: &str) -> bool {

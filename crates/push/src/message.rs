@@ -4,8 +4,9 @@ use std::io::{self, Read};
 
 /// Maximum size of a message, in bytes: far more than engines accept.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
-/// Maximum size of a query, in bytes: labels of a profile.
-const MAX_QUERY_BYTES: usize = 16 << 10;
+/// Maximum size, in bytes, of what there is beside a profile: its labels in a query, a file with headers, the headers of an answer, and what
+/// the engine says, which is a sentence.
+pub(super) const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// The body of a request, compressed with gzip.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +46,7 @@ impl Message {
             lengths.get(at..).and_then(|bytes| bytes.first_chunk()).copied().map(u64::from_le_bytes)
         };
         let (query, body) = (length(0).unwrap_or(0), length(8).unwrap_or(0));
-        if query > MAX_QUERY_BYTES as u64 || body > MAX_MESSAGE_BYTES {
+        if query > MAX_TEXT_BYTES as u64 || body > MAX_MESSAGE_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut bytes = |length: u64| {

@@ -25,10 +25,8 @@ const MAX_RECORDS: usize = 4 << 20;
 const MAX_KEPT_BYTES: usize = 256 << 20;
 /// The maximum size of the fields and the name of a record; the code follows them.
 const MAX_HEAD_BYTES: usize = record::LOAD_BYTES + Name::MAX_BYTES + 1;
-/// The maximum size of the debug information of one function; larger one is left out.
-const MAX_LINES_BYTES: u32 = 16 << 20;
-/// The maximum size of the unwinding information of one function; larger one is left out.
-const MAX_UNWINDING_BYTES: u32 = 1 << 20;
+/// The maximum size of the debug information, and of the unwinding information, of one function; larger one is left out.
+const MAX_INFORMATION_BYTES: u32 = 16 << 20;
 /// The text that perf's tools put before the code in an object, and some runtimes (V8) add to the addresses of lines.
 const OBJECT_HEADER_BYTES: u64 = 0x40;
 
@@ -252,7 +250,7 @@ impl JitDump {
                 Ok(self.add_move(prefix.time, &moved))
             }
             Kind::DebugInfo if !self.limits.names => Ok(true),
-            Kind::DebugInfo if body > u64::from(MAX_LINES_BYTES) => Ok(false),
+            Kind::DebugInfo if body > u64::from(MAX_INFORMATION_BYTES) => Ok(false),
             Kind::DebugInfo => {
                 let bytes = file.at_most(body as usize)?;
                 let Some((address, lines)) = self.lines.parse(&bytes, endian) else { return Ok(false) };
@@ -260,7 +258,7 @@ impl JitDump {
                 self.lines_ahead.insert(address, lines);
                 Ok(true)
             }
-            Kind::Unwinding if body > u64::from(MAX_UNWINDING_BYTES) => Ok(false),
+            Kind::Unwinding if body > u64::from(MAX_INFORMATION_BYTES) => Ok(false),
             Kind::Unwinding => {
                 let bytes = file.at_most(body as usize)?;
                 let Some(unwinding) = Unwinding::parse(&bytes, endian) else { return Ok(false) };

@@ -27,7 +27,7 @@ const DESCRIPTORS_PER_RETAINED_FILE: u64 = 8;
 /// Maximum number of objects whose attempts are counted.
 const MAX_IDENTITIES: usize = 4096;
 /// Maximum number of attempts to open a file, each through another process that maps it, as earlier ones may have ended.
-const MAX_ATTEMPTS: u8 = 8;
+pub const MAX_ATTEMPTS: u8 = 8;
 /// Folders whose files are expected to vanish.
 const TEMPORARY_FOLDERS: [&[u8]; 4] = [b"/tmp/", b"/var/tmp/", b"/dev/shm/", b"/memfd:"];
 /// The suffix that the kernel appends to the path of a deleted file.

@@ -53,8 +53,6 @@ struct Process {
 
 /// Nanoseconds until a thread that was not found is searched again: it may be about to begin.
 const SEARCH_NANOSECONDS: u64 = 10_000_000;
-/// The maximum number of threads of a process that are known; with more, all are searched again: most have ended.
-const MAX_THREADS: usize = 4096;
 
 /// A sample of a process that has mapped an interpreter.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +119,7 @@ impl PythonStacks {
                 Some(Some(searched)) if time.0.saturating_sub(searched.0) < SEARCH_NANOSECONDS => {}
                 _ => {
                     let view = process.python.view(memory, (pid, tid), time);
-                    if process.threads.len() >= MAX_THREADS {
+                    if process.threads.len() >= looker::MAX_THREADS {
                         process.threads.clear();
                     }
                     process.threads.insert(tid, view.is_none().then_some(time));
