@@ -73,13 +73,8 @@ impl Profile {
         }
     }
 
-    /// Counts samples that somebody else has counted. A profile that keeps single samples has no use for them.
-    pub fn add_counted(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, samples: Count) {
-        let thread = self.thread(comm, pid, tid, || comm.clone());
-        self.add_count(thread, stack, samples);
-    }
-
-    /// Counts samples of a thread that [`Self::thread`] knows, as [`Self::add_counted`].
+    /// Counts samples of a thread that [`Self::thread`] knows, which somebody else has counted. A profile that keeps single samples has no
+    /// use for them.
     pub fn add_counts(&mut self, thread: ThreadId, stack: StackId, samples: Count) {
         self.add_count(thread, stack, samples);
     }

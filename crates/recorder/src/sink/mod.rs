@@ -236,7 +236,6 @@ impl Running {
                     None => self.state.finish_round(),
                 }
             }
-            blocks.recycle(block);
             self.state.forget_before(blocks.oldest());
         }
     }
