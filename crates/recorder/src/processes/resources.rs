@@ -186,7 +186,7 @@ impl ProcessResources {
         }
     }
 
-    /// Waits for what was requested, and reads the contexts that processes have published since they began. Takes half a second at most.
+    /// Waits for what was requested, and reads the contexts that processes have published since they began. Takes a second at most.
     pub(crate) fn finish(&self) {
         let Some(shared) = &self.0 else { return };
         let Some(Some(worker)) = shared.worker.get() else { return };
