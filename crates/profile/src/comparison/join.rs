@@ -7,7 +7,7 @@ use model::Name;
 use super::names::{compared_frame, module_stem};
 use super::side::{Run, RunTotal, Side};
 use super::{AFTER, BEFORE};
-use crate::queries::{CallTree, CallTreeBuilder, NodeId, Weights};
+use crate::queries::{CallTree, CallTreeBuilder, NodeId, Place, Weights};
 use crate::{FrameId, FrameTable, Label, ViewFrame};
 
 /// The weights of one function in each run of both sides, in the order of the runs.
@@ -58,16 +58,10 @@ impl Comparison {
         let mut runs = [Vec::new(), Vec::new()];
         for ((index, side), shared) in [before, after].into_iter().enumerate().zip(&shared) {
             let tree = side.tree.finish(side.frames.frames());
-            let mut places = vec![NodeId::ROOT; tree.nodes().len()];
-            for node in tree.nodes() {
-                let parent = places[tree.parent(node).index()];
-                let place =
-                    tree.frame(node).map_or(parent, |frame| builder.child(parent, shared[frame.index()]));
-                places[node.index()] = place;
-                let mut weights = [0; 2];
-                weights[index] = tree.self_weights(node).first().copied().unwrap_or_default();
-                builder.add(place, &weights);
-            }
+            let mut frameless = [0; 2];
+            frameless[index] = tree.self_weights(NodeId::ROOT).iter().sum();
+            builder.add(NodeId::ROOT, &frameless);
+            builder.graft(&tree, index, |_, frame| Place::Child(shared[frame.index()]));
             for (number, run) in side.runs.iter().enumerate() {
                 add_run(&mut totals, index, number, run, shared);
             }
