@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use model::Name;
 use prost::Message as _;
@@ -242,7 +242,7 @@ fn judge<B>(protocol: Protocol, response: &Response<B>, body: &[u8], is_whole: b
         },
         // Engines answer 500 while they start and end.
         429 | 500 | 502..=504 => {
-            let after = retry_after(header("retry-after"), SystemTime::now());
+            let after = retry_after(header("retry-after"));
             Answer::Later { sentence, after, needs_help: false, may_be_its_fault: status == 500 }
         }
         401 | 403 => Answer::Later { sentence, after: None, needs_help: true, may_be_its_fault: false },
