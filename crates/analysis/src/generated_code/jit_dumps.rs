@@ -311,7 +311,7 @@ impl DumpPlayer {
         let (begin, asked) = (Instant::now(), path.to_vec());
         let outcome = self.worker.run(patience, move || {
             let file = perf_map::find_dump(pid, &asked, life)?;
-            let mut parsed = JitDump::new();
+            let mut parsed = JitDump::default();
             let error = file.as_ref().and_then(|file| parsed.read(&mut file.reader()).err());
             Ok(file.map(|file| (file, parsed, error.map(|error| error.to_string()))))
         });

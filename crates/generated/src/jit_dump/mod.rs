@@ -93,8 +93,8 @@ pub struct UnwindingInfo<'a> {
     pub eh_frame_address: u64,
 }
 
-/// The contents of a dump, as far as it has been read.
-#[derive(Debug)]
+/// The contents of a dump, as far as it has been read; by default nothing.
+#[derive(Default, Debug)]
 pub struct JitDump {
     limits: Limits,
     header: Option<Header>,
@@ -128,6 +128,12 @@ struct Limits {
     names: bool,
 }
 
+impl Default for Limits {
+    fn default() -> Self {
+        Self { records: MAX_RECORDS, placements: MAX_RECORDS, kept_bytes: MAX_KEPT_BYTES, names: true }
+    }
+}
+
 #[derive(Debug)]
 struct KnownFunction {
     offset: u64,
@@ -139,39 +145,11 @@ struct KnownFunction {
 }
 
 impl JitDump {
-    /// Creates a dump of which nothing has been read.
-    pub fn new() -> Self {
-        Self::with_limits(Limits {
-            records: MAX_RECORDS,
-            placements: MAX_RECORDS,
-            kept_bytes: MAX_KEPT_BYTES,
-            names: true,
-        })
-    }
-
     /// Creates a dump that keeps no names and no lines, for unwinding. Reads up to `placements` loads and moves, and `kept_bytes` of
     /// unwinding information (and at most one record more).
     pub fn for_unwinding(placements: usize, kept_bytes: usize) -> Self {
-        Self::with_limits(Limits { records: MAX_RECORDS, placements, kept_bytes, names: false })
-    }
-
-    fn with_limits(limits: Limits) -> Self {
-        Self {
-            limits,
-            header: None,
-            position: 0,
-            functions: Vec::new(),
-            placements: Vec::new(),
-            numbers: FxHashMap::default(),
-            lines_ahead: FxHashMap::default(),
-            unwinding_ahead: None,
-            arena: Arena::default(),
-            lines: LineTable::default(),
-            records: 0,
-            bad_records: 0,
-            unwinding: false,
-            full: false,
-        }
+        let limits = Limits { placements, kept_bytes, names: false, ..Limits::default() };
+        Self { limits, ..Self::default() }
     }
 
     /// Reads the records that a file has gained since the last call. The runtime may still be writing the last record, which is left for the
@@ -395,12 +373,6 @@ impl<R: Read + Seek> Cursor<R> {
 
     fn error(&self, error: io::Error) -> JitDumpError {
         JitDumpError::Io { offset: self.position, error }
-    }
-}
-
-impl Default for JitDump {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

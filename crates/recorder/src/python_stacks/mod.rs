@@ -25,7 +25,7 @@ use crate::function_mappings::{FunctionTable, MappedFunction};
 use crate::known_programs::KnownPrograms;
 
 /// The Python functions of all processes.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct PythonStacks {
     /// True if the interpreter's own frames stay in call chains.
     keeps_interpreter: bool,
@@ -81,15 +81,7 @@ impl MappedFunction for PythonFunction {
 impl PythonStacks {
     /// Knows no process yet. With `keeps_interpreter`, the interpreter's own frames stay in call chains.
     pub(crate) fn new(keeps_interpreter: bool) -> Self {
-        Self {
-            keeps_interpreter,
-            processes: KnownPrograms::default(),
-            functions: FunctionTable::default(),
-            has_begun_to_look: false,
-            clock: None,
-            looker: None,
-            rewriter: ChainRewriter::default(),
-        }
+        Self { keeps_interpreter, ..Self::default() }
     }
 
     /// Puts Python functions into the user part of a call chain, which begins at `start` with its marker, in place of the frames of the
