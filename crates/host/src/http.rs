@@ -27,11 +27,7 @@ pub fn root_certificates() -> RootCerts {
 /// Returns the certificates in a file of PEM form; `None` if it has none or cannot be read.
 pub fn certificates_of(path: &Path) -> Option<RootCerts> {
     let text = fs::read(path).ok()?;
-    let certificates: Vec<_> = parse_pem(&text)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
+    let certificate = |item| if let Ok(PemItem::Certificate(found)) = item { Some(found) } else { None };
+    let certificates: Vec<_> = parse_pem(&text).filter_map(certificate).collect();
     (!certificates.is_empty()).then(|| RootCerts::from(certificates))
 }
