@@ -2,6 +2,9 @@
 
 use model::Harm;
 
+/// Maximum number of causes, files or values that a notice or a page lists of a kind.
+pub(crate) const MAX_LISTED: usize = 5;
+
 /// Receives notices and progress.
 pub trait Notices {
     /// Receives a problem of the result, and what it takes from it. Of many, a person hears those first that take most.

@@ -18,6 +18,7 @@ use symbolizer::{NameStyle, Options};
 use thiserror::Error;
 
 use crate::Analysis;
+use crate::notices::MAX_LISTED;
 use crate::report::is_library;
 use crate::samples::events::weight_of;
 use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
@@ -487,7 +488,6 @@ fn presence(analysis: &Analysis) -> BTreeMap<SpaceId, Presence> {
 
 /// Names the files with most samples.
 fn modules(analysis: &Analysis, presence: &BTreeMap<SpaceId, Presence>) -> String {
-    const MAX_NAMED: usize = 5;
     let objects = presence.iter().filter_map(|(&space, &samples)| match analysis.spaces.get(space) {
         Space::Object(identity) => Some((samples, identity.path.to_string())),
         Space::Kernel { .. } => Some((samples, String::from("the kernel"))),
@@ -495,7 +495,7 @@ fn modules(analysis: &Analysis, presence: &BTreeMap<SpaceId, Presence>) -> Strin
     });
     let mut objects: Vec<_> = objects.collect();
     objects.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
-    objects.truncate(MAX_NAMED);
+    objects.truncate(MAX_LISTED);
     if objects.is_empty() {
         return String::from("no file");
     }

@@ -9,10 +9,7 @@ use object::elf::{
 use object::read::elf::{Dyn as _, FileHeader, GnuHashTable, HashTable};
 
 use crate::headers::Headers;
-use crate::table::{Table, entries};
-
-/// The maximum number of entries of the dynamic section that are read. Linkers write some thirty.
-const MAX_ENTRIES: usize = 1 << 12;
+use crate::table::{MAX_ENTRIES, Table, entries};
 
 /// Finds the bytes of the symbols and of their names.
 pub(crate) fn symbol_table<'a>(data: &'a [u8], headers: &Headers) -> Option<Table<'a>> {

@@ -8,6 +8,7 @@ use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
 use object::{Endianness, ReadRef};
 
 use crate::read_at::{Pieces, ReadAt};
+use crate::table::MAX_ENTRIES;
 use crate::{ElfError, Machine, Section, Segment, note};
 
 /// The maximum number of sections; further ones are left out. No linked program has a thousand, a relocatable object some ten thousand.
@@ -16,9 +17,6 @@ const MAX_SECTIONS: usize = 1 << 16;
 /// The maximum length of a section name; longer ones are cut. No name that is looked up is longer, and the names of a hostile file may all
 /// be parts of one as long as the file.
 const MAX_SECTION_NAME_BYTES: usize = 64;
-
-/// The maximum number of loaded segments; further ones are left out. Programs have fewer than ten.
-const MAX_SEGMENTS: usize = 1 << 10;
 
 /// The parsed headers, from which all other answers are made.
 pub(crate) struct Headers {
@@ -85,7 +83,7 @@ fn read<'a, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(data: R) -> Re
         segments: program_headers
             .iter()
             .filter(|segment| segment.p_type(endian) == object::elf::PT_LOAD)
-            .take(MAX_SEGMENTS)
+            .take(MAX_ENTRIES)
             .map(|segment| Segment {
                 file_offset: FileOffset(segment.p_offset(endian).into()),
                 address: Svma(segment.p_vaddr(endian).into()),

@@ -8,6 +8,7 @@ use object::{Endianness, ReadRef};
 use crate::headers::Headers;
 use crate::note;
 use crate::read_at::{Pieces, ReadAt};
+use crate::table::MAX_ENTRIES;
 
 /// Returns the build id of a program or library that a process has mapped. Linkers put it behind the program headers, so that one read
 /// of the first 4096 bytes does; the rest is read as by [`Object::read`](crate::Object::read) where that is not so. Not for separate
@@ -24,5 +25,5 @@ pub fn build_id_of_mapped(file: &impl ReadAt) -> Option<BuildId> {
 
 fn in_first_piece<Elf: FileHeader<Endian = Endianness>>(pieces: &Pieces) -> Option<BuildId> {
     let header = Elf::parse(pieces).ok()?;
-    note::build_id_in_segments(header, header.endian().ok()?, pieces, &mut { note::MAX_NOTES })
+    note::build_id_in_segments(header, header.endian().ok()?, pieces, &mut { MAX_ENTRIES })
 }

@@ -4,11 +4,10 @@ use model::BuildId;
 use object::ReadRef;
 use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
 
+use crate::table::MAX_ENTRIES;
+
 /// The owner and type of a build id's note: `NT_GNU_BUILD_ID`.
 const OWNER: &[u8] = b"GNU";
-
-/// The maximum number of notes that are read. Programs have a few; sections of a hostile file may all be the same long list.
-pub(crate) const MAX_NOTES: usize = 1 << 12;
 
 /// The build id. Sections are asked before program headers: in a separate debug file the program headers still
 /// speak of the original's layout, and its notes are moved.
@@ -17,7 +16,7 @@ pub(crate) fn build_id<'a, Elf: FileHeader, R: ReadRef<'a>>(
     endian: Elf::Endian,
     data: R,
 ) -> Option<BuildId> {
-    let mut left = MAX_NOTES;
+    let mut left = MAX_ENTRIES;
     let in_sections =
         header.section_headers(endian, data).unwrap_or_default().iter().find_map(|section| {
             build_id_among(section.notes(endian, data).ok().flatten()?, endian, &mut left)

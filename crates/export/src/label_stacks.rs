@@ -1,17 +1,17 @@
 //! Stacks of labels with weights, from which folded text and flame graphs are written.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use profile::{FrameTable, FrameTree};
 
 use crate::frame_name;
+use crate::interner::Interner;
 use crate::names::safe_label;
 
 /// The text of the label that replaces frames that were omitted as too narrow. No safe label equals it.
 pub(crate) const OMITTED: &str = "\u{1}";
 
-/// The id of a label in its [`LabelTable`].
+/// The id of a label among those of its [`LabelStacks`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct LabelId(u32);
 
@@ -20,41 +20,11 @@ impl LabelId {
     pub(crate) const OMITTED: Self = Self(u32::MAX);
 }
 
-/// Interns names, made safe by [`safe_label`].
-#[derive(Default, Debug)]
-pub(crate) struct LabelTable {
-    labels: Vec<Arc<str>>,
-    ids: HashMap<Arc<str>, LabelId>,
-}
-
-impl LabelTable {
-    pub(crate) fn label(&mut self, name: &str) -> LabelId {
-        self.marked_label(&safe_label(name))
-    }
-
-    /// Interns a label that is safe already, except for marks that its writer removes from the output.
-    pub(crate) fn marked_label(&mut self, label: &str) -> LabelId {
-        if let Some(&id) = self.ids.get(label) {
-            return id;
-        }
-        let label: Arc<str> = Arc::from(label);
-        // 2^32 distinct names do not fit into memory.
-        let id = LabelId(self.labels.len() as u32);
-        self.labels.push(Arc::clone(&label));
-        self.ids.insert(label, id);
-        id
-    }
-
-    pub(crate) fn text(&self, id: LabelId) -> &str {
-        if id == LabelId::OMITTED { OMITTED } else { &self.labels[id.0 as usize] }
-    }
-}
-
 /// Stacks of labels, the outermost frame first, each with a weight, in the order in which they are drawn: frames that equal their neighbours
 /// are drawn as one. Each has a frame, and no weight is 0.
 #[derive(Default, Debug)]
 pub(crate) struct LabelStacks {
-    labels: LabelTable,
+    labels: Interner<Arc<str>>,
     frames: Vec<LabelId>,
     rows: Vec<Row>,
 }
@@ -69,7 +39,7 @@ struct Row {
 impl LabelStacks {
     /// Returns the text of a label.
     pub(crate) fn text(&self, id: LabelId) -> &str {
-        self.labels.text(id)
+        if id == LabelId::OMITTED { OMITTED } else { &self.labels.values[id.0 as usize] }
     }
 
     /// Returns the sum of all weights.
@@ -94,12 +64,12 @@ impl LabelStacks {
 
     /// Interns a name. Names that are equal once they are safe share a label.
     pub(crate) fn label(&mut self, name: &str) -> LabelId {
-        self.labels.label(name)
+        self.marked_label(&safe_label(name))
     }
 
-    /// Interns a label as [`LabelTable::marked_label`] does.
+    /// Interns a label that is safe already, except for marks that its writer removes from the output.
     pub(crate) fn marked_label(&mut self, label: &str) -> LabelId {
-        self.labels.marked_label(label)
+        LabelId(self.labels.intern(label.into()))
     }
 
     /// Adds a stack, the outermost frame first. Ignores one without frames or weight.
@@ -120,7 +90,7 @@ impl LabelStacks {
 
     /// Merges equal stacks and sorts all by the text of their labels, so that equal profiles give equal output.
     pub(crate) fn merge(&mut self) {
-        let labels = &self.labels.labels;
+        let labels = &self.labels.values;
         let mut by_text: Vec<usize> = (0..labels.len()).collect();
         by_text.sort_unstable_by_key(|&label| &labels[label]);
         let mut rank = vec![0_u32; labels.len()];

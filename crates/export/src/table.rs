@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::figures::fit;
 
-/// Smallest width of a last column that is cut.
-const MIN_LAST_COLUMNS: usize = 24;
+/// Smallest width of a last column that is cut, however narrow the terminal is.
+pub(crate) const MIN_LAST_COLUMNS: usize = 16;
 
 /// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use model::Pid;
 
+/// The interval at which a dump is read on in a live view, or that has no unwind table so far: most such dumps never have one.
+pub const READ_INTERVAL: Duration = Duration::from_millis(100);
+
 /// An open jitdump, which its process may still be writing.
 pub trait DumpFile: fmt::Debug + Send + Sync {
     /// Returns the number of bytes that the file has now.

@@ -14,6 +14,6 @@ mod dump_source;
 mod jit_dump;
 mod perf_map;
 
-pub use dump_source::{DumpFile, DumpReader, DumpSource};
+pub use dump_source::{DumpFile, DumpReader, DumpSource, READ_INTERVAL};
 pub use jit_dump::{Function, JitDump, JitDumpError, Line, Placement, UnwindingInfo, is_dump};
 pub use perf_map::{MappedFunction, PerfMapSearch};

@@ -5,8 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of groups listed: more than any machine has. Bounds the walk where somebody has mounted a loop.
-const MAX_CGROUPS: usize = 65_536;
+use model::MAX_CGROUPS;
 
 /// Returns the mount point of the hierarchy that perf events use: `perf_event` of version 1 if it is mounted, else version 2.
 pub fn hierarchy() -> Option<PathBuf> {

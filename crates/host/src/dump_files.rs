@@ -8,12 +8,7 @@ use generated::{DumpFile, DumpSource};
 use model::{Pid, ProcessLifetime};
 
 use crate::perf_map;
-use crate::timed_worker::{Outcome, TimedWorker};
-
-/// Time limit for one file system call: stacks wait to be unwound meanwhile.
-const CALL_TIMEOUT: Duration = Duration::from_millis(200);
-/// Time limit for all calls together that are not answered in time.
-const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::timed_worker::{CALL_TIMEOUT, Outcome, TOTAL_TIMEOUT, TimedWorker};
 
 /// Opens and reads jitdumps on a thread of its own, which is abandoned if a file system does not answer.
 pub struct DumpFiles {

@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ureq::tls::{PemItem, RootCerts, parse_pem};
+
+/// Time limit for connecting to a server.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns true if a URL leads to this machine.
 pub fn is_local(url: &str) -> bool {
@@ -23,11 +27,7 @@ pub fn root_certificates() -> RootCerts {
 /// Returns the certificates in a file of PEM form; `None` if it has none or cannot be read.
 pub fn certificates_of(path: &Path) -> Option<RootCerts> {
     let text = fs::read(path).ok()?;
-    let certificates: Vec<_> = parse_pem(&text)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
+    let certificate = |item| if let Ok(PemItem::Certificate(found)) = item { Some(found) } else { None };
+    let certificates: Vec<_> = parse_pem(&text).filter_map(certificate).collect();
     (!certificates.is_empty()).then(|| RootCerts::from(certificates))
 }

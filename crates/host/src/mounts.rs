@@ -20,9 +20,6 @@ use crate::sys::poll::PollSet;
 /// Types of file systems that a program or another machine serves, which may not answer. Their subtypes follow a dot: `fuse.sshfs`.
 const MAY_NOT_ANSWER: [&[u8]; 11] =
     [b"fuse", b"fuseblk", b"nfs", b"nfs4", b"cifs", b"smb3", b"9p", b"ceph", b"autofs", b"afs", b"lustre"];
-/// Maximum number of views whose mounts are kept; then all are read again.
-const MAX_VIEWS: usize = 16;
-
 /// Number of bytes that are read of `/proc/self/fdinfo/FD`: three lines, of position, flags and mount, take at most 70.
 const FDINFO_BYTES: usize = 128;
 
@@ -84,7 +81,7 @@ impl Mounts {
         if let Some(found) = known.get(&view).filter(|found| !found.have_changed()) {
             return Arc::clone(&found.mounts);
         }
-        if known.len() >= MAX_VIEWS {
+        if known.len() >= PathView::MAX {
             known.clear();
         }
         let theirs = view.as_ref().and_then(|_| procfs::shared_path(pid, "mountinfo").ok());

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use model::BuildId;
 
@@ -167,7 +166,7 @@ fn container() -> Option<String> {
 
 /// Finds the debug information of the C library of this process; `None` if it is linked statically.
 fn libc_debug() -> io::Result<Option<LibraryDebug>> {
-    let (maps, _) = process_memory::executable_maps(own_pid(), false, Duration::from_secs(1))?;
+    let (maps, _) = process_memory::executable_maps(own_pid(), false)?;
     let is_libc = |path: &Path| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         name.starts_with("libc.so") || name.starts_with("libc-2") || name.starts_with("ld-musl")

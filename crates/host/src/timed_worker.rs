@@ -5,6 +5,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+/// The longest time to wait for all files of generated code, or calls about them, that do not answer in time. One that is slow, as over a
+/// network, answers within a second.
+pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time to wait for one while stacks wait to be unwound, or in a view that goes on: what comes later is there at the next look.
+pub const CALL_TIMEOUT: Duration = Duration::from_millis(200);
+
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Maximum number of abandoned threads, each in a call that does not return. Further work is refused.

@@ -11,8 +11,6 @@ use crate::sysfs::text;
 
 /// The folder in which sysfs shows the topology.
 pub const SYSTEM: &str = "/sys/devices/system";
-/// Maximum number of caches read per CPU; no CPU has so many.
-const MAX_CACHES_PER_CPU: u32 = 16;
 
 /// The CPUs grouped by socket, die and core. Lists are in the kernel's form (`0-3,5`); each appears once.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -94,7 +92,7 @@ pub fn processors(system: &Path, count: u32) -> Option<Processors> {
 pub fn caches(system: &Path, count: u32) -> Vec<Cache> {
     let mut found = Vec::new();
     for cpu in 0..count {
-        let of_cpu = (0..MAX_CACHES_PER_CPU).map_while(|index| {
+        let of_cpu = (0..=u32::MAX).map_while(|index| {
             let folder = system.join(format!("cpu/cpu{cpu}/cache/index{index}"));
             let number = |name: &str| text(&folder.join(name))?.parse().ok();
             Some(Cache {

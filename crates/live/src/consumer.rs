@@ -8,14 +8,12 @@ use analysis::jit_dumps::has_clock_of_dumps;
 use crossbeam_channel::TryRecvError;
 use decoder::{AttrFlags, Sample, kind};
 use model::{EventIndex, Loss, SpaceId, Timestamp};
-use recorder::unwind::OrderedConsumer;
+use recorder::unwind::{MIN_SPACES_TO_FORGET, OrderedConsumer};
 use recorder::{Ending, LostCount, RecordedEvent, Recording, RecordingSink, SwitchUpdate};
 use rustc_hash::FxBuildHasher;
 use tracker::{Events, OrderedRecord, Tracker};
 
-use super::engine::{
-    CountedLost, Engine, EngineEvent, EngineSettings, Interval, MAX_SPACES, NewestSample, OwnCpu,
-};
+use super::engine::{CountedLost, Engine, EngineEvent, EngineSettings, Interval, NewestSample, OwnCpu};
 use super::events::LiveEvents;
 use super::thread_time::ThreadTime;
 use crate::snapshot::Span;
@@ -78,7 +76,7 @@ impl<F: FnMut(EngineEvent)> OrderedConsumer for Engine<F> {
             time.retain_seen_in(|space| spaces.find(space).is_some());
         }
         self.dumps.retain(|space| spaces.find(space).is_some());
-        self.max_spaces = MAX_SPACES.max(2 * spaces.len());
+        self.max_spaces = MIN_SPACES_TO_FORGET.max(2 * spaces.len());
     }
 }
 

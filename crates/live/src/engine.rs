@@ -12,9 +12,10 @@ use analysis::TimeWeight;
 use analysis::jit_dumps::{DumpPlayer, JitDumps};
 use crossbeam_channel::Receiver;
 use host::sys::clock;
+use host::sys::poll::LOOK_INTERVAL;
 use model::{Loss, Space, SpaceId, StackEntry};
 use profile::{Count, Profile, StackId, ThreadId};
-use recorder::unwind::RefusedTables;
+use recorder::unwind::{MIN_SPACES_TO_FORGET, RefusedTables};
 use recorder::{LostCount, MappedFiles};
 use rustc_hash::FxBuildHasher;
 use symbolizer::NameStyle;
@@ -75,16 +76,11 @@ pub struct EngineSettings {
 
 /// The longest time that a snapshot usually waits for functions which are still being looked up.
 pub const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(15);
-/// The time between the first ten snapshots, so that the first rows and their names appear soon.
-const FIRST_INTERVAL: Duration = Duration::from_millis(300);
 /// The symbol worker is asked for the functions of new addresses this long before a snapshot, so that the snapshot already has them.
 /// If it were asked only for the snapshot, they would appear an interval later: with Node.js, 2.0 s after a function became hot. One
-/// round of records at least, every 250 ms, falls into this time.
+/// round of records at least, every 250 ms, falls into this time. It is the time between the first ten snapshots, too, so that the first
+/// rows and their names appear soon.
 const SYMBOL_LEAD: Duration = Duration::from_millis(300);
-/// While names are awaited at the end, the interval at which the engine asks whether some have come.
-const SYMBOL_POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Number of spaces beyond which the tracker forgets those that no stack lies in. A process that comes and goes leaves one or two.
-pub(crate) const MAX_SPACES: usize = 4_096;
 
 /// A consumer of a recording that counts its samples and sends snapshots of them.
 pub struct Engine<F: FnMut(EngineEvent)> {
@@ -198,7 +194,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             symbol_worker,
             refused_tables: RefusedTables::default(),
             wanted_places: 0,
-            max_spaces: MAX_SPACES,
+            max_spaces: MIN_SPACES_TO_FORGET,
             has_unused_spaces: false,
             span: Span::Window,
             earlier_loss: Loss::default(),
@@ -238,9 +234,9 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
         if self.settings.intervals_apart {
             return self.end_interval_if_due(now);
         }
-        let is_young = now.duration_since(self.started_at) < 10 * FIRST_INTERVAL;
+        let is_young = now.duration_since(self.started_at) < 10 * SYMBOL_LEAD;
         let interval = match is_young {
-            true => FIRST_INTERVAL.min(self.settings.interval),
+            true => SYMBOL_LEAD.min(self.settings.interval),
             false => self.settings.interval,
         };
         let elapsed = now.duration_since(self.last_snapshot_at);
@@ -307,7 +303,7 @@ impl<F: FnMut(EngineEvent)> Engine<F> {
             Haste::Everything,
         );
         while self.symbols.pending() > 0 && begin.elapsed() < self.settings.max_symbol_wait {
-            std::thread::sleep(SYMBOL_POLL_INTERVAL);
+            std::thread::sleep(LOOK_INTERVAL);
             if self.record_answers() {
                 snapshot = self.snapshot(counted, loss);
             }

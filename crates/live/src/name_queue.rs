@@ -16,14 +16,8 @@ use std::time::{Duration, Instant};
 use model::{Pid, Space, SpaceId, StackEntry};
 use rustc_hash::FxBuildHasher;
 
-/// The longest pause between two passes over a space, in durations of the last pass.
-const MAX_PAUSE_IN_PASSES: u32 = 256;
-/// The longest pause after a short pass: users wait no longer for names.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// The longest pause after a long pass, in durations of that pass: passes over a space take at most 1/64 of the time.
-const MAX_PAUSE_IN_LONG_PASSES: u32 = 64;
-/// Spaces for which nothing was requested during this time are forgotten.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest pause between two passes over a space, in durations of the last pass: passes over a space take at most 1/64 of the time.
+const MAX_PAUSE_IN_PASSES: u32 = 64;
 /// Maximum number of spaces without requests that are remembered. They are left by processes that came and went.
 const MAX_IDLE_SPACES: usize = 1024;
 /// The budgets of passes, as divisors of the time: 1/400 for functions in spaces that were looked at before, and 1/1000 for inlined
@@ -101,7 +95,7 @@ impl Default for NameQueue {
 impl NameQueue {
     /// Adds requests. If there is haste, all requests in the queue become due at once: those for functions alone, or all and in one stage.
     pub(crate) fn add(&mut self, requests: Vec<NameRequest>, haste: Haste, now: Instant) {
-        self.forget_idle(now);
+        self.forget_idle();
         for request in requests {
             let is_last = haste == Haste::Everything || !request.has_stages();
             self.enqueue(request, if is_last { Stage::Full } else { Stage::Symbols }, now);
@@ -149,8 +143,7 @@ impl NameQueue {
         }
     }
 
-    fn forget_idle(&mut self, now: Instant) {
-        self.spaces.retain(|_, space| space.waits() || space.due + IDLE_TIMEOUT > now);
+    fn forget_idle(&mut self) {
         let idle = self.spaces.iter().filter(|(_, space)| !space.waits());
         let mut idle: Vec<(Instant, Key)> = idle.map(|(&key, space)| (space.due, key)).collect();
         if let Some(surplus) = idle.len().checked_sub(MAX_IDLE_SPACES).filter(|&surplus| surplus > 0) {
@@ -200,7 +193,7 @@ impl NameQueue {
         }
         space.passes = space.passes.saturating_add(1);
         let times = 1_u32.checked_shl(space.passes).unwrap_or(MAX_PAUSE_IN_PASSES).min(MAX_PAUSE_IN_PASSES);
-        space.due = end + (took * times).min(max_pause(took));
+        space.due = end + took * times;
     }
 
     fn waiting(&self) -> impl Iterator<Item = (&Key, &QueuedSpace)> {
@@ -214,11 +207,6 @@ impl NameQueue {
         });
         budget.map_or(space.due, |budget| space.due.max(budget))
     }
-}
-
-/// Returns the longest pause after a pass of this duration.
-fn max_pause(took: Duration) -> Duration {
-    MAX_PAUSE.max(took * MAX_PAUSE_IN_LONG_PASSES)
 }
 
 impl NameRequest {
@@ -413,18 +401,6 @@ mod tests {
         assert!(queue.pop(now).is_none());
         queue.add(Vec::new(), Haste::Everything, now);
         assert!(queue.pop(now).is_some());
-    }
-
-    #[test]
-    fn spaces_of_long_ago_are_forgotten() {
-        let now = Instant::now();
-        let mut queue = NameQueue::default();
-        queue.add((0..1000).map(|id| request(id, vdso(), 1)).collect(), Haste::Calm, now);
-        while let Some((request, stage)) = queue.pop(now) {
-            queue.record_pass(request.id, stage, Duration::ZERO, now);
-        }
-        queue.add(Vec::new(), Haste::Calm, now + 2 * IDLE_TIMEOUT);
-        assert!(queue.spaces.is_empty());
     }
 
     #[test]

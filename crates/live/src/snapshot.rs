@@ -8,7 +8,7 @@ use export::printable;
 use model::{Blocked, Loss, Name, Space, SpaceTable, ThreadState};
 use profile::{Detail, HOST, Label, Profile, StackId, Thread, Weight};
 use recorder::ProcessResources;
-use recorder::unwind::RefusedTables;
+use recorder::unwind::{MAX_REMARKS, RefusedTables};
 
 use super::names::Names;
 
@@ -197,9 +197,6 @@ impl Status {
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
-
-/// Maximum number of remarks in a snapshot.
-const MAX_REMARKS: usize = 16;
 
 /// Merges the remarks on symbol files, on unwind tables and on approximate numbers. Returns the first [`MAX_REMARKS`] of them in
 /// alphabetical order, without control characters, and the number of those left out.

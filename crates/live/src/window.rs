@@ -23,6 +23,7 @@ pub(crate) type Key = (u32, ThreadId, StackId);
 pub(crate) type Counts = HashMap<Key, Count, FxBuildHasher>;
 
 /// A sliding window of counted samples, and the counts since the start.
+#[derive(Default)]
 pub(crate) struct Window {
     /// The window's length in nanoseconds.
     length: u64,
@@ -77,15 +78,9 @@ impl Window {
     pub(crate) fn new(length: Duration) -> Self {
         Self {
             length: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(u64::from(PARTS)),
-            stacks: StackTable::default(),
-            containers: Containers::default(),
             chains: ChainCache::bounded(MAX_CHAINS),
             threads: Threads::new(KEPT_APART),
-            parts: VecDeque::new(),
-            since_start: Counts::default(),
-            limits: Limits::default(),
-            times: None,
-            aged_out: 0,
+            ..Self::default()
         }
     }
 

@@ -7,7 +7,7 @@ use alloc::string::String;
 /// Fewer missing samples than this are the last, unfinished periods of a few threads.
 const MIN_MISSING_SAMPLES: u64 = 20;
 /// A smaller share than this of what is due is within what clocks and counters differ by.
-const MIN_MISSING_SHARE: f64 = 0.05;
+pub const MIN_MISSING_SHARE: f64 = 0.05;
 
 /// The main reason why an event has fewer samples than it has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -53,6 +53,9 @@ impl Timestamp {
     }
 }
 
+/// Maximum number of cgroups that are listed or kept: no machine has as many, but somebody may have mounted a loop.
+pub const MAX_CGROUPS: usize = 1 << 16;
+
 impl CpuId {
     /// The highest number that is accepted; greater ones are damage. The kernel's `NR_CPUS` is at most 8192.
     pub const MAX: Self = Self(65_535);

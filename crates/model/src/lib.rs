@@ -31,14 +31,14 @@ mod thread_state;
 
 pub use address::{Avma, FileOffset, FrameAddress, Svma};
 pub use build_id::BuildId;
-pub use coverage::{Coverage, MissingSamples, Shortfall};
+pub use coverage::{Coverage, MIN_MISSING_SHARE, MissingSamples, Shortfall};
 pub use frame::{Frame, Resolution, SourceLocation, Symbolized};
 pub use function_code::{
     FUNCTION_CODE, JAVASCRIPT_CODE, PYTHON_CODE, UNKNOWN_JAVASCRIPT, UNKNOWN_PYTHON, javascript_mapping_name,
     python_mapping_name,
 };
 pub use harm::Harm;
-pub use ids::{CpuId, EventIndex, Pid, Tid, Timestamp};
+pub use ids::{CpuId, EventIndex, MAX_CGROUPS, Pid, Tid, Timestamp};
 pub use life::ProcessLifetime;
 pub use loss::Loss;
 pub use name::Name;

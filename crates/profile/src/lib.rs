@@ -23,7 +23,6 @@ mod growth;
 mod index;
 pub mod live;
 mod one_liners;
-mod paged;
 mod pattern;
 mod places;
 mod pools;

@@ -4,7 +4,6 @@ use hashbrown::HashMap;
 use model::{Loss, Name, Pid, StackEntry, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
-use crate::paged::Paged;
 use crate::{Count, Detail, PlaceId, Sample, Samples, StackId, StackTable, Thread, ThreadId, Threads, Where};
 
 /// The number of classes of places that [`Profile::samples_by`] tells apart.
@@ -73,13 +72,8 @@ impl Profile {
         }
     }
 
-    /// Counts samples that somebody else has counted. A profile that keeps single samples has no use for them.
-    pub fn add_counted(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, samples: Count) {
-        let thread = self.thread(comm, pid, tid, || comm.clone());
-        self.add_count(thread, stack, samples);
-    }
-
-    /// Counts samples of a thread that [`Self::thread`] knows, as [`Self::add_counted`].
+    /// Counts samples of a thread that [`Self::thread`] knows, which somebody else has counted. A profile that keeps single samples has no
+    /// use for them.
     pub fn add_counts(&mut self, thread: ThreadId, stack: StackId, samples: Count) {
         self.add_count(thread, stack, samples);
     }
@@ -169,20 +163,20 @@ impl Profile {
         is_caller: impl Fn(Option<&StackEntry>) -> bool,
     ) -> impl Iterator<Item = (PlaceId, &StackEntry, u64)> {
         // Every stack's samples count for its callers' parts, too. The caller of most stacks is the one before.
-        let mut samples = Paged::default();
+        let mut samples: HashMap<StackId, u64, FxBuildHasher> = HashMap::default();
         for (&(_, stack), count) in &self.others {
-            add(samples.get_mut(stack.index()), count.samples);
+            add(samples.entry(stack).or_default(), count.samples);
         }
         let mut frames = vec![0_u64; self.stacks.places().len()];
         let mut follower = 0;
         for (stack, place, caller) in self.stacks.iter().rev() {
-            let mut count: u64 = samples.get(stack.index());
+            let mut count = samples.get(&stack).copied().unwrap_or(0);
             add(&mut count, self.first_samples(stack));
             add(&mut count, std::mem::take(&mut follower));
             if caller.index() + 1 == stack.index() {
                 follower = count;
             } else {
-                add(samples.get_mut(caller.index()), count);
+                add(samples.entry(caller).or_default(), count);
             }
             let calling = self.stacks.split(caller);
             if is_caller(calling.and_then(|(place, _)| self.stacks.places().get(place.index()))) {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use model::Name;
 use prost::Message as _;
@@ -13,16 +13,10 @@ use ureq::tls::TlsConfig;
 use super::delay::retry_after;
 use super::endpoint::{Endpoint, Protocol};
 use super::headers::{HeaderError, HeaderSources, Headers};
-use super::message::Message;
+use super::message::{MAX_TEXT_BYTES, Message};
 
-/// Maximum number of bytes that are read of an answer: what an engine says is a sentence.
-const MAX_ANSWER_BYTES: u64 = 64 << 10;
 /// Maximum length of an engine's sentence, in characters.
 const MAX_SENTENCE_CHARS: usize = 300;
-/// Time limit for connecting.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size of the headers of an answer, in bytes.
-const MAX_HEADER_BYTES: usize = 16 << 10;
 
 /// The settings of a client.
 #[derive(Clone, Debug)]
@@ -127,9 +121,9 @@ impl Client {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            .timeout_connect(Some(CONNECT_TIMEOUT.min(settings.timeout)))
+            .timeout_connect(Some(host::http::CONNECT_TIMEOUT.min(settings.timeout)))
             .timeout_global(Some(settings.timeout))
-            .max_response_header_size(MAX_HEADER_BYTES)
+            .max_response_header_size(MAX_TEXT_BYTES)
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .build();
         Ok(Self { agent: config.into(), headers, settings })
@@ -182,8 +176,8 @@ impl Client {
             Err(error) => return unreachable(&error.to_string()),
         };
         let mut body = Vec::new();
-        let read = response.body_mut().as_reader().take(MAX_ANSWER_BYTES + 1).read_to_end(&mut body);
-        let is_whole = body.len() as u64 <= MAX_ANSWER_BYTES;
+        let read = response.body_mut().as_reader().take(MAX_TEXT_BYTES as u64 + 1).read_to_end(&mut body);
+        let is_whole = body.len() <= MAX_TEXT_BYTES;
         match read {
             // An error has been said already, whether its sentence is whole or not.
             Err(error) if response.status().is_success() => {
@@ -248,7 +242,7 @@ fn judge<B>(protocol: Protocol, response: &Response<B>, body: &[u8], is_whole: b
         },
         // Engines answer 500 while they start and end.
         429 | 500 | 502..=504 => {
-            let after = retry_after(header("retry-after"), SystemTime::now());
+            let after = retry_after(header("retry-after"));
             Answer::Later { sentence, after, needs_help: false, may_be_its_fault: status == 500 }
         }
         401 | 403 => Answer::Later { sentence, after: None, needs_help: true, may_be_its_fault: false },

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ureq::http::{HeaderName, HeaderValue};
 
-/// Maximum size of a file with headers or a token, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 10;
+use super::message::MAX_TEXT_BYTES;
 
 /// The sources of headers.
 #[derive(Clone, Default, Debug)]
@@ -110,7 +109,7 @@ fn header(name: &str, value: &[u8]) -> Option<(HeaderName, HeaderValue)> {
 
 fn text_of(path: &Path) -> Result<String, HeaderError> {
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+    let read = File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES as u64).read_to_string(&mut text));
     read.map(|_| text).map_err(|error| HeaderError::File { path: path.to_owned(), error })
 }
 

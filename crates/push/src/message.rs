@@ -4,8 +4,9 @@ use std::io::{self, Read};
 
 /// Maximum size of a message, in bytes: far more than engines accept.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
-/// Maximum size of a query, in bytes: labels of a profile.
-const MAX_QUERY_BYTES: usize = 16 << 10;
+/// Maximum size, in bytes, of what there is beside a profile: its labels in a query, a file with headers, the headers of an answer, and what
+/// the engine says, which is a sentence.
+pub(super) const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// The body of a request, compressed with gzip.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,20 +33,14 @@ impl Message {
     }
 
     fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
-        let mut lengths = [0; 16];
-        let mut read = 0;
-        while let Some(rest) = lengths.get_mut(read..).filter(|rest| !rest.is_empty()) {
-            match from.read(rest)? {
-                0 if read == 0 => return Ok(None),
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                more => read += more,
-            }
-        }
-        let length = |at: usize| {
-            lengths.get(at..).and_then(|bytes| bytes.first_chunk()).copied().map(u64::from_le_bytes)
+        let mut lengths = Vec::new();
+        from.by_ref().take(16).read_to_end(&mut lengths)?;
+        let (query, body) = match lengths.as_chunks::<8>() {
+            ([], []) => return Ok(None),
+            ([query, body], []) => (u64::from_le_bytes(*query), u64::from_le_bytes(*body)),
+            _ => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
-        let (query, body) = (length(0).unwrap_or(0), length(8).unwrap_or(0));
-        if query > MAX_QUERY_BYTES as u64 || body > MAX_MESSAGE_BYTES {
+        if query > MAX_TEXT_BYTES as u64 || body > MAX_MESSAGE_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut bytes = |length: u64| {

@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
+use host::sys::poll::LOOK_INTERVAL;
 
 use super::client::{Answer, Client};
 use super::delay::Backoff;
@@ -142,7 +143,7 @@ impl Pusher {
         // It fails only if a disk does not answer.
         let _ = self.orders.send_deadline(Order::Finish(until), until);
         while !self.keeper.is_finished() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(LOOK_INTERVAL);
         }
         self.totals()
     }

@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
 /// Maximum number of orders that wait while recording. Further ones are dropped: who gives orders gives them again.
 const MAX_WAITING: usize = 1024;
+/// Longest time to wait, at the end of a recording, for what is being read.
+pub(crate) const FINISH_TIME: Duration = Duration::from_secs(1);
 
 /// The giving side of the queue. When it is dropped, the thread ends after the order that it executes.
 #[derive(Debug)]
@@ -120,7 +122,6 @@ impl<T> Queue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn orders_are_executed_in_turn_and_waited_for() {

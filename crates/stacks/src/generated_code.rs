@@ -3,15 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::time::Duration;
 
-use generated::{DumpFile, DumpReader, DumpSource, JitDump};
+use generated::{DumpFile, DumpReader, DumpSource, JitDump, READ_INTERVAL};
 use model::{Avma, FileOffset, Pid, Timestamp};
 use unwinder::{ObjectNumber, UnwindTables};
 
 use crate::generated_tables::{GeneratedTables, TableNumbers};
 use crate::table_bytes::TableBytes;
 
-/// The interval at which a dump is read on that has no table so far: most such dumps never have one.
-const READ_INTERVAL_WITHOUT_TABLES: Duration = Duration::from_millis(100);
 /// The maximum number of loads and moves of one dump that are kept, of some 200 bytes each.
 const MAX_LOADS: usize = 1 << 16;
 /// The maximum number of loads and moves of all dumps together.
@@ -108,7 +106,7 @@ impl GeneratedCode {
         let Ok(length) = self.file.length() else { return false };
         let mut last_read = lock(&self.last_read);
         let is_due = last_read.is_none_or(|(known, when)| {
-            let has_waited = || now.saturating_sub(when) >= READ_INTERVAL_WITHOUT_TABLES;
+            let has_waited = || now.saturating_sub(when) >= READ_INTERVAL;
             known != length && (self.has_tables() || has_waited())
         });
         if is_due {

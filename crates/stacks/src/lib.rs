@@ -33,8 +33,8 @@ pub use generated_tables::{GeneratedTables, TableNumbers};
 pub use interpreters::{MappedInterpreter, MappedRuntime};
 pub use javascript_words::{IndexedWords, MappedV8, NativeFrame};
 pub use mechanisms::Mechanisms;
-pub use object_tables::RefusedTables;
-pub use process_maps::{ProcessMaps, ProcessMapsCache};
+pub use object_tables::{MAX_REMARKS, RefusedTables};
+pub use process_maps::{MAX_PROCESSES, ProcessMaps, ProcessMapsCache};
 pub use table_bytes::TableBytes;
 pub use user_state::{
     UserState, extend_by_walk, instruction_of_32_bit_program, is_32_bit, is_outside_mappings, is_user_marker,

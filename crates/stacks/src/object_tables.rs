@@ -16,14 +16,14 @@ use crate::table_bytes::TableBytes;
 #[derive(Clone, Default, Debug)]
 pub struct RefusedTables(Arc<Mutex<BTreeSet<String>>>);
 
-/// The maximum number of sentences.
-const MAX_SENTENCES: usize = 16;
+/// The maximum number of remarks on objects that are kept, and that a snapshot of a live view has.
+pub const MAX_REMARKS: usize = 16;
 
 impl RefusedTables {
     fn add(&self, object: &Name, refused: &[ElfError]) {
         if let Some(first) = refused.first() {
             let mut sentences = self.lock();
-            if sentences.len() < MAX_SENTENCES {
+            if sentences.len() < MAX_REMARKS {
                 sentences.insert(format!("{object}: {first}"));
             }
         }

@@ -167,9 +167,9 @@ struct Known {
 /// makes others all the time would cost all other samples their turn: its maps are as old as its last 60 samples.
 const MAPPINGS_OF_SAMPLE: usize = 1024;
 
-/// The maximum number of processes. Beyond it all maps and objects are dropped at once: most of the processes have ended, and many
-/// objects were theirs alone.
-const MAX_PROCESSES: usize = 1024;
+/// The maximum number of processes. Beyond it all that is known of them is dropped at once, maps and objects: most of the processes have
+/// ended, and many objects were theirs alone.
+pub const MAX_PROCESSES: usize = 1024;
 
 /// The number of processes from which on the maps of ended ones are dropped.
 const PROCESSES_BEFORE_CLEANUP: usize = 128;

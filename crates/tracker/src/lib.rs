@@ -31,7 +31,7 @@ pub use samples::{
     DEFAULT_CHAIN_LIMIT, Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, chain_limit,
     mark_cut_chain,
 };
-pub use tracker::{Generation, MAX_CGROUPS, RawStack, Tracker};
+pub use tracker::{Generation, RawStack, Tracker};
 
 // Types that appear in the signatures of this crate's functions.
 pub use decoder::{self, Orderer};

@@ -20,9 +20,6 @@ pub(crate) struct Thread {
     pub(crate) alive: bool,
 }
 
-/// The number of ended threads that keep their names, for records that come a little late.
-const MAX_ENDED: usize = 4096;
-
 /// All threads by their number: those that live, and those that ended lately.
 #[derive(Default, Debug)]
 pub(crate) struct Threads {
@@ -83,7 +80,7 @@ impl Threads {
     /// A thread has ended. The one that did so longest ago is forgotten, where there are too many.
     pub(crate) fn end(&mut self, tid: Tid) {
         self.ended.push_back(tid);
-        if self.ended.len() > MAX_ENDED
+        if self.ended.len() > crate::MAX_ENDED
             && let Some(oldest) = self.ended.pop_front()
             && self.threads.get(&oldest).is_some_and(|thread| !thread.alive)
         {

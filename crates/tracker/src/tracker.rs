@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use decoder::record::{Comm, CpuMode, Mmap, MmapIdentity, Record, Task};
 use hashbrown::HashMap;
 use model::{
-    AddressKind, Avma, BuildId, FUNCTION_CODE, FileIdentity, Name, Pid, Reason, Space, SpaceId, SpaceTable,
-    StackEntry, Tid, Timestamp, TruncationReason,
+    AddressKind, Avma, BuildId, FUNCTION_CODE, FileIdentity, MAX_CGROUPS, Name, Pid, Reason, Space, SpaceId,
+    SpaceTable, StackEntry, Tid, Timestamp, TruncationReason,
 };
 
 use crate::callchain::{AddressSpace, ChainItem, chain_items};
@@ -78,9 +78,6 @@ struct Cgroup {
     /// `None` for a group of the host itself.
     container: Option<Name>,
 }
-
-/// Maximum number of cgroups that are kept. No machine has as many.
-pub const MAX_CGROUPS: usize = 1 << 16;
 
 impl Tracker {
     /// Creates a tracker without threads and mappings.

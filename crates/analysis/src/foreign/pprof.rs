@@ -29,8 +29,6 @@ const MAX_FRAMES: u64 = 1 << 20;
 const MAX_FRAMES_PER_BYTE: u64 = 8;
 /// The frames that one counts for which no other stack shares: it takes 50 bytes in trees of frames, and 4 in lists.
 const NEW_FRAME_COST: u64 = 8;
-/// The most functions at one location: the deepest inlining known is some tens.
-const MAX_INLINED: usize = 256;
 /// The longest name of a thread, in bytes: thousands of threads may have one, and runtimes whose threads have the longest use some tens.
 const MAX_COMM_BYTES: usize = 256;
 /// The name of the thread where a profile names neither threads nor a program.
@@ -278,7 +276,7 @@ impl Builder {
     fn push_location(&mut self, location: &LocationMessage) {
         let LocationMessage { id, mapping_id, address, ref line } = *location;
         let mut frames: Vec<Frame> =
-            line.iter().take(MAX_INLINED).filter_map(|line| self.frame(line)).collect();
+            line.iter().take(MAX_DEPTH).filter_map(|line| self.frame(line)).collect();
         if let Some((_, inlined)) = frames.split_last_mut() {
             inlined.iter_mut().for_each(|frame| frame.inlined = true);
         }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use decoder::{Attr, AttrFlags};
 pub use generated::is_dump;
-use generated::{Function, JitDump, Placement};
+use generated::{Function, JitDump, Placement, READ_INTERVAL};
 use host::perf_map::{self, MapFile, RefusedMap};
 use host::procfs;
-use host::timed_worker::{Outcome, TimedWorker};
+use host::timed_worker::{CALL_TIMEOUT, Outcome, TOTAL_TIMEOUT, TimedWorker};
 use model::ProcessLifetime;
 use model::{
     Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, SpaceTable,
@@ -18,14 +18,11 @@ use model::{
 };
 use tracker::Tracker;
 
-use super::{LIVE_READ_TIMEOUT, READ_TIMEOUT};
 use crate::embedded::jit_placements::EmbeddedPlacements;
 use crate::input::process_lifetimes::ProcessLifetimes;
 
 /// Maximum number of dumps that are read, because each takes memory. Later dumps of a recording are ignored.
 const MAX_DUMPS: usize = 4096;
-/// Minimum interval between checks whether dumps have grown, in a live view.
-const GROWTH_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The dumps of a recording, or of running processes. Shared by the replay of records and the lookup of names.
 #[derive(Default)]
@@ -310,12 +307,11 @@ impl DumpPlayer {
         has_clock: bool,
     ) -> Option<Result<DumpContent, RefusedMap>> {
         let is_recording = self.dumps.lifetimes.is_some();
-        let patience =
-            if is_recording { READ_TIMEOUT.saturating_sub(self.waited) } else { LIVE_READ_TIMEOUT };
+        let patience = if is_recording { TOTAL_TIMEOUT.saturating_sub(self.waited) } else { CALL_TIMEOUT };
         let (begin, asked) = (Instant::now(), path.to_vec());
         let outcome = self.worker.run(patience, move || {
             let file = perf_map::find_dump(pid, &asked, life)?;
-            let mut parsed = JitDump::new();
+            let mut parsed = JitDump::default();
             let error = file.as_ref().and_then(|file| parsed.read(&mut file.reader()).err());
             Ok(file.map(|file| (file, parsed, error.map(|error| error.to_string()))))
         });
@@ -371,16 +367,16 @@ impl DumpPlayer {
         self.dumps.retain(keep);
     }
 
-    /// Reads what dumps have grown by, at most once per `GROWTH_CHECK_INTERVAL`: for processes that are watched while they run.
+    /// Reads what dumps have grown by, at most once per [`READ_INTERVAL`]: for processes that are watched while they run.
     pub fn check_growth(&mut self) {
-        if self.checked.elapsed() < GROWTH_CHECK_INTERVAL || self.playing.is_empty() {
+        if self.checked.elapsed() < READ_INTERVAL || self.playing.is_empty() {
             return;
         }
         self.checked = Instant::now();
         for playing in &self.playing {
             let Some(content) = playing.content() else { continue };
             let (file, parsed) = (Arc::clone(&content.file), Arc::clone(&content.parsed));
-            let outcome = self.worker.run(LIVE_READ_TIMEOUT, move || {
+            let outcome = self.worker.run(CALL_TIMEOUT, move || {
                 lock(&parsed).read(&mut file.reader()).err().map(|error| error.to_string())
             });
             if let Outcome::Done(Some(error)) = outcome {

@@ -162,60 +162,12 @@ struct Target<'w> {
 
 /// Options of those commands of `prof` that record, and of `perf record`, that take a value, which may be the next word.
 const SHORT_OPTIONS_WITH_VALUE: &str = "eptrcCoFmGDjkui";
-const LONG_OPTIONS_WITH_VALUE: [&str; 52] = [
-    "against",
-    "ca-file",
-    "header-file",
-    "push",
-    "token-file",
-    "diff",
-    "runs",
-    "event",
-    "filter",
-    "pid",
-    "tid",
-    "realtime",
-    "cpu",
-    "count",
-    "output",
-    "freq",
-    "mmap-pages",
-    "call-graph",
-    "cgroup",
-    "delay",
-    "uid",
-    "branch-filter",
-    "clockid",
-    "max-stack",
-    "duration",
-    "input",
-    "title",
-    "subtitle",
-    "colors",
-    "width",
-    "min-width",
-    "weight",
-    "debug-dir",
-    "symfs",
-    "time",
-    "comm",
-    "switch-output",
-    "max-size",
-    "collapse",
-    "container",
-    "control",
-    "delay-secs",
-    "dump-when",
-    "hide",
-    "inherit",
-    "intervals",
-    "keep",
-    "max-files",
-    "period",
-    "root-at",
-    "source-dir",
-    "window",
-];
+const LONG_OPTIONS_WITH_VALUE: &str = "
+    against ca-file header-file push token-file diff runs event filter pid tid realtime cpu count output
+    freq mmap-pages call-graph cgroup delay uid branch-filter clockid max-stack duration input title
+    subtitle colors width min-width weight debug-dir symfs time comm switch-output max-size collapse
+    container control delay-secs dump-when hide inherit intervals keep max-files period root-at
+    source-dir window";
 
 /// The commands of `prof` that record.
 const RECORDING_COMMANDS: [&str; 4] = ["record", "flame", "top", "view"];
@@ -223,8 +175,12 @@ const RECORDING_COMMANDS: [&str; 4] = ["record", "flame", "top", "view"];
 /// Returns true if titles are right where the value of an option of `prof record`, `flame`, `top` or `view` is the next word: the
 /// name of a long option, or a letter. What they do not know, they take for the recorded command.
 pub fn is_known_to_take_a_value(option: &str) -> bool {
-    LONG_OPTIONS_WITH_VALUE.contains(&option)
+    is_long_with_value(option)
         || option.len() == 1 && (SHORT_OPTIONS_WITH_VALUE.contains(option) || option == "d")
+}
+
+fn is_long_with_value(name: &str) -> bool {
+    LONG_OPTIONS_WITH_VALUE.split_whitespace().any(|option| option == name)
 }
 
 impl<'w> Target<'w> {
@@ -257,7 +213,7 @@ impl<'w> Target<'w> {
                 break;
             } else if let Some(option) = word.strip_prefix("--") {
                 let (name, rest) = option.split_once('=').unwrap_or((option, ""));
-                let text = if LONG_OPTIONS_WITH_VALUE.contains(&name) { value(rest) } else { rest };
+                let text = if is_long_with_value(name) { value(rest) } else { rest };
                 target.set(name, text);
             } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
                 for (index, letter) in letters.char_indices() {

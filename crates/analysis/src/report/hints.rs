@@ -9,23 +9,22 @@ use rustc_hash::FxBuildHasher;
 
 use crate::Notices;
 use crate::generated_code::runtimes::{INTERPRETED, Runtime, Runtimes};
+use crate::notices::MAX_LISTED;
 use crate::report::advice::{Advisor, higher_limit};
 
-/// Minimum share of all samples for a cause to be shown, of 1: the rows of a report are mostly larger.
-const MIN_SHARE: f64 = 0.01;
+/// Minimum share of all samples, or stacks, for a cause to be shown, of 1: the rows of a report are mostly larger.
+pub const MIN_SHARE: f64 = 0.01;
 /// Minimum share of all samples for a cause that nothing helps against to be said by a reader, of 1: who looks for so many must learn why
 /// they have no name.
 const MIN_SHARE_WITHOUT_ADVICE: f64 = 0.1;
-/// Maximum number of causes that a page shows.
-const MAX_SENTENCES: usize = 5;
 /// Maximum number of causes that the picture's subtitle has room for.
 const MAX_IN_PICTURE: usize = 2;
 
 /// Maximum number of causes that are weighed: those with the most frames.
 const MAX_WEIGHED_CAUSES: usize = 16;
 /// The class of the ends of stacks that were cut at their limit of addresses, behind those of causes and of interpreters.
-const CUT_AT_LIMIT: usize = MAX_WEIGHED_CAUSES + INTERPRETED.len();
-const _: () = assert!(CUT_AT_LIMIT < MOST_CLASSES);
+const CUT_STACKS_CLASS: usize = MAX_WEIGHED_CAUSES + INTERPRETED.len();
+const _: () = assert!(CUT_STACKS_CLASS < MOST_CLASSES);
 
 /// One cause.
 #[derive(Clone, PartialEq, Debug)]
@@ -107,7 +106,7 @@ impl Hints {
                 .or_insert_with(|| SpaceFacts::new(spaces.get(entry.space), runtimes));
             if let Some(cut_at) = facts.limit {
                 limit = Some(limit.map_or(cut_at, |limit| limit.min(cut_at)));
-                return Some(CUT_AT_LIMIT);
+                return Some(CUT_STACKS_CLASS);
             }
             let found = resolve(place, entry);
             if let Some(function) = function_of(found) {
@@ -125,7 +124,7 @@ impl Hints {
             (hint.samples, hint.innermost) = (found.anywhere, found.innermost);
         }
         hints.extend(cut_in_generated_code(profile, spaces, runtimes, advisor));
-        hints.extend(limit.map(|limit| cut_at_limit(limit, samples[CUT_AT_LIMIT])));
+        hints.extend(limit.map(|limit| cut_at_limit(limit, samples[CUT_STACKS_CLASS])));
         for hint in interpreted.hints(of_interpreters, advisor) {
             // One hint for a runtime, that of the larger share.
             match hints.iter_mut().find(|known| known.advice == hint.advice) {
@@ -153,7 +152,7 @@ impl Hints {
 
     /// A sentence for each of the largest, for a page.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
-        self.all_sentences().take(MAX_SENTENCES)
+        self.all_sentences().take(MAX_LISTED)
     }
 
     /// A sentence for each.

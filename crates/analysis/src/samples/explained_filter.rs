@@ -7,6 +7,8 @@ use std::hash::Hash;
 use export::summary::grouped;
 use model::{Name, Pid, Tid, Timestamp};
 use perfdata::features::Features;
+
+use crate::notices::MAX_LISTED;
 use profile::{HOST, SampleFacts, SampleFilter, TimeRange};
 
 /// Filters samples. Until a sample passes, it counts the names, processes and other properties of those that it rejects, so
@@ -38,8 +40,6 @@ struct RejectedSamples {
 
 /// Maximum number of different values that are counted of each property: only the most frequent [`MAX_LISTED`] are shown.
 const MAX_COUNTED_VALUES: usize = 4096;
-/// Maximum number of values that an explanation lists of each property.
-const MAX_LISTED: usize = 5;
 
 impl ExplainedFilter {
     /// Creates a filter that has seen no sample.

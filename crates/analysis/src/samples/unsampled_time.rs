@@ -17,6 +17,7 @@ pub(crate) const PRE_EXEC_COMM: &[u8] = b"prof-exec";
 const MAX_NAMES: usize = 4;
 
 /// CPU time without samples, by task names.
+#[derive(Default)]
 pub(crate) struct UnsampledTime {
     filter: SampleFilter,
     /// The choice of what is kept apart besides names.
@@ -73,16 +74,7 @@ struct InheritedClock {
 impl UnsampledTime {
     /// Keeps what `filter` admits, apart as `detail` says.
     pub(crate) fn new(filter: SampleFilter, detail: Detail) -> Self {
-        Self {
-            filter,
-            detail,
-            lives: HashMap::default(),
-            ended: VecDeque::new(),
-            rest: HashMap::default(),
-            followed: HashMap::default(),
-            times: HashMap::default(),
-            events: 0,
-        }
+        Self { filter, detail, ..Self::default() }
     }
 
     /// Counts what samples of a thread stand for.

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use generated::PerfMapSearch;
 use host::perf_map::{self, MAX_MAP_BYTES};
 use host::procfs;
-use host::timed_worker::{Outcome, PendingResult, TimedWorker};
+use host::timed_worker::{CALL_TIMEOUT, Outcome, PendingResult, TOTAL_TIMEOUT, TimedWorker};
 use model::ProcessLifetime;
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
 use super::{Job, Remarks, named};
-use crate::generated_code::{LIVE_READ_TIMEOUT, READ_TIMEOUT};
 use crate::input::process_lifetimes::ProcessLifetimes;
 
 /// The time to wait for each map when that is used up.
@@ -100,7 +99,7 @@ impl PerfMaps {
         if !self.this_host || pid.0 <= 0 {
             return false;
         }
-        let patience = READ_TIMEOUT.saturating_sub(self.lock().waited).max(MIN_READ_TIMEOUT);
+        let patience = TOTAL_TIMEOUT.saturating_sub(self.lock().waited).max(MIN_READ_TIMEOUT);
         let begin = Instant::now();
         let search = move || !matches!(perf_map::find(pid, ProcessLifetime::default()), Ok(None));
         let outcome = self.worker.lock().unwrap_or_else(PoisonError::into_inner).run(patience, search);
@@ -158,7 +157,7 @@ impl PerfMaps {
         let is_recording = self.lifetimes.is_some();
         let (patience, left) = {
             let state = self.lock();
-            let patience = if is_recording { READ_TIMEOUT } else { LIVE_READ_TIMEOUT };
+            let patience = if is_recording { TOTAL_TIMEOUT } else { CALL_TIMEOUT };
             let left = MAX_TOTAL_BYTES.saturating_sub(state.read);
             (patience.saturating_sub(state.waited).max(MIN_READ_TIMEOUT), left)
         };

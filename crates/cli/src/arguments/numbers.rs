@@ -63,6 +63,9 @@ pub fn process_number(text: &str) -> Result<i32, String> {
     }
 }
 
+/// The shortest time between two reports, or that a window or file spans.
+pub const MIN_SPAN: Duration = Duration::from_millis(100);
+
 /// Parses a number of seconds above 0, with or without a trailing `s`.
 ///
 /// # Errors

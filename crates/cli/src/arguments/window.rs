@@ -11,7 +11,7 @@ use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_read_wr
 use model::Harm;
 use recorder::{CommandSources, DumpCondition, ExitCondition, NextFileWhen, Window};
 
-use super::numbers::{bytes_with_unit, within};
+use super::numbers::{MIN_SPAN, bytes_with_unit, within};
 use crate::console::Console;
 
 /// Default size of a window.
@@ -222,7 +222,7 @@ fn duration(text: &str) -> Option<Duration> {
     let (number, factor) =
         units.into_iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
     let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * factor).ok().filter(|time| *time >= Duration::from_millis(100))
+    Duration::try_from_secs_f64(number * factor).ok().filter(|time| *time >= MIN_SPAN)
 }
 
 /// Parses a size of at least [`MIN_WINDOW_BYTES`].

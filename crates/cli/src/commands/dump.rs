@@ -14,6 +14,7 @@ use clap::Args;
 use host::files::{ConnectError, RecordingConnection};
 use host::process_handle::ProcessHandle;
 use host::procfs;
+use host::sources;
 use host::sys::peer::Peer;
 use host::sys::signals::SIGUSR2;
 use host::timed_worker::{Outcome, TimedWorker};
@@ -26,9 +27,6 @@ use crate::output::Output;
 
 /// Longest time to wait for the answer, in seconds: a window of 1 GB takes that long on a disk that writes 17 MB a second.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// Longest time to look at the file that another user's process names, in seconds: a look takes microseconds on a local disk, and some
-/// 100 ms through a distant network.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The arguments of `prof dump`.
 #[derive(Args)]
@@ -105,7 +103,7 @@ fn ask(recording: RecordingConnection, pid: Pid) -> anyhow::Result<PathBuf> {
 /// Returns true if a path is that of a regular file of this user; false also if its file system does not say so in time.
 fn is_file_of(path: PathBuf, user: u32) -> bool {
     let look = move || std::fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.uid() == user);
-    matches!(TimedWorker::default().run(LOOK_TIMEOUT, look), Outcome::Done(true))
+    matches!(TimedWorker::default().run(sources::TIMEOUT, look), Outcome::Done(true))
 }
 
 /// Sends SIGUSR2 to a recording whose socket cannot be reached. Checks first that the process is a recording that writes a file then:

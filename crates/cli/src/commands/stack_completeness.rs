@@ -4,6 +4,7 @@ use std::path::Path;
 
 use analysis::Notices;
 use analysis::advice::{StackFacts, cut_stacks_in_words};
+use analysis::hints::MIN_SHARE;
 use decoder::MAX_STACK_COPY_BYTES;
 use export::summary::counted;
 use host::sys::system;
@@ -12,9 +13,6 @@ use recorder::Options;
 use recorder::unwind::StackTotals;
 
 use crate::console::Console;
-
-/// The share of stacks that end early for one reason from which on it is a problem, in per cent. Rows of a report are mostly larger.
-const MIN_WARNED_PERCENT: f64 = 1.0;
 
 /// Returns `, stacks 99.8 % complete (copies of 4 to 64 KiB)` for the summary. `sizes` are the smallest and the largest copy,
 /// in bytes.
@@ -62,7 +60,7 @@ pub fn report_truncation(
             reason => reason,
         };
         let line = cut_stacks_in_words(reason, count, totals.unwound(), facts);
-        if percent(count) >= MIN_WARNED_PERCENT {
+        if count as f64 >= MIN_SHARE * all {
             console.warn(Harm::Stacks, &line);
         } else {
             console.detail(&line);

@@ -17,7 +17,7 @@ use recorder::{Control, JvmMapTiming, Notice, Options, Target, Workload};
 use symbolizer::NameStyle;
 
 use super::{file_helper, recording};
-use crate::arguments::numbers::{seconds, within};
+use crate::arguments::numbers::{MIN_SPAN, seconds, within};
 use crate::arguments::{
     NamelessArguments, RuntimeArguments, SamplingArguments, TargetArguments, exit_with_usage_error,
 };
@@ -86,7 +86,7 @@ pub struct TopArguments {
 /// Seconds between a tenth and a day.
 fn interval(text: &str) -> Result<Duration, String> {
     let duration = seconds(text)?;
-    if (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&duration) {
+    if (MIN_SPAN..=Duration::from_secs(86_400)).contains(&duration) {
         Ok(duration)
     } else {
         Err("a number of seconds from 0.1 to 86400".to_owned())

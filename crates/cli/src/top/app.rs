@@ -19,9 +19,10 @@ use live::views::{
 };
 
 /// The views, in the order of their numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) enum View {
     /// Functions.
+    #[default]
     Functions,
     /// Processes and threads.
     Tasks,
@@ -47,9 +48,10 @@ impl View {
 }
 
 /// The order of functions in a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) enum FunctionOrder {
     /// By self weight.
+    #[default]
     SelfWeight,
     /// By total weight, with callees.
     TotalWeight,
@@ -106,6 +108,7 @@ pub(crate) struct FlameView {
 }
 
 /// The state of the screen.
+#[derive(Default)]
 pub(crate) struct App {
     /// The snapshot that is shown.
     pub(crate) snapshot: Arc<Snapshot>,
@@ -162,33 +165,7 @@ pub(crate) struct App {
 impl App {
     /// Shows an empty list of functions.
     pub(crate) fn new(scope: Scope, span: Span) -> Self {
-        Self {
-            snapshot: Arc::default(),
-            newest: None,
-            view: View::Functions,
-            scope,
-            filter_text: String::new(),
-            paused: false,
-            frozen: false,
-            span,
-            function_order: FunctionOrder::SelfWeight,
-            task_order: TaskOrder::Weight,
-            prompt: None,
-            help: None,
-            message: None,
-            functions: List::default(),
-            tasks: List::default(),
-            focus: Vec::new(),
-            callers_and_callees: None,
-            calls: List::default(),
-            expanded: ExpandedRows::default(),
-            flame: FlameView::default(),
-            total: 0,
-            idle_share: 0.0,
-            spent: None,
-            click_areas: Vec::new(),
-            page: 10,
-        }
+        Self { scope, span, page: 10, ..Self::default() }
     }
 
     /// Receives a new snapshot. Shows it, unless the screen is paused.

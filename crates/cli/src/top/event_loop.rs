@@ -297,7 +297,7 @@ fn show(
         }
         drop(realtime.take());
         // All messages that have arrived are handled before the next drawing.
-        let first = messages.recv_timeout(Duration::from_secs(3600)).ok();
+        let first = messages.recv().ok();
         dirty = first.is_some();
         realtime = dirty.then(RealtimeGuard::acquire);
         for message in first.into_iter().chain(messages.try_iter()) {

@@ -19,10 +19,9 @@ const SCHEMA: &str = "prof-top-2";
 /// The fields of an event that have the same name and meaning in `report --json`.
 const REPORT_FIELDS: [&str; 6] = ["event", "unit", "total", "lost", "rows", "rows_omitted"];
 
-/// Maximum number of functions, processes, threads per process, and stacks that the JSON lists for an event.
+/// Maximum number of functions, of processes, and of stacks or threads per process that the JSON lists for an event.
 const MAX_FUNCTIONS: usize = 100;
 const MAX_PROCESSES: usize = 50;
-const MAX_THREADS: usize = 20;
 const MAX_STACKS: usize = 20;
 /// Maximum number of frames of a stack in the JSON. Deeper stacks lose their outermost frames.
 const MAX_FRAMES: usize = 256;
@@ -102,7 +101,7 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
     let spent = is_time.then(|| TimeSpent::of(snapshot, &scope));
     let process = |rows: &&[TaskRow]| {
         let (process, threads) = rows.split_first()?;
-        let (threads, threads_omitted) = bounded(threads.to_vec(), MAX_THREADS);
+        let (threads, threads_omitted) = bounded(threads.to_vec(), MAX_STACKS);
         let thread = |row: &TaskRow| {
             let thread = json!({ "tid": row.choice.tid, "comm": row.comm.to_string(), "weight": row.weight });
             with_time(thread, spent.as_ref().map(|spent| spent.of_task(row.choice)))

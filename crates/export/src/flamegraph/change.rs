@@ -1,17 +1,17 @@
 //! Differential flame graphs: frames are as wide as they are after a change, and coloured by how much they grew or shrank.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
-use profile::ViewFrame;
 use profile::comparison::{AFTER, BEFORE};
-use profile::queries::{CallTree, NodeId};
+use profile::queries::{CallTree, CallTreeBuilder, NodeId};
+use profile::{FrameId, FrameKind, FrameTable, Label, ViewFrame};
 
 use super::change_marks::{GREW, SAME, SHRANK, marked};
 use super::{Colors, Options, draw};
 use crate::figures::{grouped, percent_text};
 use crate::frame_name;
-use crate::label_stacks::{LabelId, LabelStacks, LabelTable};
+use crate::label_stacks::{LabelId, LabelStacks};
+use crate::names::safe_label;
 use crate::palette::Rgb;
 
 /// Standard deviations of counting samples that a change must exceed to have a colour.
@@ -28,90 +28,55 @@ pub struct Change<'a> {
     pub mean_weights: [f64; 2],
 }
 
-/// Stacks with weights of both sides, merged by the text of their labels.
-struct ChangedStacks {
-    labels: LabelTable,
-    /// The root, then each node after its parent.
-    nodes: Vec<Node>,
+/// Returns the calls of both sides merged by the texts of their labels, which are the names of its frames; with `reverse`, from the innermost
+/// frame on.
+fn by_label(tree: &CallTree, reverse: bool) -> CallTree {
+    let mut labels = FrameTable::default();
+    // Without its module, by which functions of one name were told apart.
+    let mut label = |frame: &ViewFrame| {
+        let text = safe_label(&frame_name(&frame.without_module())).into();
+        labels.intern(ViewFrame { label: Label::Function(text, None), kind: FrameKind::User, line: None })
+    };
+    let of_frames: Vec<FrameId> = tree.frames().iter().map(&mut label).collect();
+    let mut builder = CallTreeBuilder::new(2);
+    for node in tree.nodes().filter(|&node| tree.self_weights(node) != [0; 2]) {
+        let frames = path(tree, node).into_iter().filter_map(|node| tree.frame(node));
+        let mut labels: Vec<FrameId> = frames.map(|frame| of_frames[frame.index()]).collect();
+        if reverse {
+            labels.reverse();
+        }
+        let place = labels.into_iter().fold(NodeId::ROOT, |place, label| builder.child(place, label));
+        builder.add(place, tree.self_weights(node));
+    }
+    builder.finish(labels.frames().to_vec())
 }
 
-struct Node {
-    parent: usize,
-    label: Option<LabelId>,
-    own: Weights,
-    total: Weights,
+/// Returns a node and its callers, the outermost first.
+fn path(tree: &CallTree, node: NodeId) -> Vec<NodeId> {
+    let callers = std::iter::successors(Some(node), |&node| Some(tree.parent(node)));
+    let mut path: Vec<NodeId> = callers.take_while(|&node| node != NodeId::ROOT).collect();
+    path.reverse();
+    path
 }
 
-impl ChangedStacks {
-    fn new(tree: &CallTree, reverse: bool) -> Self {
-        let mut labels = LabelTable::default();
-        let names: Vec<LabelId> = tree.frames().iter().map(|frame| labels.label(&name(frame))).collect();
-        let root = Node { parent: 0, label: None, own: [0; 2], total: [0; 2] };
-        let mut stacks = Self { labels, nodes: vec![root] };
-        let mut children: HashMap<(usize, LabelId), usize> = HashMap::new();
-        let mut path = Vec::new();
-        for node in tree.nodes() {
-            let &[before, after] = tree.self_weights(node) else { continue };
-            if before == 0 && after == 0 {
-                continue;
-            }
-            path.clear();
-            let mut at = node;
-            while at != NodeId::ROOT {
-                path.extend(tree.frame(at).map(|frame| names[frame.index()]));
-                at = tree.parent(at);
-            }
-            if !reverse {
-                path.reverse();
-            }
-            let mut place = 0;
-            for &label in &path {
-                place = *children.entry((place, label)).or_insert_with(|| {
-                    stacks.nodes.push(Node { parent: place, label: Some(label), own: [0; 2], total: [0; 2] });
-                    stacks.nodes.len() - 1
-                });
-            }
-            add(&mut stacks.nodes[place].own, [before, after]);
-        }
-        for index in (0..stacks.nodes.len()).rev() {
-            let own = stacks.nodes[index].own;
-            add(&mut stacks.nodes[index].total, own);
-            if index > 0 {
-                let (total, parent) = (stacks.nodes[index].total, stacks.nodes[index].parent);
-                add(&mut stacks.nodes[parent].total, total);
-            }
-        }
-        stacks
-    }
-
-    /// Returns the labels of a node and its callers, the outermost first.
-    fn path(&self, mut node: usize) -> Vec<(usize, LabelId)> {
-        let mut path = Vec::new();
-        while let Node { parent, label: Some(label), .. } = self.nodes[node] {
-            path.push((node, label));
-            node = parent;
-        }
-        path.reverse();
-        path
-    }
-
-    /// Returns the nodes with weight of their own and their paths, sorted by text.
-    fn rows(&self) -> Vec<(usize, Vec<(usize, LabelId)>)> {
-        let with_weight = (1..self.nodes.len()).filter(|&node| self.nodes[node].own != [0; 2]);
-        let mut rows: Vec<_> = with_weight.map(|node| (node, self.path(node))).collect();
-        let text = |&(_, label): &(usize, LabelId)| self.labels.text(label);
-        rows.sort_by(|(_, one), (_, other)| one.iter().map(text).cmp(other.iter().map(text)));
-        rows
+/// Returns the text of a node of [`by_label`].
+fn text(tree: &CallTree, node: NodeId) -> &str {
+    match tree.frame(node).and_then(|frame| tree.frames().get(frame.index())) {
+        Some(ViewFrame { label: Label::Function(text, _), .. }) => text,
+        _ => "",
     }
 }
 
-/// Returns the name of a frame: without its module, by which functions of one name were told apart.
-fn name(frame: &ViewFrame) -> String {
-    frame_name(&frame.without_module())
-}
-
-fn add(sum: &mut Weights, added: Weights) {
-    sum.iter_mut().zip(added).for_each(|(sum, added)| *sum = sum.saturating_add(added));
+/// Returns the nodes of [`by_label`] with weight of their own, each with its weights and with its path, sorted by text.
+fn rows(tree: &CallTree) -> Vec<(Weights, Vec<NodeId>)> {
+    let row = |node| Some((*tree.self_weights(node).first_chunk()?, path(tree, node)));
+    let mut rows: Vec<(Weights, _)> = tree.nodes().filter_map(row).collect();
+    rows.retain(|(own, path)| *own != [0; 2] && !path.is_empty());
+    rows.sort_by(|(_, one), (_, other)| {
+        let text = |&node: &NodeId| text(tree, node);
+        one.iter().map(text).cmp(other.iter().map(text))
+    });
+    rows
 }
 
 /// Draws what changed. [`Options::colors`] is ignored.
@@ -119,29 +84,24 @@ fn add(sum: &mut Weights, added: Weights) {
 /// # Errors
 /// Those of `output`, and `InvalidData` where there is no sample to draw.
 pub fn write(change: &Change<'_>, options: &Options, output: &mut dyn Write) -> io::Result<()> {
-    let stacks = ChangedStacks::new(change.tree, options.reverse);
-    let all = stacks.nodes.first().map_or([0; 2], |root| root.total);
-    let differs = |node: &Node| difference(node.total).unsigned_abs();
+    let tree = by_label(change.tree, options.reverse);
+    let weights = |node: NodeId| tree.totals(node).first_chunk().copied().unwrap_or_default();
+    let all = weights(NodeId::ROOT);
+    let differs = |node| difference(weights(node)).unsigned_abs();
     // The frame of all samples and those of threads say what the title says.
-    let greatest = stacks.nodes.iter().skip(1).map(differs).max().unwrap_or(0);
+    let greatest = tree.nodes().filter(|&node| node != NodeId::ROOT).map(differs).max().unwrap_or(0);
     let mut drawn = LabelStacks::default();
-    let mut described: Vec<Option<LabelId>> = vec![None; stacks.nodes.len()];
-    for (node, path) in stacks.rows() {
-        let after = stacks.nodes[node].own[AFTER];
-        if after == 0 {
-            continue;
-        }
-        let path: Vec<LabelId> = path
-            .into_iter()
-            .map(|(node, label)| {
-                *described[node].get_or_insert_with(|| {
-                    let weights = stacks.nodes[node].total;
-                    let colour = colour(weights, change.mean_weights, greatest);
-                    let figures = figures(weights, all, options);
-                    drawn.marked_label(&marked(stacks.labels.text(label), colour, &figures))
-                })
+    let mut described: Vec<Option<LabelId>> = vec![None; tree.nodes().len()];
+    for ([_, after], path) in rows(&tree) {
+        let described = path.into_iter().map(|node| {
+            *described[node.index()].get_or_insert_with(|| {
+                let weights = weights(node);
+                let colour = colour(weights, change.mean_weights, greatest);
+                let figures = figures(weights, all, options);
+                drawn.marked_label(&marked(text(&tree, node), colour, &figures))
             })
-            .collect();
+        });
+        let path: Vec<LabelId> = described.collect();
         drawn.push(&path, after);
     }
     let options = Options { colors: Colors::Change, ..options.clone() };
@@ -153,14 +113,10 @@ pub fn write(change: &Change<'_>, options: &Options, output: &mut dyn Write) -> 
 /// # Errors
 /// Those of `output`.
 pub fn write_folded(change: &Change<'_>, output: &mut dyn Write) -> io::Result<()> {
-    let stacks = ChangedStacks::new(change.tree, false);
-    for (node, path) in stacks.rows() {
-        for (number, &(_, label)) in path.iter().enumerate() {
-            let separator = if number == 0 { "" } else { ";" };
-            write!(output, "{separator}{}", stacks.labels.text(label))?;
-        }
-        let [before, after] = stacks.nodes[node].own;
-        writeln!(output, " {before} {after}")?;
+    let tree = by_label(change.tree, false);
+    for ([before, after], path) in rows(&tree) {
+        let texts: Vec<&str> = path.into_iter().map(|node| text(&tree, node)).collect();
+        writeln!(output, "{} {before} {after}", texts.join(";"))?;
     }
     Ok(())
 }
@@ -210,9 +166,6 @@ fn figures([before, after]: Weights, all: Weights, options: &Options) -> String 
 mod tests {
     use super::*;
     use crate::palette::vision::Cone;
-    use profile::Label;
-    use profile::queries::CallTreeBuilder;
-    use profile::{FrameKind, FrameTable};
 
     fn function(name: &str) -> ViewFrame {
         ViewFrame { label: Label::Function(name.into(), None), kind: FrameKind::User, line: None }

@@ -14,13 +14,12 @@ use super::{EventReport, Format, Options, Query, ReportBody, events_of, heading,
 use crate::figures::fit;
 use crate::names::{ShownNames, fit_name};
 use crate::summary::{counted, grouped};
+use crate::table::MIN_LAST_COLUMNS;
 
 /// The width of a figure with the space before it, in columns.
 const FIGURE_COLUMNS: usize = 8;
 /// Maximum width of a field other than the last, in columns.
 const MAX_FIELD_COLUMNS: usize = 24;
-/// Minimum width of the last field, in columns, however narrow the terminal is.
-const MIN_LAST_COLUMNS: usize = 16;
 
 pub(super) fn write(
     events: &[EventReport<'_>],

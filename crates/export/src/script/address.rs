@@ -5,7 +5,6 @@ use std::fmt::{self, Write};
 use model::{AddressKind, Name, Reason, Resolution, Space, SpaceId, StackEntry};
 
 use super::fields::Fields;
-use super::number;
 
 /// An address of a sample with the stack entry that it maps to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,7 +47,7 @@ impl AddressStyle {
     /// Appends the address of a sample without a call chain, without a line break.
     pub(super) fn one_line(self, out: &mut Vec<u8>, located: &LocatedAddress, symbols: &dyn SymbolLookup) {
         if self.has(Fields::IP) {
-            number::hex(out, located.address, 16);
+            display(out, format_args!("{:16x}", located.address));
         }
         if self.has(Fields::SYM) {
             out.push(b' ');
@@ -97,8 +96,7 @@ impl AddressStyle {
 
     fn address(self, out: &mut Vec<u8>, located: &LocatedAddress) {
         if self.has(Fields::IP) {
-            out.push(b'\t');
-            number::hex(out, located.address, 16);
+            display(out, format_args!("\t{:16x}", located.address));
         }
     }
 
@@ -120,8 +118,7 @@ impl AddressStyle {
 /// Appends the file name and the line, as perf prints them without `--full-source-path`.
 fn source_location(out: &mut Vec<u8>, file: &str, line: u32) {
     safe(out, file.rsplit('/').next().unwrap_or(file));
-    out.push(b':');
-    number::decimal(out, line.into(), 0);
+    display(out, format_args!(":{line}"));
 }
 
 /// Appends the outermost function of an address, which is the symbol that covers it.
@@ -140,8 +137,7 @@ fn symbol_of(out: &mut Vec<u8>, resolution: Option<&Resolution>, with_offset: bo
             let Some(frame) = found.frames.last() else { return };
             safe(out, &frame.function);
             if with_offset && let Some(offset) = found.symbol_offset {
-                out.extend_from_slice(b"+0x");
-                number::hex(out, offset, 0);
+                display(out, format_args!("+{offset:#x}"));
             }
         }
         Some(Resolution::Unresolved(Reason::Truncated(reason))) => {

@@ -2,9 +2,8 @@
 
 use decoder::values::{Branch, BranchFlags};
 
-use super::address::LocatedAddress;
+use super::address::{LocatedAddress, display};
 use super::gapped_text::{GappedText, SymbolGap};
-use super::number;
 
 /// The format of the two ends of a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +47,7 @@ pub(super) fn branch(
 }
 
 fn hexadecimal(text: &mut GappedText, value: u64) {
-    text.bytes.extend_from_slice(b"0x");
-    number::hex(&mut text.bytes, value, 0);
+    display(&mut text.bytes, format_args!("{value:#x}"));
 }
 
 fn flags(out: &mut Vec<u8>, flags: BranchFlags) {
@@ -61,10 +59,7 @@ fn flags(out: &mut Vec<u8>, flags: BranchFlags) {
     let transaction = if flags.in_transaction() { b'X' } else { b'-' };
     let abort = if flags.abort() { b'A' } else { b'-' };
     out.extend_from_slice(&[b'/', prediction, b'/', transaction, b'/', abort, b'/']);
-    number::decimal(out, flags.cycles().into(), 0);
-    out.push(b'/');
-    out.extend_from_slice(kind(flags).as_bytes());
-    out.push(b' ');
+    display(out, format_args!("{}/{} ", flags.cycles(), kind(flags)));
 }
 
 /// Returns the name in `tools/perf/util/branch.c` of a branch type: `PERF_BR_*`, or with `PERF_BR_EXTEND_ABI`

@@ -51,29 +51,6 @@ bitflags! {
     }
 }
 
-const NAMES: &[(&str, Fields)] = &[
-    ("comm", Fields::COMM),
-    ("tid", Fields::TID),
-    ("pid", Fields::PID),
-    ("time", Fields::TIME),
-    ("cpu", Fields::CPU),
-    ("event", Fields::EVENT),
-    ("trace", Fields::TRACE),
-    ("ip", Fields::IP),
-    ("sym", Fields::SYM),
-    ("dso", Fields::DSO),
-    ("addr", Fields::ADDR),
-    ("symoff", Fields::SYMOFF),
-    ("srcline", Fields::SRCLINE),
-    ("period", Fields::PERIOD),
-    ("brstack", Fields::BRSTACK),
-    ("brstacksym", Fields::BRSTACKSYM),
-    ("brstackoff", Fields::BRSTACKOFF),
-    ("bpf-output", Fields::BPF_OUTPUT),
-    ("misc", Fields::MISC),
-    ("cgroup", Fields::CGROUP),
-];
-
 /// The part of a sample that each field needs, and its name. Fields that are not listed need none.
 const REQUIRED_PARTS: &[(Fields, SampleFormat, &str)] = &[
     (Fields::IP, SampleFormat::IP, "IP"),
@@ -163,11 +140,16 @@ impl Fields {
     /// The stack and its names.
     const STACK: Self = Self::IP.union(Self::SYM).union(Self::SYMOFF).union(Self::DSO);
 
+    /// Returns the fields of a set with their names as they are typed.
+    fn typed(self) -> impl Iterator<Item = (String, Self)> {
+        self.iter_names().map(|(name, field)| (name.to_ascii_lowercase().replace('_', "-"), field))
+    }
+
     fn named(name: &str) -> Result<Self, FieldError> {
-        let found = NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|&(_, field)| field).ok_or_else(|| FieldError::Unknown {
+        let found = Self::all().typed().find(|(known, _)| known == name);
+        found.map(|(_, field)| field).ok_or_else(|| FieldError::Unknown {
             name: name.to_owned(),
-            known: NAMES.iter().map(|&(known, _)| known).collect::<Vec<_>>().join(","),
+            known: Self::all().typed().map(|(known, _)| known).collect::<Vec<_>>().join(","),
         })
     }
 }
@@ -197,7 +179,7 @@ pub enum FieldError {
         /// The missing part, as `PERF_SAMPLE_*` names it.
         part: &'static str,
         /// The field.
-        field: &'static str,
+        field: String,
     },
     /// Offsets without functions.
     #[error("`symoff` needs `sym`")]
@@ -308,7 +290,7 @@ impl FieldSelection {
                 continue;
             }
             if choice.by_name.contains(field) {
-                let field = NAMES.iter().find(|&&(_, known)| known == field).map_or("", |&(name, _)| name);
+                let field = field.typed().map(|(name, _)| name).collect();
                 return Err(FieldError::Absent { event: event.to_owned(), part: name, field });
             }
             fields -= field;

@@ -14,18 +14,16 @@ pub struct GappedText {
     pub(super) bytes: Vec<u8>,
     /// The position in `bytes` of each gap, and what fills it.
     gaps: Vec<(usize, Gap)>,
-    symbol_gaps: Vec<SymbolGap>,
     /// The lines of all call chains, concatenated.
     lines: Vec<ChainLineId>,
 }
 
-/// What fills a gap. Nearly all are call chains, one for each sample: the others lie apart, so that chains take little memory.
+/// What fills a gap.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
     /// A call chain of this many lines.
-    Chain(u32),
-    /// The next of the symbol gaps.
-    Symbol,
+    Chain(usize),
+    Symbol(SymbolGap),
 }
 
 /// A symbol that fills a gap.
@@ -42,10 +40,7 @@ pub(super) enum SymbolGap {
 impl GappedText {
     /// Estimates the memory that the text takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.len()
-            + size_of_val(self.gaps.as_slice())
-            + size_of_val(self.symbol_gaps.as_slice())
-            + size_of_val(self.lines.as_slice())
+        self.bytes.len() + size_of_val(self.gaps.as_slice()) + size_of_val(self.lines.as_slice())
     }
 
     /// Returns true if the text is empty.
@@ -55,22 +50,21 @@ impl GappedText {
 
     /// Returns the addresses whose symbols fill gaps, without those of call chains.
     pub fn addresses(&self) -> impl Iterator<Item = &LocatedAddress> {
-        self.symbol_gaps.iter().map(|gap| match gap {
-            SymbolGap::Line(located, _) | SymbolGap::Symbol(located, _) | SymbolGap::Object(located) => {
-                located
-            }
+        self.gaps.iter().filter_map(|(_, gap)| match gap {
+            Gap::Chain(_) => None,
+            Gap::Symbol(
+                SymbolGap::Line(located, _) | SymbolGap::Symbol(located, _) | SymbolGap::Object(located),
+            ) => Some(located),
         })
     }
 
     pub(super) fn push_gap(&mut self, gap: SymbolGap) {
-        self.gaps.push((self.bytes.len(), Gap::Symbol));
-        self.symbol_gaps.push(gap);
+        self.gaps.push((self.bytes.len(), Gap::Symbol(gap)));
     }
 
     pub(super) fn push_chain(&mut self, lines: &[ChainLineId]) {
         self.lines.extend_from_slice(lines);
-        // A record has at most 8192 addresses.
-        self.gaps.push((self.bytes.len(), Gap::Chain(lines.len() as u32)));
+        self.gaps.push((self.bytes.len(), Gap::Chain(lines.len())));
     }
 
     /// Writes the text with its gaps filled, and clears it. `lines` has the texts of its call chains.
@@ -83,37 +77,27 @@ impl GappedText {
         symbols: &dyn SymbolLookup,
         output: &mut dyn Write,
     ) -> io::Result<()> {
-        let mut written = 0;
-        let mut chains = self.lines.iter();
-        let mut symbol_gaps = self.symbol_gaps.iter();
+        let (text, mut written) = (std::mem::take(self), 0);
+        let mut chains = text.lines.iter();
         let mut piece: Vec<u8> = Vec::with_capacity(2 * PIECE_BYTES);
-        for &(at, gap) in &self.gaps {
-            piece.extend_from_slice(self.bytes.get(written..at).unwrap_or_default());
+        for &(at, ref gap) in &text.gaps {
+            piece.extend_from_slice(text.bytes.get(written..at).unwrap_or_default());
             written = at;
             match gap {
                 Gap::Chain(count) => {
-                    for &line in chains.by_ref().take(count as usize) {
+                    for &line in chains.by_ref().take(*count) {
                         piece.extend_from_slice(lines.text(line));
                     }
                 }
-                Gap::Symbol => {
-                    if let Some(gap) = symbol_gaps.next() {
-                        gap.fill(&mut piece, symbols);
-                    }
-                }
+                Gap::Symbol(gap) => gap.fill(&mut piece, symbols),
             }
             if piece.len() >= PIECE_BYTES {
                 output.write_all(&piece)?;
                 piece.clear();
             }
         }
-        piece.extend_from_slice(self.bytes.get(written..).unwrap_or_default());
-        output.write_all(&piece)?;
-        self.bytes.clear();
-        self.gaps.clear();
-        self.symbol_gaps.clear();
-        self.lines.clear();
-        Ok(())
+        piece.extend_from_slice(text.bytes.get(written..).unwrap_or_default());
+        output.write_all(&piece)
     }
 }
 

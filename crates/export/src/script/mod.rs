@@ -12,7 +12,6 @@ mod branches;
 mod chain_lines;
 mod fields;
 mod gapped_text;
-mod number;
 mod printer;
 mod tracepoint;
 

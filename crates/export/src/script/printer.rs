@@ -14,7 +14,6 @@ use super::branches::{self, Ends};
 use super::chain_lines::ChainLineId;
 use super::fields::{EventKind, FieldError, FieldSelection, Fields};
 use super::gapped_text::{GappedText, SymbolGap};
-use super::number;
 use super::tracepoint::TracepointFormat;
 
 /// The attr and the name of an event.
@@ -180,8 +179,8 @@ impl Printer {
         let has = |field| fields.contains(field);
         start(event, sample, comm, self.nanoseconds, &mut text.bytes);
         if has(Fields::PERIOD) {
-            number::decimal(&mut text.bytes, sample.period.unwrap_or(event.default_period), 10);
-            text.bytes.push(b' ');
+            let period = sample.period.unwrap_or(event.default_period);
+            display(&mut text.bytes, format_args!("{period:10} "));
         }
         if has(Fields::EVENT) {
             text.bytes.extend_from_slice(&event.name);
@@ -242,27 +241,16 @@ fn start(event: &Event, sample: &Sample<'_>, comm: &Name, nanoseconds: bool, out
     }
     let (pid, tid) = sample.thread.map_or((-1, -1), |(pid, tid)| (pid.0, tid.0));
     match (has(Fields::PID), has(Fields::TID)) {
-        (true, true) => {
-            number::signed(out, pid.into(), 5);
-            out.push(b'/');
-            let before = out.len();
-            number::signed(out, tid.into(), 0);
-            number::blanks(out, (before + 5).saturating_sub(out.len()));
-            out.push(b' ');
-        }
-        (true, false) | (false, true) => {
-            number::signed(out, if has(Fields::PID) { pid } else { tid }.into(), 5);
-            out.push(b' ');
-        }
+        (true, true) => display(out, format_args!("{pid:5}/{tid:<5} ")),
+        (true, false) => display(out, format_args!("{pid:5} ")),
+        (false, true) => display(out, format_args!("{tid:5} ")),
         (false, false) => {}
     }
     if has(Fields::CPU) {
-        out.push(b'[');
         match sample.cpu {
-            Some(cpu) => number::zero_decimal(out, cpu.0.into(), 3),
-            None => out.extend_from_slice(b"-01"),
+            Some(cpu) => display(out, format_args!("[{:03}] ", cpu.0)),
+            None => out.extend_from_slice(b"[-01] "),
         }
-        out.extend_from_slice(b"] ");
     }
     if has(Fields::MISC) {
         misc(out, sample.mode);
@@ -270,16 +258,10 @@ fn start(event: &Event, sample: &Sample<'_>, comm: &Name, nanoseconds: bool, out
     if has(Fields::TIME) {
         let time = sample.time.map_or(u64::MAX, |time| time.0);
         let (seconds, rest) = (time / 1_000_000_000, time % 1_000_000_000);
-        if nanoseconds {
-            number::decimal(out, seconds, 5);
-            out.push(b'.');
-            number::zero_decimal(out, rest, 9);
-        } else {
-            number::decimal(out, seconds, 5);
-            out.push(b'.');
-            number::zero_decimal(out, rest / 1000, 6);
+        match nanoseconds {
+            true => display(out, format_args!("{seconds:5}.{rest:09}: ")),
+            false => display(out, format_args!("{seconds:5}.{:06}: ", rest / 1000)),
         }
-        out.extend_from_slice(b": ");
     }
 }
 
@@ -294,7 +276,7 @@ fn misc(out: &mut Vec<u8>, mode: CpuMode) {
         CpuMode::GuestUser => "KGg",
         _ => "",
     };
-    number::left(out, letters.as_bytes(), 6);
+    display(out, format_args!("{letters:<6}"));
 }
 
 fn data_address(
@@ -304,7 +286,7 @@ fn data_address(
     text: &mut GappedText,
 ) {
     let address = sample.addr.unwrap_or(0);
-    number::hex(&mut text.bytes, address, 16);
+    display(&mut text.bytes, format_args!("{address:16x}"));
     if !matches!(event.form, Form::DataAddress | Form::Branch) {
         return;
     }
@@ -372,22 +354,20 @@ fn branch_stack(
 fn bpf_output(out: &mut Vec<u8>, raw: &[u8]) {
     out.push(b'\n');
     for (index, line) in raw.chunks(8).enumerate() {
-        number::right(out, if index == 0 { b"BPF output:" } else { b"" }, 17);
-        display(out, format_args!(" {:04x}:", index * 8));
+        let head = if index == 0 { "BPF output:" } else { "" };
+        display(out, format_args!("{head:>17} {:04x}:", index * 8));
         line.iter().for_each(|byte| display(out, format_args!(" {byte:02x}")));
-        number::blanks(out, (8 - line.len()) * 3 + 2);
+        display(out, format_args!("{:1$}", "", (8 - line.len()) * 3 + 2));
         out.extend(
             line.iter().map(|&byte| if byte.is_ascii_graphic() || byte == b' ' { byte } else { b'.' }),
         );
-        number::blanks(out, 8 - line.len());
-        out.push(b'\n');
+        display(out, format_args!("{:1$}\n", "", 8 - line.len()));
     }
     let string = raw.split(|&byte| byte == 0).next().unwrap_or_default();
     let padding = raw.get(string.len()..).unwrap_or_default();
     let is_text = string.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
     if is_text && !padding.is_empty() && padding.iter().all(|&byte| byte == 0) {
-        number::right(out, b"BPF string:", 17);
-        out.extend_from_slice(b" \"");
+        display(out, format_args!("{:>17} \"", "BPF string:"));
         out.extend_from_slice(string);
         out.extend_from_slice(b"\"\n");
     }

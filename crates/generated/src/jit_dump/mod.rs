@@ -25,10 +25,8 @@ const MAX_RECORDS: usize = 4 << 20;
 const MAX_KEPT_BYTES: usize = 256 << 20;
 /// The maximum size of the fields and the name of a record; the code follows them.
 const MAX_HEAD_BYTES: usize = record::LOAD_BYTES + Name::MAX_BYTES + 1;
-/// The maximum size of the debug information of one function; larger one is left out.
-const MAX_LINES_BYTES: u32 = 16 << 20;
-/// The maximum size of the unwinding information of one function; larger one is left out.
-const MAX_UNWINDING_BYTES: u32 = 1 << 20;
+/// The maximum size of the debug information, and of the unwinding information, of one function; larger one is left out.
+const MAX_INFORMATION_BYTES: u32 = 16 << 20;
 /// The text that perf's tools put before the code in an object, and some runtimes (V8) add to the addresses of lines.
 const OBJECT_HEADER_BYTES: u64 = 0x40;
 
@@ -95,8 +93,8 @@ pub struct UnwindingInfo<'a> {
     pub eh_frame_address: u64,
 }
 
-/// The contents of a dump, as far as it has been read.
-#[derive(Debug)]
+/// The contents of a dump, as far as it has been read; by default nothing.
+#[derive(Default, Debug)]
 pub struct JitDump {
     limits: Limits,
     header: Option<Header>,
@@ -130,6 +128,12 @@ struct Limits {
     names: bool,
 }
 
+impl Default for Limits {
+    fn default() -> Self {
+        Self { records: MAX_RECORDS, placements: MAX_RECORDS, kept_bytes: MAX_KEPT_BYTES, names: true }
+    }
+}
+
 #[derive(Debug)]
 struct KnownFunction {
     offset: u64,
@@ -141,39 +145,11 @@ struct KnownFunction {
 }
 
 impl JitDump {
-    /// Creates a dump of which nothing has been read.
-    pub fn new() -> Self {
-        Self::with_limits(Limits {
-            records: MAX_RECORDS,
-            placements: MAX_RECORDS,
-            kept_bytes: MAX_KEPT_BYTES,
-            names: true,
-        })
-    }
-
     /// Creates a dump that keeps no names and no lines, for unwinding. Reads up to `placements` loads and moves, and `kept_bytes` of
     /// unwinding information (and at most one record more).
     pub fn for_unwinding(placements: usize, kept_bytes: usize) -> Self {
-        Self::with_limits(Limits { records: MAX_RECORDS, placements, kept_bytes, names: false })
-    }
-
-    fn with_limits(limits: Limits) -> Self {
-        Self {
-            limits,
-            header: None,
-            position: 0,
-            functions: Vec::new(),
-            placements: Vec::new(),
-            numbers: FxHashMap::default(),
-            lines_ahead: FxHashMap::default(),
-            unwinding_ahead: None,
-            arena: Arena::default(),
-            lines: LineTable::default(),
-            records: 0,
-            bad_records: 0,
-            unwinding: false,
-            full: false,
-        }
+        let limits = Limits { placements, kept_bytes, names: false, ..Limits::default() };
+        Self { limits, ..Self::default() }
     }
 
     /// Reads the records that a file has gained since the last call. The runtime may still be writing the last record, which is left for the
@@ -252,7 +228,7 @@ impl JitDump {
                 Ok(self.add_move(prefix.time, &moved))
             }
             Kind::DebugInfo if !self.limits.names => Ok(true),
-            Kind::DebugInfo if body > u64::from(MAX_LINES_BYTES) => Ok(false),
+            Kind::DebugInfo if body > u64::from(MAX_INFORMATION_BYTES) => Ok(false),
             Kind::DebugInfo => {
                 let bytes = file.at_most(body as usize)?;
                 let Some((address, lines)) = self.lines.parse(&bytes, endian) else { return Ok(false) };
@@ -260,7 +236,7 @@ impl JitDump {
                 self.lines_ahead.insert(address, lines);
                 Ok(true)
             }
-            Kind::Unwinding if body > u64::from(MAX_UNWINDING_BYTES) => Ok(false),
+            Kind::Unwinding if body > u64::from(MAX_INFORMATION_BYTES) => Ok(false),
             Kind::Unwinding => {
                 let bytes = file.at_most(body as usize)?;
                 let Some(unwinding) = Unwinding::parse(&bytes, endian) else { return Ok(false) };
@@ -397,12 +373,6 @@ impl<R: Read + Seek> Cursor<R> {
 
     fn error(&self, error: io::Error) -> JitDumpError {
         JitDumpError::Io { offset: self.position, error }
-    }
-}
-
-impl Default for JitDump {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -47,7 +47,7 @@ impl Writer {
     }
 
     fn read(&self) -> JitDump {
-        let mut dump = JitDump::new();
+        let mut dump = JitDump::default();
         dump.read(&mut Bytes::new(&self.0)).unwrap();
         dump
     }
@@ -88,7 +88,7 @@ fn a_dump_that_grows_is_read_on_from_its_last_whole_record() {
     let first = writer.load(10, 0x1000, 0x20, 1, "first");
     let whole = writer.0.len();
     writer.load(20, 0x2000, 0x20, 2, "second");
-    let mut dump = JitDump::new();
+    let mut dump = JitDump::default();
     for length in 0..=writer.0.len() {
         dump.read(&mut Bytes::new(&writer.0[..length])).unwrap();
         let expected = usize::from(length >= whole) + usize::from(length == writer.0.len());
@@ -166,7 +166,7 @@ fn what_makes_no_sense_is_counted_or_ends_the_reading() {
 
     let length = writer.0.len() as u64;
     writer.0.extend([0; 16]);
-    let mut dump = JitDump::new();
+    let mut dump = JitDump::default();
     let error = dump.read(&mut Bytes::new(&writer.0)).unwrap_err();
     assert!(matches!(error, JitDumpError::RecordSize { offset, size: 0 } if offset == length), "{error}");
     assert!(dump.is_cut() && dump.placements().len() == 1);
@@ -175,7 +175,7 @@ fn what_makes_no_sense_is_counted_or_ends_the_reading() {
     for (at, value) in [(0, 0), (4, 2), (8, 39)] {
         let mut bytes = Writer::new(0).0;
         bytes[at] = value;
-        assert!(JitDump::new().read(&mut Bytes::new(&bytes)).is_err(), "{at}");
+        assert!(JitDump::default().read(&mut Bytes::new(&bytes)).is_err(), "{at}");
     }
 }
 
@@ -188,7 +188,7 @@ fn the_other_byte_order_is_read() {
     bytes.extend([0_u32, 16 + 40 + 2 + 4].iter().flat_map(|w| w.to_be_bytes()));
     bytes.extend(big(&[9, 1, 0x1000, 0x1000, 4, 1]));
     bytes.extend(b"f\0code");
-    let mut dump = JitDump::new();
+    let mut dump = JitDump::default();
     dump.read(&mut Bytes::new(&bytes)).unwrap();
     assert_eq!(dump.placements()[0].start, Avma(0x1000));
     assert_eq!(dump.function(bytes.len() as u64 - 1).unwrap().name, "f");
@@ -231,7 +231,7 @@ proptest! {
             bytes[at % length] = value;
         }
         bytes.truncate(bytes.len().saturating_sub(cut));
-        let mut dump = JitDump::new();
+        let mut dump = JitDump::default();
         let _ = dump.read(&mut Bytes::new(&bytes));
         for placement in dump.placements() {
             prop_assert!(placement.size > 0 && placement.start.0.checked_add(placement.size - 1).is_some());

@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::{BuildId, Reason};
 use ureq::Agent;
@@ -9,7 +9,7 @@ use ureq::tls::TlsConfig;
 
 use super::cache::{self, CacheEntry};
 use super::{Artifact, FetchError, Settings};
-use crate::http::{is_local, root_certificates};
+use crate::http::{CONNECT_TIMEOUT, is_local, root_certificates};
 use crate::objects::open_opened;
 
 /// Downloads files from debuginfod servers.
@@ -28,9 +28,6 @@ enum Answer {
     Got(PathBuf),
     HasNone,
 }
-
-/// Time limit for connecting to a server.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Size of one read of a download.
 const READ_BYTES: usize = 64 << 10;

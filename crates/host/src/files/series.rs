@@ -11,8 +11,6 @@ use super::destination_error::DestinationError;
 use super::new_file::NewFile;
 use super::trust::Trusted;
 
-/// Maximum number of files with the same timestamp.
-const MAX_FILES_PER_SECOND: u32 = 100_000;
 /// Length of a timestamp: `20261122T230113`.
 const STAMP_BYTES: usize = 15;
 
@@ -81,7 +79,7 @@ impl FileSeries {
     /// Those of `linkat(2)`.
     pub fn name(&mut self, file: &mut NewFile, stamp: &str) -> io::Result<PathBuf> {
         let base = self.at.name.to_bytes();
-        let names = (1..=MAX_FILES_PER_SECOND).filter_map(|number| {
+        let names = (1..=u32::MAX).filter_map(|number| {
             let behind = if number == 1 { String::new() } else { format!("-{number}") };
             CString::new([base, format!(".{stamp}{behind}").as_bytes()].concat()).ok()
         });

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::{Name, Pid};
 
@@ -24,6 +24,7 @@ use crate::mounts::Mounts;
 use crate::process_handle::ProcessHandle;
 use crate::procfs;
 use crate::sys::directory::{Directory, Entry};
+use crate::sys::poll::LOOK_INTERVAL;
 use crate::sys::{identity, peer};
 
 /// The request: version of the protocol, operation, and three arguments.
@@ -32,8 +33,6 @@ const REQUEST: &[u8] = b"1\0jcmd\0Compiler.perfmap\0\0\0";
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// Maximum length of the part of an answer that messages show.
 const MAX_SHOWN_BYTES: usize = 200;
-/// Interval between checks for the socket, which mostly appears within a few intervals.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The folder of the socket, below the root of the process.
 const SOCKET_FOLDER: &str = "tmp";
 
@@ -183,7 +182,7 @@ fn start_listener(
         if let Some(socket) = files.socket(machine)? {
             return Ok(socket);
         }
-        thread::sleep(POLL_INTERVAL);
+        thread::sleep(LOOK_INTERVAL);
     }
     // It stands still, or has no CPU time. When it sees the signal, it looks for the file.
     guard.name = None;

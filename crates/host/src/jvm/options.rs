@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use model::Pid;
 
+use crate::process_memory::MAX_ENVIRONMENT_BYTES;
 use crate::{in_root, process_memory};
 
 /// The option that disables attaching. Any word that contains it counts.
@@ -17,8 +18,6 @@ const DISABLE_OPTION: &[u8] = b"+DisableAttachMechanism";
 const VARIABLES: [&[u8]; 3] = [b"JAVA_TOOL_OPTIONS=", b"_JAVA_OPTIONS=", b"JDK_JAVA_OPTIONS="];
 /// Prefixes of words that name a file with options.
 const FILE_PREFIXES: [&[u8]; 3] = [b"-XX:Flags=", b"-XX:VMOptionsFile=", b"@"];
-/// Maximum size read of a command line, environment or option file.
-const MAX_BYTES: u64 = 1 << 20;
 /// Maximum number of option files read.
 const MAX_FILES: usize = 16;
 
@@ -35,7 +34,7 @@ impl JavaOptions {
     pub(super) fn of_process(pid: Pid) -> io::Result<Self> {
         let read = |name: &str| -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
-            process_memory::open(pid, name)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
+            process_memory::open(pid, name)?.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         Ok(Self::new(&read("cmdline")?, &read("environ")?))
@@ -66,13 +65,13 @@ impl JavaOptions {
     }
 }
 
-/// Reads the first [`MAX_BYTES`] of a file opened with `O_PATH`, if it is a regular file.
+/// Reads the first [`MAX_ENVIRONMENT_BYTES`] of a file opened with `O_PATH`, if it is a regular file.
 fn text_of(found: &File) -> io::Result<Vec<u8>> {
     if !found.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut text = Vec::new();
-    in_root::reopen(found)?.take(MAX_BYTES).read_to_end(&mut text)?;
+    in_root::reopen(found)?.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut text)?;
     Ok(text)
 }
 

@@ -23,8 +23,7 @@ pub(super) struct JavaProcess {
 impl JavaProcess {
     /// Reads the mappings and the status of a process.
     pub(super) fn inspect(pid: Pid) -> Result<Self, AttachError> {
-        let (maps, _) = process_memory::executable_maps(pid, false, process_memory::MAPS_TIME)
-            .map_err(AttachError::Unreadable)?;
+        let (maps, _) = process_memory::executable_maps(pid, false).map_err(AttachError::Unreadable)?;
         let is = |path: &[u8], start: &[u8]| {
             path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(start))
         };

@@ -34,26 +34,18 @@ pub struct BlockFile {
 /// The blocks of all files of one store.
 #[derive(Default, Debug)]
 pub struct BlockCache {
-    blocks: Mutex<Generations>,
+    blocks: Mutex<BlockMap>,
     files: AtomicU64,
 }
 
-/// Blocks by file number and block number.
+/// Blocks by file number and block number. Where there are too many, all are dropped: those in use are soon read again.
 type BlockMap = HashMap<(u64, u64), Box<[u8]>>;
-
-/// The cached blocks in two generations. A hit in the older one moves the block to the newer one. When the newer one is full, it
-/// becomes the older one, and the previous older one is dropped.
-#[derive(Default, Debug)]
-struct Generations {
-    newer: BlockMap,
-    older: BlockMap,
-}
 
 /// Size of a block: a page, the unit of the page cache.
 const BLOCK_BYTES: usize = 4096;
 
-/// Maximum number of blocks of each generation: 4 MiB. The unwinder looks at 1 to 3 MiB of clang's or rustc's tables in a second.
-const MAX_BLOCKS_PER_GENERATION: usize = 1024;
+/// Maximum number of blocks: 8 MiB. The unwinder looks at 1 to 3 MiB of clang's or rustc's tables in a second.
+const MAX_BLOCKS: usize = 2048;
 
 impl BlockFile {
     pub(super) fn new(file: OpenFile, size: u64, cache: &Arc<BlockCache>) -> Self {
@@ -71,7 +63,7 @@ impl BlockFile {
             into[..length].copy_from_slice(&from[..length]);
             length
         };
-        if let Some(bytes) = self.cache.lock().get(key) {
+        if let Some(bytes) = self.cache.lock().get(&key) {
             return copy(bytes, into);
         }
         // The cache is unlocked during the read, so that other threads continue.
@@ -83,7 +75,11 @@ impl BlockFile {
         let copied = copy(&bytes[..read], into);
         if read == BLOCK_BYTES {
             // Only full blocks are cached: the last block of a file may grow.
-            self.cache.lock().insert_block(key, bytes);
+            let mut blocks = self.cache.lock();
+            if blocks.len() >= MAX_BLOCKS {
+                blocks.clear();
+            }
+            blocks.insert(key, bytes);
         }
         copied
     }
@@ -93,7 +89,7 @@ impl BlockBytes {
     /// Drops all cached blocks, including those of other files.
     pub(super) fn clear_cache(&self) {
         if let Self::File(file) = self {
-            *file.cache.lock() = Generations::default();
+            *file.cache.lock() = BlockMap::default();
         }
     }
 }
@@ -131,26 +127,9 @@ impl ReadAt for BlockBytes {
 }
 
 impl BlockCache {
-    fn lock(&self) -> MutexGuard<'_, Generations> {
+    fn lock(&self) -> MutexGuard<'_, BlockMap> {
         // A panic in another thread leaves the blocks valid.
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Generations {
-    fn get(&mut self, key: (u64, u64)) -> Option<&[u8]> {
-        if !self.newer.contains_key(&key) {
-            let block = self.older.remove(&key)?;
-            self.insert_block(key, block);
-        }
-        self.newer.get(&key).map(|block| &**block)
-    }
-
-    fn insert_block(&mut self, key: (u64, u64), block: Box<[u8]>) {
-        if self.newer.len() >= MAX_BLOCKS_PER_GENERATION {
-            self.older = std::mem::take(&mut self.newer);
-        }
-        self.newer.insert(key, block);
     }
 }
 
@@ -206,17 +185,15 @@ mod tests {
     #[test]
     fn blocks_are_bounded_and_those_in_use_stay() {
         let cache = Arc::new(BlockCache::default());
-        let bytes = file(&vec![1; (4 * MAX_BLOCKS_PER_GENERATION + 1) * BLOCK_BYTES], &cache);
+        let bytes = file(&vec![1; (2 * MAX_BLOCKS + 1) * BLOCK_BYTES], &cache);
         let BlockBytes::File(inner) = &bytes else { panic!() };
-        for block in 0..4 * MAX_BLOCKS_PER_GENERATION as u64 {
+        for block in 0..2 * MAX_BLOCKS as u64 {
             assert_eq!(bytes.array::<1>(block * BLOCK_BYTES as u64), Some([1]));
             assert_eq!(bytes.array::<1>(0), Some([1]));
         }
         let blocks = cache.lock();
-        assert!(blocks.newer.len() + blocks.older.len() <= 2 * MAX_BLOCKS_PER_GENERATION);
-        assert!(
-            blocks.newer.contains_key(&(inner.number, 0)) || blocks.older.contains_key(&(inner.number, 0))
-        );
+        assert!(blocks.len() <= MAX_BLOCKS);
+        assert!(blocks.contains_key(&(inner.number, 0)));
     }
 
     #[test]

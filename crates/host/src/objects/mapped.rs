@@ -16,9 +16,6 @@ use crate::procfs::{self, PathView};
 use crate::slow_files::{self, FileFacts, OpenFile};
 use crate::sys::perf_event::own_pid;
 
-/// Maximum number of root folders that are kept open.
-const MAX_ROOTS: usize = 16;
-
 /// A mapping of a file, as a record describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct FileMapping<'a> {
@@ -164,7 +161,7 @@ impl MappedFileReader {
             Some(place) => self.roots.remove(place),
             None => (view.clone(), procfs::root_folder(pid).ok()?),
         };
-        if self.roots.len() >= MAX_ROOTS {
+        if self.roots.len() >= PathView::MAX {
             self.roots.remove(0);
         }
         self.roots.push(entry);
@@ -184,7 +181,6 @@ mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
-    use std::time::Duration;
 
     fn mapping(map: &MapEntry) -> FileMapping<'_> {
         FileMapping {
@@ -206,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_c_library_is_found_through_our_own_mappings() {
-        let (maps, _) = executable_maps(own_pid(), false, Duration::from_secs(5)).unwrap();
+        let (maps, _) = executable_maps(own_pid(), false).unwrap();
         let library = maps.iter().find(|map| map.path.ends_with(b"/libc.so.6")).unwrap();
         let mut reader = MappedFileReader::default();
         let state = reader.read(&mapping(library), None).unwrap();

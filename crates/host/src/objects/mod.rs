@@ -24,6 +24,6 @@ pub use debug_files::DebugFiles;
 pub use image::{own_vdso, own_vdso_bytes};
 pub use mapped::{FileMapping, FileState, MappedFileReader};
 pub use recorded_files::{RecordedFiles, RecordedState};
-pub use retained_files::{MappingLocation, RetainedFiles};
+pub use retained_files::{MAX_ATTEMPTS, MappingLocation, RetainedFiles};
 pub use search::SearchPaths;
 pub use store::{ObjectLimits, ObjectStore};

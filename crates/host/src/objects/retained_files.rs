@@ -24,10 +24,10 @@ use crate::sys::perf_event::own_pid;
 const MAX_FILES: u64 = 256;
 /// One in this number of the file descriptors that we may open is used for a retained file, at most.
 const DESCRIPTORS_PER_RETAINED_FILE: u64 = 8;
-/// Maximum number of objects whose attempts are counted.
+/// Maximum number of objects whose attempts are counted; then they are counted anew.
 const MAX_IDENTITIES: usize = 4096;
 /// Maximum number of attempts to open a file, each through another process that maps it, as earlier ones may have ended.
-const MAX_ATTEMPTS: u8 = 8;
+pub const MAX_ATTEMPTS: u8 = 8;
 /// Folders whose files are expected to vanish.
 const TEMPORARY_FOLDERS: [&[u8]; 4] = [b"/tmp/", b"/var/tmp/", b"/dev/shm/", b"/memfd:"];
 /// The suffix that the kernel appends to the path of a deleted file.
@@ -100,11 +100,7 @@ impl RetainedFiles {
         if !has_room && !self.newest_only {
             return;
         }
-        let is_new = !self.attempts.contains_key(identity);
-        if is_new && self.attempts.len() >= MAX_IDENTITIES {
-            if !self.newest_only {
-                return;
-            }
+        if self.attempts.len() >= MAX_IDENTITIES {
             self.attempts.clear();
         }
         let attempts = self.attempts.entry(identity.clone()).or_default();

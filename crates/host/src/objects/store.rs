@@ -1,7 +1,6 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use elf::{Object, ObjectSource, OpenedObject, UnpackBudget};
 use model::{BuildId, FileIdentity, Name, ObjectIdentity, Pid, Reason};
@@ -288,7 +287,7 @@ fn is_other_inode(recorded: &FileIdentity, found: &FileFacts) -> bool {
 /// mapped through a mount of another namespace, where its path may be any.
 fn map_files_link(pid: Pid, identity: &ObjectIdentity) -> Option<PathBuf> {
     let path = identity.path.as_bytes();
-    let (maps, _) = process_memory::executable_maps(pid, false, Duration::from_millis(100)).ok()?;
+    let (maps, _) = process_memory::executable_maps(pid, false).ok()?;
     let entry = maps.into_iter().find(|entry| {
         let is_inode = identity.file.is_none_or(|file| {
             (file.major, file.minor, file.inode) == (entry.device.0, entry.device.1, entry.inode)

@@ -8,6 +8,9 @@ use model::Pid;
 /// Bytes that are read at once, where another process reads: some 600 lines.
 const READ_BYTES: usize = 64 << 10;
 
+/// Longest time to read the mappings of a process. Large processes have several thousand.
+const READ_TIME: Duration = Duration::from_millis(500);
+
 /// A mapping of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapEntry {
@@ -30,17 +33,17 @@ pub struct MapEntry {
 }
 
 /// Reads the executable mappings of a process, or with `data` all mappings, ascending by address. The second value is true if
-/// reading exceeded `limit` and the list is incomplete.
+/// reading took longer than [`READ_TIME`] and the list is incomplete.
 ///
 /// # Errors
 /// The process has ended, or we may not read it.
-pub fn executable_maps(pid: Pid, data: bool, limit: Duration) -> io::Result<(Vec<MapEntry>, bool)> {
+pub fn executable_maps(pid: Pid, data: bool) -> io::Result<(Vec<MapEntry>, bool)> {
     let begin = Instant::now();
     let file = BufReader::with_capacity(READ_BYTES, super::open(pid, "maps")?);
     let mut entries = Vec::new();
     for (count, line) in file.split(b'\n').enumerate() {
         // The clock is read every 256 lines: most processes have a few hundred.
-        if count % 256 == 255 && begin.elapsed() > limit {
+        if count % 256 == 255 && begin.elapsed() > READ_TIME {
             return Ok((entries, true));
         }
         let line = match line {
@@ -117,8 +120,7 @@ mod tests {
     #[test]
     fn our_own_code_is_mapped_executable() {
         let address = our_own_code_is_mapped_executable as *const () as u64;
-        let (maps, cut) =
-            executable_maps(crate::sys::perf_event::own_pid(), false, Duration::from_secs(5)).unwrap();
+        let (maps, cut) = executable_maps(crate::sys::perf_event::own_pid(), false).unwrap();
         assert!(!cut && maps.iter().any(|map| (map.start..map.end).contains(&address)));
         assert!(maps.iter().all(|map| map.protection & PROT_EXEC != 0));
     }

@@ -21,10 +21,11 @@ use crate::mounts::Mounts;
 use crate::procfs;
 use crate::slow_files::{self, MemoryReader};
 use crate::sys::perf_event::own_pid;
-use crate::sys::process_memory;
+use crate::sys::process_memory::{self, MAX_PROCESSES};
 use crate::sys::system::effective_user;
 
 pub use maps::{MapEntry, executable_maps};
+pub(crate) use resource::MAX_ENVIRONMENT_BYTES;
 pub use resource::{ServiceEnvironment, executable, process_context, service_environment};
 
 /// Reads memory of a process from `address` (Avma) into `into`. Returns the number of bytes read: fewer than requested if a page follows
@@ -89,10 +90,6 @@ thread_local! {
     static FILES: RefCell<MappedFiles> = RefCell::default();
 }
 
-/// Longest time to read the mappings of a process. Large processes have several thousand.
-pub(crate) const MAPS_TIME: Duration = Duration::from_millis(200);
-/// Maximum number of processes that are remembered. When it is reached, all are forgotten: most processes have ended.
-const MAX_PROCESSES: usize = 64;
 /// For how long a process is taken to be of the user that it was of. To ask takes 10 µs, a block 2 µs.
 const USER_TIME: Duration = Duration::from_millis(10);
 
@@ -138,7 +135,7 @@ impl MappedFiles {
             self.0.clear();
         }
         let mounts = Mounts::of_process(pid);
-        let maps = executable_maps(pid, true, MAPS_TIME).map_or_else(|_| Vec::new(), |(maps, _)| maps);
+        let maps = executable_maps(pid, true).map_or_else(|_| Vec::new(), |(maps, _)| maps);
         let maps = maps.into_iter().map(|map| (map.start..map.end, mounts.slow_device(map.device).is_none()));
         let known = self.0.entry(pid).insert_entry(maps.collect());
         answers(known.get()).unwrap_or(false)

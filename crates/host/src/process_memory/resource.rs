@@ -9,9 +9,9 @@ use model::Pid;
 use super::{executable_maps, read};
 use crate::procfs::{path, read_shared};
 
-/// Maximum number of bytes of an environment that are searched: as many as the arguments of a program may have with the usual limit of the stack
+/// Maximum number of bytes of an environment, a command line or a file with options that are searched: as many as the arguments of a program may have with the usual limit of the stack
 /// (a quarter of 8 MiB, execve(2)).
-const MAX_ENVIRONMENT_BYTES: u64 = 2 << 20;
+pub(crate) const MAX_ENVIRONMENT_BYTES: u64 = 2 << 20;
 /// Maximum size of a published process context, in bytes. A page is usual.
 const MAX_CONTEXT_BYTES: usize = 16 << 10;
 /// The only version of the header of a process context (OTEP 4719).
@@ -116,7 +116,7 @@ fn service_in(environment: impl BufRead) -> io::Result<ServiceEnvironment> {
 /// # Errors
 /// The process has ended, or we may not read it.
 pub fn process_context(pid: Pid) -> io::Result<Option<Vec<u8>>> {
-    let (maps, _) = executable_maps(pid, true, super::MAPS_TIME)?;
+    let (maps, _) = executable_maps(pid, true)?;
     let is_context = |path: &[u8]| CONTEXT_MAPPINGS.iter().any(|name| path.starts_with(name));
     let mapping = maps.iter().find(|map| is_context(&map.path));
     Ok(mapping.and_then(|map| context_at(|address, into| read(pid, address, into), map.start)))

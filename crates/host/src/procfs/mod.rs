@@ -87,6 +87,9 @@ pub struct PathView {
 }
 
 impl PathView {
+    /// Maximum number of views whose mounts are remembered, or whose root folders are kept open.
+    pub const MAX: usize = 64;
+
     /// Returns our own view, read once; `None` if we may not read it.
     pub fn own() -> Option<&'static Self> {
         static OWN: OnceLock<Option<PathView>> = OnceLock::new();

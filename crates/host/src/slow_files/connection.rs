@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::patience::WaitingTime;
-use model::Pid;
+use model::{Name, Pid};
 
 use super::protocol::{
-    FACTS_BYTES, FileFacts, LINK_BYTES, MAX_PATH_BYTES, MAX_RANGES, MAX_READ_BYTES, Request, decode_ranges,
-    length_of_answer, numbers,
+    FACTS_BYTES, FileFacts, LINK_BYTES, MAX_RANGES, MAX_READ_BYTES, Request, decode_ranges, length_of_answer,
+    numbers,
 };
 use crate::helper_process::read_until;
 use crate::in_root::open_path;
@@ -84,7 +84,7 @@ impl Connection {
     /// # Errors
     /// As [`Self::open`]; `InvalidInput` for more than fits a request.
     pub(crate) fn open_source(self: &Arc<Self>, users: &[u32], path: &Path) -> io::Result<SlowFile> {
-        if users.len() > MAX_RANGES || path.as_os_str().len() as u64 > MAX_PATH_BYTES {
+        if users.len() > MAX_RANGES || path.as_os_str().len() > Name::MAX_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let request = Request::Source { users: users.to_vec(), path: path.to_owned() };

@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use model::Pid;
+use model::{Name, Pid};
 
 /// Maximum number of bytes of one read.
 pub(crate) const MAX_READ_BYTES: usize = 1 << 20;
 /// Maximum number of ranges of memory, or of users, in one request.
 pub(crate) const MAX_RANGES: usize = 128;
-/// Maximum length of a path: `PATH_MAX` of limits.h.
-pub(super) const MAX_PATH_BYTES: u64 = 4096;
 /// The kinds of requests.
 const OPEN: u64 = 1;
 const READ: u64 = 2;
@@ -107,7 +105,7 @@ impl Request {
     pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
         let [kind, first, second, third] = numbers(from)?;
         let path = |from: &mut dyn Read, length: u64| {
-            if length > MAX_PATH_BYTES {
+            if length > Name::MAX_BYTES as u64 {
                 return Err(io::Error::from(io::ErrorKind::InvalidData));
             }
             let mut path = vec![0; length as usize];
@@ -274,7 +272,8 @@ mod tests {
         let missing = head(Err(io::Error::from_raw_os_error(libc::ENOENT)));
         let error = length_of_answer(&missing, 1).unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        let mut endless = [OPEN, MAX_PATH_BYTES + 1, 0, 0].iter().flat_map(|number| number.to_ne_bytes());
+        let mut endless =
+            [OPEN, Name::MAX_BYTES as u64 + 1, 0, 0].iter().flat_map(|number| number.to_ne_bytes());
         let endless: Vec<u8> = endless.by_ref().collect();
         assert_eq!(Request::read(&mut &endless[..]).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }

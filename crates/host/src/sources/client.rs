@@ -3,14 +3,10 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::MAX_SOURCE_BYTES;
+use super::{MAX_SOURCE_BYTES, TIMEOUT};
 use crate::helper_process;
 use crate::slow_files::{Connection, MAX_READ_BYTES, Patience, WaitingTime};
-
-/// Maximum time to wait for all files of a listing together. A local disk needs a millisecond for each.
-const TOTAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason why a source file is not shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,7 +34,7 @@ impl SourceHelper {
     /// The process or its socket cannot be created.
     pub fn start(command: &[&str]) -> io::Result<Self> {
         let (socket, _) = helper_process::start(command)?;
-        let patience = Patience { answer: TOTAL_TIMEOUT, total: TOTAL_TIMEOUT };
+        let patience = Patience { answer: TIMEOUT, total: TIMEOUT };
         Ok(Self(Arc::new(Connection::new(socket, Arc::new(WaitingTime::new(patience))))))
     }
 

@@ -8,8 +8,13 @@ mod client;
 mod door;
 mod readers;
 
+use std::time::Duration;
+
 pub use client::{SourceError, SourceHelper};
 pub(crate) use readers::Readers;
 
+/// Maximum time to wait for all files of a listing together, or to look at a file that another user's process names. A local disk needs a
+/// millisecond for each, a distant network some 100 ms.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of bytes read of a source file: generated ones have some megabytes.
 pub const MAX_SOURCE_BYTES: usize = 16 << 20;

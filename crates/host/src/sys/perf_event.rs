@@ -19,11 +19,9 @@ const ATTR_SIZE_MIN: usize = 64;
 // `_IO('$', n)` and friends of include/uapi/linux/perf_event.h, with the layout that x86, ARM and RISC-V share.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
-const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
-const IOC_PAUSE_OUTPUT: libc::c_ulong = 0x4004_2409;
 /// `PERF_IOC_FLAG_GROUP`: the call acts on the whole group.
 const FLAG_GROUP: libc::c_ulong = 1;
 
@@ -105,14 +103,6 @@ impl PerfEvent {
         self.ioctl(IOC_SET_OUTPUT, fd)
     }
 
-    /// Pauses or resumes the output into the ring. Records dropped meanwhile count as lost.
-    ///
-    /// # Errors
-    /// `EINVAL` if the event has no ring.
-    pub fn pause_output(&self, pause: bool) -> io::Result<()> {
-        self.ioctl(IOC_PAUSE_OUTPUT, libc::c_ulong::from(pause))
-    }
-
     /// Sets an ftrace filter on a tracepoint.
     ///
     /// # Errors
@@ -120,15 +110,6 @@ impl PerfEvent {
     pub fn set_filter(&self, filter: &CStr) -> io::Result<()> {
         // SAFETY: the kernel copies the string, which ends in NUL, before the call returns.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_SET_FILTER as _, filter.as_ptr()) }).map(drop)
-    }
-
-    /// Changes the sampling period (in nanoseconds for clock events, even if they were opened with a frequency).
-    ///
-    /// # Errors
-    /// `EINVAL` for 0 and for events that do not sample.
-    pub fn set_period(&self, period: u64) -> io::Result<()> {
-        // SAFETY: the kernel reads eight bytes behind the pointer, which lives until the call returns.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_PERIOD as _, &raw const period) }).map(drop)
     }
 
     /// Returns the id that the records of the event carry.

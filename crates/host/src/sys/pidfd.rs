@@ -1,10 +1,11 @@
 //! A reference to a process that stays valid when its pid is reused: `pidfd_open(2)`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use model::{Pid, Tid};
-use rustix::process::{WaitId, WaitIdOptions, waitid};
+use rustix::io::Errno;
+use rustix::process::{self, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::check;
 
@@ -20,7 +21,7 @@ impl PidFd {
     /// # Errors
     /// `ESRCH` if there is none, `EINVAL` for the tid of a thread that is not the first of its process, `ENOSYS` before Linux 5.3.
     pub fn open(pid: Pid) -> io::Result<Self> {
-        Self::open_with(pid.0, 0)
+        Self::open_with(pid.0, PidfdFlags::empty())
     }
 
     /// Opens the thread that has this tid now.
@@ -28,15 +29,11 @@ impl PidFd {
     /// # Errors
     /// `ESRCH` if there is none, `EINVAL` before Linux 6.9.
     pub fn open_thread(tid: Tid) -> io::Result<Self> {
-        Self::open_with(tid.0, libc::PIDFD_THREAD)
+        Self::open_with(tid.0, PidfdFlags::from_bits_retain(libc::PIDFD_THREAD))
     }
 
-    fn open_with(number: i32, flags: libc::c_uint) -> io::Result<Self> {
-        // SAFETY: no memory is involved; the descriptor that comes back is ours alone.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, number, flags) };
-        let fd = check(libc::c_int::try_from(fd).unwrap_or(-1))?;
-        // SAFETY: as above.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    fn open_with(number: i32, flags: PidfdFlags) -> io::Result<Self> {
+        Ok(Self { fd: pidfd_open(task(number).ok_or(Errno::SRCH)?, flags)? })
     }
 
     /// Sends a signal.
@@ -69,9 +66,13 @@ pub fn number_exists(number: i32) -> bool {
 
 /// Returns true if our child with this pid has ended; it can still be waited for. `None` if it is no child of ours, or was waited for.
 pub fn has_child_ended(pid: i32) -> Option<bool> {
-    let pid = Some(pid).filter(|&pid| pid > 0).and_then(rustix::process::Pid::from_raw)?;
     let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    waitid(WaitId::Pid(pid), flags).ok().map(|ended| ended.is_some())
+    waitid(WaitId::Pid(task(pid)?), flags).ok().map(|ended| ended.is_some())
+}
+
+/// Returns the number of a process or thread, as that; `None` for others, which mean groups of processes.
+fn task(number: i32) -> Option<process::Pid> {
+    Some(number).filter(|&number| number > 0).and_then(process::Pid::from_raw)
 }
 
 impl AsFd for PidFd {

@@ -8,8 +8,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::check;
 
-/// Shortest interval between two times that the questions of a [`PollSet`] are asked.
-const MIN_QUESTION_INTERVAL: Duration = Duration::from_millis(10);
+/// Interval between two looks for what has no descriptor to wait for; the shortest one for the questions of a [`PollSet`].
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// The interval grows with the number of questions, each of which takes some 10 µs, so that asking takes about 1 % of a CPU.
 const INTERVAL_PER_QUESTION: Duration = Duration::from_millis(1);
 
@@ -52,7 +52,7 @@ impl PollSet {
     }
 
     /// Adds something that is ready when `ask` returns true, and returns its index. It is asked at most every
-    /// 10 ms, and the answer may come as much later.
+    /// [`LOOK_INTERVAL`], and the answer may come as much later.
     pub fn add_question(&mut self, ask: impl Fn() -> bool + Send + 'static) -> usize {
         self.questions.push(Question { ask: Some(Box::new(ask)), answer: false });
         self.place(Place::Question(self.questions.len() - 1))
@@ -90,7 +90,7 @@ impl PollSet {
             return self.wait_for_descriptors(timeout);
         }
         let interval = INTERVAL_PER_QUESTION * u32::try_from(asked).unwrap_or(u32::MAX);
-        let interval = interval.max(MIN_QUESTION_INTERVAL);
+        let interval = interval.max(LOOK_INTERVAL);
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let answered = self.ask();

@@ -68,8 +68,9 @@ thread_local! {
 #[derive(Default)]
 struct PageMaps(HashMap<i32, File>);
 
-/// Maximum number of open page maps of a thread. When it is reached, all are closed: most processes have ended.
-const MAX_PAGE_MAPS: usize = 64;
+/// Maximum number of processes of which a thread keeps page maps open, or remembers something else. When it is reached, all are forgotten:
+/// most processes have ended.
+pub(crate) const MAX_PROCESSES: usize = 64;
 /// Maximum number of pages that are looked at. Who reads asks for a few.
 const MAX_PAGES: usize = 64;
 /// Bytes of a page map for each page.
@@ -112,7 +113,7 @@ impl PageMaps {
         {
             return Ok(read);
         }
-        if self.0.len() >= MAX_PAGE_MAPS {
+        if self.0.len() >= MAX_PROCESSES {
             self.0.clear();
         }
         let map = File::open(format!("/proc/{tid}/pagemap"))?;

@@ -7,10 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::check;
+use super::poll::LOOK_INTERVAL;
 use super::spawn::ExitStatus;
-
-/// Interval between checks for the end of the child.
-const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Maximum time to wait for the end of a child that was killed: it may have a gigabyte of memory to release.
 const DEATH_TIME: Duration = Duration::from_secs(2);
@@ -45,11 +43,11 @@ pub fn run_until(
             let _ = child.kill();
             // It may never end: in a call to a file system that does not answer.
             while wait(pid, libc::WNOHANG)?.is_none() && now.elapsed() < DEATH_TIME {
-                thread::sleep(POLL_INTERVAL);
+                thread::sleep(LOOK_INTERVAL);
             }
             return Ok(None);
         }
-        thread::sleep(POLL_INTERVAL);
+        thread::sleep(LOOK_INTERVAL);
     }
 }
 

@@ -34,9 +34,10 @@ struct Process {
 }
 
 /// The order of rows of tasks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum TaskOrder {
     /// Heaviest first.
+    #[default]
     Weight,
     /// By number.
     Pid,

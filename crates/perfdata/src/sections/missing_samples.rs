@@ -5,11 +5,8 @@
 use decoder::Endian;
 use model::{MissingSamples, Shortfall};
 
-use super::entries;
+use super::{MAX_ENTRIES, entries};
 use crate::bytes::Bytes;
-
-/// The maximum number of entries that are read. No recording has as many events.
-const MOST: usize = 4096;
 
 /// Encodes the section ([`super::id::MISSING_SAMPLES`]).
 pub fn to_section(missing: &[MissingSamples]) -> Vec<u8> {
@@ -19,7 +16,7 @@ pub fn to_section(missing: &[MissingSamples]) -> Vec<u8> {
 
 /// Decodes a section: its whole entries that make sense.
 pub fn from_section(bytes: &[u8], endian: Endian) -> Vec<MissingSamples> {
-    let mut missing = entries(Bytes::new(bytes, "missing samples", endian), MOST, |bytes| {
+    let mut missing = entries(Bytes::new(bytes, "missing samples", endian), MAX_ENTRIES, |bytes| {
         Ok(MissingSamples {
             event: bytes.u64("event")?,
             due: bytes.u64("due")?,

@@ -3,13 +3,10 @@
 use super::moved::{self, Move};
 use super::paths::{self, PathChange};
 use super::row::{Evidence, MIN_MARKED_SHARE, Row, Verdict};
-use super::statistics::{Estimate, Item, NEEDED_RUNS, Observation, compare, compare_totals};
+use super::statistics::{Estimate, Item, NEEDED_RUNS, Observation, STANDS_OUT, compare, compare_totals};
 use super::sums::Sums;
 use super::{AFTER, BEFORE, Comparison, RunTotal};
 use crate::FrameId;
-
-/// Distance, in standard errors, from which the difference of everything is believed of single recordings, and taken out of rows.
-const SEPARATE_SCALE: f64 = 3.0;
 
 /// The runs of a comparison, as far as recordings do not tell.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +93,7 @@ impl Comparison {
         let everything = totals.iter().find(|total| total.kind == TotalKind::EverythingElse);
         let is_separate = |estimate: &Estimate| match evidence {
             Evidence::Runs => estimate.is_marked(),
-            _ => estimate.distance.abs() > SEPARATE_SCALE,
+            _ => estimate.distance.abs() > STANDS_OUT,
         };
         let everything = everything.and_then(|total| total.estimate).filter(is_separate);
         let factor = everything.map_or(1.0, |estimate| estimate.log_ratio.exp());

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use model::Name;
 
 use super::names::{compared_frame, module_stem};
-use super::side::{Run, RunTotal, Side};
-use super::{AFTER, BEFORE};
-use crate::queries::{CallTree, CallTreeBuilder, NodeId, Weights};
+use super::side::{RunTotal, Side};
+use crate::queries::{CallTree, CallTreeBuilder, NodeId, Place, Weights};
 use crate::{FrameId, FrameTable, Label, ViewFrame};
 
 /// The weights of one function in each run of both sides, in the order of the runs.
@@ -19,7 +18,7 @@ pub struct FunctionRuns {
     pub runs: [Vec<Weights>; 2],
 }
 
-/// Two sides with one table of frames. An index of [`BEFORE`] or [`AFTER`] says which side.
+/// Two sides with one table of frames. An index of [`BEFORE`](super::BEFORE) or [`AFTER`](super::AFTER) says which side.
 pub struct Comparison {
     tree: CallTree,
     functions: Vec<FunctionRuns>,
@@ -54,34 +53,30 @@ impl Comparison {
         });
         let frames = frames.frames().to_vec();
         let mut builder = CallTreeBuilder::new(2);
-        let mut totals: BTreeMap<FrameId, [Vec<Weights>; 2]> = BTreeMap::new();
+        let counts = [&before, &after].map(|side| vec![Weights::default(); side.runs.len()]);
+        let mut functions = vec![counts; frames.len()];
         let mut runs = [Vec::new(), Vec::new()];
         for ((index, side), shared) in [before, after].into_iter().enumerate().zip(&shared) {
             let tree = side.tree.finish(side.frames.frames());
-            let mut places = vec![NodeId::ROOT; tree.nodes().len()];
-            for node in tree.nodes() {
-                let parent = places[tree.parent(node).index()];
-                let place =
-                    tree.frame(node).map_or(parent, |frame| builder.child(parent, shared[frame.index()]));
-                places[node.index()] = place;
-                let mut weights = [0; 2];
-                weights[index] = tree.self_weights(node).first().copied().unwrap_or_default();
-                builder.add(place, &weights);
-            }
+            let mut frameless = [0; 2];
+            frameless[index] = tree.self_weights(NodeId::ROOT).iter().sum();
+            builder.add(NodeId::ROOT, &frameless);
+            builder.graft(&tree, index, |_, frame| Place::Child(shared[frame.index()]));
             for (number, run) in side.runs.iter().enumerate() {
-                add_run(&mut totals, index, number, run, shared);
+                for (weights, frame) in run.functions.iter().zip(shared) {
+                    // Frames that were two within a side may be one in both.
+                    let sum = &mut functions[frame.index()][index][number];
+                    sum.self_weight = sum.self_weight.saturating_add(weights.self_weight);
+                    sum.total = sum.total.saturating_add(weights.total);
+                }
             }
             runs[index] = side.runs.iter().map(|run| run.total).collect();
         }
-        let functions = totals.into_iter().filter(|(frame, _)| !frames[frame.index()].label.is_thread());
-        let counts = [runs[BEFORE].len(), runs[AFTER].len()];
-        let functions = functions.map(|(frame, mut of_runs)| {
-            of_runs
-                .iter_mut()
-                .zip(counts)
-                .for_each(|(weights, runs)| weights.resize(runs, Weights::default()));
-            FunctionRuns { frame, runs: of_runs }
+        let functions = functions.into_iter().enumerate().filter(|(index, runs)| {
+            !frames[*index].label.is_thread() && runs.iter().flatten().any(|run| run.total > 0)
         });
+        let functions =
+            functions.map(|(index, runs)| FunctionRuns { frame: FrameId::from_index(index), runs });
         let functions = functions.collect();
         Self { tree: builder.finish(frames), functions, runs, modules }
     }
@@ -91,7 +86,7 @@ impl Comparison {
         self.modules.join(&compared_frame(frame))
     }
 
-    /// The calls of both sides, with the weights before in the column [`BEFORE`] and those after in [`AFTER`]; several runs are
+    /// The calls of both sides, with the weights before in the column [`BEFORE`](super::BEFORE) and those after in the other; several runs are
     /// added up. A function that was inlined is not told from one that was called. Without threads, unless both sides kept them.
     pub fn tree(&self) -> &CallTree {
         &self.tree
@@ -114,26 +109,6 @@ impl Comparison {
             let samples: f64 = runs.iter().map(|run| run.samples as f64).sum();
             if weight > 0.0 { weight / samples.max(1.0) } else { 1.0 }
         })
-    }
-}
-
-fn add_run(
-    functions: &mut BTreeMap<FrameId, [Vec<Weights>; 2]>,
-    side: usize,
-    number: usize,
-    run: &Run,
-    shared: &[FrameId],
-) {
-    for (weights, &frame) in run.functions.iter().zip(shared) {
-        if weights.total == 0 {
-            continue;
-        }
-        let of_run = &mut functions.entry(frame).or_default()[side];
-        of_run.resize((number + 1).max(of_run.len()), Weights::default());
-        // Frames that were two within a side may be one in both.
-        let sum = &mut of_run[number];
-        sum.self_weight = sum.self_weight.saturating_add(weights.self_weight);
-        sum.total = sum.total.saturating_add(weights.total);
     }
 }
 

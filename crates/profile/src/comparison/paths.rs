@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::row::{MIN_MARKED_SHARE, Row};
+use super::statistics::WITHIN;
 use super::sums::Sums;
 use super::{AFTER, BEFORE, Comparison};
 use crate::FrameId;
@@ -21,9 +22,6 @@ const MAX_FRAMES: usize = 6;
 /// Number of half widths from which a path is told. Some hundred paths are looked at, of which an interval alone would show several by
 /// chance; beyond two half widths is one of 10,000.
 const MIN_HALF_WIDTHS: f64 = 2.0;
-
-/// The 97.5th percentile of the normal distribution, for intervals of counts.
-const DEVIATIONS: f64 = 1.96;
 
 /// The innermost frames of stacks that end in a function. Weights are means over runs.
 #[derive(Clone, PartialEq, Debug)]
@@ -106,5 +104,5 @@ fn half_width(error: f64, means: [f64; 2], factor: f64, sums: &Sums) -> f64 {
     // Samples of the runs together stand for their number of weights each; the mean over runs has so much less noise.
     let counting = [BEFORE, AFTER].map(|side| means[side] * sums.mean_weights[side] / sums.runs[side]);
     let between = error * means[BEFORE].max(means[AFTER]);
-    DEVIATIONS * (counting[BEFORE] * factor * factor + counting[AFTER] + between * between).sqrt()
+    WITHIN * (counting[BEFORE] * factor * factor + counting[AFTER] + between * between).sqrt()
 }

@@ -1,7 +1,7 @@
 //! A side of a comparison: the runs of one version, added up.
 
 use super::names::compared_frame;
-use crate::queries::{CallTree, CallTreeBuilder, FunctionTable, NodeId, RowKeys, Weights};
+use crate::queries::{ByLabel, CallTree, CallTreeBuilder, FunctionTable, NodeId, Place, Weights};
 use crate::{FrameId, FrameTable, View};
 
 /// The weight and the number of samples of one run.
@@ -35,28 +35,11 @@ pub(super) struct Run {
     pub(super) functions: Vec<Weights>,
 }
 
-impl Default for Side {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Side {
-    /// A side without runs. Threads and processes are no part of its tree.
-    pub fn new() -> Self {
-        Self {
-            frames: FrameTable::default(),
-            tree: CallTreeBuilder::new(1),
-            runs: Vec::new(),
-            keeps_threads: false,
-        }
-    }
-
-    /// Keeps the threads and processes below the functions, as the views have them. Those of the other side are the same only if
-    /// they have the same label.
-    #[must_use]
-    pub fn with_threads(self) -> Self {
-        Self { keeps_threads: true, ..self }
+    /// A side without runs. With `keeps_threads`, its tree has the threads and processes below the functions, as the views have them; those
+    /// of the other side are the same only if they have the same label.
+    pub fn new(keeps_threads: bool) -> Self {
+        Self { frames: FrameTable::default(), tree: CallTreeBuilder::new(1), runs: Vec::new(), keeps_threads }
     }
 
     /// Adds a run. Both sides need views with the same weight and choice of frames.
@@ -69,41 +52,18 @@ impl Side {
         let frames: Vec<FrameId> =
             tree.frames().iter().map(|frame| self.frames.intern(compared_frame(frame))).collect();
         let mut functions = vec![Weights::default(); self.frames.frames().len()];
-        for (_, frame, weights) in FunctionTable::new(tree, &mut ByComparedFrame(&frames)).rows() {
+        let mut compared = ByLabel(frames.iter().map(|frame| frame.index() as u32).collect());
+        for (_, frame, weights) in FunctionTable::new(tree, &mut compared).rows() {
             if let (Some(sum), Some(&weights)) = (functions.get_mut(frame as usize), weights.first()) {
                 *sum = weights;
             }
         }
-        let mut places = vec![NodeId::ROOT; tree.nodes().len()];
-        for node in tree.nodes() {
-            let parent = places[tree.parent(node).index()];
-            let place = match tree.frame(node) {
-                Some(frame) if self.keeps_threads || !tree.frames()[frame.index()].label.is_thread() => {
-                    self.tree.child(parent, frames[frame.index()])
-                }
-                _ => parent,
-            };
-            places[node.index()] = place;
-            self.tree.add(place, tree.self_weights(node));
-        }
+        self.tree.add(NodeId::ROOT, tree.self_weights(NodeId::ROOT));
+        self.tree.graft(tree, 0, |node, frame| match self.keeps_threads || !tree.is_thread(node) {
+            true => Place::Child(frames[frame.index()]),
+            false => Place::Same,
+        });
         let weight = tree.totals(NodeId::ROOT).first().copied().unwrap_or_default();
         self.runs.push(Run { total: RunTotal { weight, samples }, functions });
-    }
-}
-
-/// A row for each compared frame, whichever thread it ran in.
-struct ByComparedFrame<'f>(&'f [FrameId]);
-
-/// The key of stacks without a frame.
-const NO_FRAME: u32 = u32::MAX;
-
-impl RowKeys for ByComparedFrame<'_> {
-    fn of_thread(&mut self, _: Option<FrameId>, _: FrameId) -> u32 {
-        0
-    }
-
-    fn of_frame(&mut self, frame: Option<FrameId>) -> u32 {
-        let compared = frame.and_then(|frame| self.0.get(frame.index()));
-        compared.map_or(NO_FRAME, |frame| frame.index() as u32)
     }
 }

@@ -5,10 +5,6 @@ use super::statistics::{Item, Observation};
 use super::{AFTER, BEFORE, Comparison, FunctionRuns};
 use crate::queries::Weights;
 
-/// Share of both sides together from which a function is tested. Each function that holds [`MIN_MARKED_SHARE`] of one side has it,
-/// and it is the same whichever side a run is said to be of, as the test demands.
-const MIN_TESTED_SHARE: f64 = MIN_MARKED_SHARE / 2.0;
-
 /// Weights of both sides, added up over runs.
 pub(super) struct Sums {
     /// The weight of all samples.
@@ -35,9 +31,11 @@ impl Sums {
 
     /// The items of the family, and of which function each is. The last item has none: all functions that are too small.
     pub(super) fn items(&self, comparison: &Comparison) -> (Vec<usize>, Vec<Item>) {
-        let all: f64 = self.weights.iter().sum();
+        // A side on average: each function that holds [`MIN_MARKED_SHARE`] of one side holds it of that, which is the same whichever side
+        // a run is said to be of, as the test demands.
+        let all = self.weights.iter().sum::<f64>() / self.weights.len() as f64;
         let is_large = |function: &FunctionRuns| {
-            Self::self_weights(function).iter().sum::<f64>() >= MIN_TESTED_SHARE * all
+            Self::self_weights(function).iter().sum::<f64>() >= MIN_MARKED_SHARE * all
         };
         let functions = comparison.functions().iter().enumerate();
         let (large, small): (Vec<_>, Vec<_>) =
@@ -46,7 +44,7 @@ impl Sums {
         let mut items: Vec<Item> =
             large.iter().map(|(_, function)| self.item(comparison, &[function], true)).collect();
         let rest: f64 = small.iter().map(|function| Self::self_weights(function).iter().sum::<f64>()).sum();
-        if rest >= MIN_TESTED_SHARE * all && rest > 0.0 {
+        if rest >= MIN_MARKED_SHARE * all && rest > 0.0 {
             items.push(self.item(comparison, &small, false));
         }
         (large.into_iter().map(|(index, _)| index).collect(), items)

@@ -232,23 +232,13 @@ impl CallTree {
     /// Builds a tree anew from the nodes of this one, callers first.
     pub(super) fn regrown(&self, mut place: impl FnMut(&Self, NodeId, FrameId) -> Place) -> Self {
         let mut grown = CallTreeBuilder::new(self.columns);
-        let mut places = vec![NodeId::ROOT; self.nodes.len()];
-        for node in self.nodes().skip(1) {
-            let Some(frame) = self.frame(node) else { continue };
-            let parent = places[self.parent(node).index()];
-            places[node.index()] = match place(self, node, frame) {
-                Place::Nowhere => continue,
-                Place::Same => parent,
-                Place::Child(frame) => grown.child(parent, frame),
-            };
-            grown.add(places[node.index()], self.self_weights(node));
-        }
+        grown.graft(self, 0, |node, frame| place(self, node, frame));
         grown.finish(self.shared_frames())
     }
 }
 
 /// The fate of a node in a tree that is built anew.
-pub(super) enum Place {
+pub(crate) enum Place {
     /// A child of what its parent became, with this frame.
     Child(FrameId),
     /// A part of what its parent became.
@@ -284,6 +274,29 @@ impl CallTreeBuilder {
     pub fn add(&mut self, node: NodeId, weights: &[u64]) {
         let sums = &mut self.self_weights[node.index() * self.columns..][..self.columns];
         sums.iter_mut().zip(weights).for_each(|(sum, &weight)| add(sum, weight));
+    }
+
+    /// Adds the nodes of a tree, callers first, where `place` says, with their weights in the columns from `column` on. Stacks without a
+    /// frame are left out.
+    pub(crate) fn graft(
+        &mut self,
+        tree: &CallTree,
+        column: usize,
+        mut place: impl FnMut(NodeId, FrameId) -> Place,
+    ) {
+        let mut places = vec![NodeId::ROOT; tree.nodes.len()];
+        let mut weights = vec![0; self.columns];
+        for node in tree.nodes().skip(1) {
+            let Some(frame) = tree.frame(node) else { continue };
+            let parent = places[tree.parent(node).index()];
+            places[node.index()] = match place(node, frame) {
+                Place::Nowhere => continue,
+                Place::Same => parent,
+                Place::Child(frame) => self.child(parent, frame),
+            };
+            weights[column..][..tree.columns].copy_from_slice(tree.self_weights(node));
+            self.add(places[node.index()], &weights);
+        }
     }
 
     /// The number of nodes so far, which the next new one will have.

@@ -21,7 +21,7 @@ pub trait RowKeys {
 /// A row for each label, whichever thread it ran in, and whether it was inlined or not. The key of a frame is the position
 /// of the first frame with its label.
 #[derive(Debug)]
-pub struct ByLabel(Vec<u32>);
+pub struct ByLabel(pub(crate) Vec<u32>);
 
 impl ByLabel {
     /// The key of stacks without a frame.

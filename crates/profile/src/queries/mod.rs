@@ -10,5 +10,6 @@ mod call_tree;
 mod callers;
 mod functions;
 
+pub(crate) use call_tree::Place;
 pub use call_tree::{CallTree, CallTreeBuilder, NodeId};
 pub use functions::{ByLabel, FunctionTable, RowKeys, Weights};

@@ -9,7 +9,7 @@ use host::sys::clock;
 use host::sys::schedule::PriorityGuard;
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, WaitingChild};
-use model::Tid;
+use model::{MIN_MISSING_SHARE, Tid};
 
 use super::open::Counters;
 use super::{Count, Counted, IntervalCounts, Plan, Reading};
@@ -24,8 +24,6 @@ use crate::summary::{Command, RunningCommand};
 /// Least CPU time without events that is told. Of 200 runs of short commands on a loaded machine, none had more than 1.5 ms, most of it
 /// before the exec that enables the events.
 const MIN_UNCOUNTED: Duration = Duration::from_millis(2);
-/// Least share of that CPU time, of 1.
-const MIN_UNCOUNTED_SHARE: f64 = 0.05;
 
 /// Counts the events of `options` on their target until it ends, the time is over, or `control` stops it. Calls `report` after each
 /// interval of `plan`. The first signal is passed on to a command, which runs on to its end.
@@ -137,7 +135,7 @@ fn uncounted_cpu_time(counts: &[Count], used: Duration) -> Option<Duration> {
     }
     let missing = used.saturating_sub(Duration::from_nanos(enabled.into_values().max()?));
     let is_significant =
-        missing >= MIN_UNCOUNTED && missing.as_secs_f64() >= MIN_UNCOUNTED_SHARE * used.as_secs_f64();
+        missing >= MIN_UNCOUNTED && missing.as_secs_f64() >= MIN_MISSING_SHARE * used.as_secs_f64();
     is_significant.then_some(missing)
 }
 

@@ -14,7 +14,7 @@ mod table;
 mod worker;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use decoder::Record;
 use decoder::record::{Mmap, MmapExtended, MmapIdentity};
@@ -24,14 +24,9 @@ use perfdata::sections::mapped_files::MappedFile;
 use tracker::{FileContents, Tracker};
 
 use crate::error::Error;
-use crate::work_queue::WorkQueue;
+use crate::work_queue::{FINISH_TIME, WorkQueue};
 pub(crate) use observer::MappingObserver;
 use table::Table;
-
-/// Longest time to wait, at the end of a recording, for files that are being read.
-const FINISH_TIME: Duration = Duration::from_secs(1);
-/// Maximum number of files that a tracker knows; then it forgets them all, and is told again of those that are mapped.
-const MAX_FILES_OF_TRACKER: usize = 1 << 16;
 
 /// The build ids, sizes and times of mapped files. Clones share them.
 #[derive(Clone, Default, Debug)]
@@ -131,7 +126,8 @@ impl MappedFiles {
     pub fn add_to(&self, tracker: &mut Tracker, record: &Record<'_>) {
         let Record::Mmap(map) = record else { return };
         let Some(file) = mapped_file(map) else { return };
-        if tracker.files() >= MAX_FILES_OF_TRACKER {
+        // It is told again of those that are mapped.
+        if tracker.files() >= table::MAX_FILES {
             tracker.forget_files();
         }
         for state in self.lock().states(&file) {

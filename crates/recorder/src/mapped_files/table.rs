@@ -3,20 +3,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use host::objects::FileState;
+use host::objects::{FileState, MAX_ATTEMPTS};
 use model::{FileIdentity, Timestamp};
 use perfdata::sections::mapped_files::MappedFile;
 
 use super::Request;
 
-/// Number of files from which on the table forgets those that were read before as many others: it keeps up to twice as many.
-const MAX_FILES: usize = 1 << 15;
-/// Maximum number of attempts to read a file, each through another process that maps it, as earlier ones may have ended.
-const MAX_ATTEMPTS: u8 = 8;
+/// Number of files from which on the table forgets those that were read before as many others: it keeps up to twice as many. So many
+/// changes are kept for those who ask for them now and then, and so many files are known to a tracker.
+pub(super) const MAX_FILES: usize = 1 << 15;
 /// A file that is mapped again is looked at again when this time is over: it may have been written in place.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of changes that are kept for those who ask for them now and then.
-const MAX_CHANGES: usize = 1 << 14;
 
 /// The mapped files that were read, or could not be.
 #[derive(Default, Debug)]
@@ -138,7 +135,7 @@ impl Table {
         };
         let new = (!is_same).then_some(MappedFile { file, since, build_id, size, modified, is_foreign });
         entry.states.extend(new);
-        if self.changes.len() >= MAX_CHANGES {
+        if self.changes.len() >= MAX_FILES {
             self.changes.pop_front();
         }
         self.changes.push_back(file);

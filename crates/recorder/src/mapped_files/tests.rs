@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use decoder::{Attr, CpuMode, Endian, RecordLayout, SampleId, kind, misc};
 

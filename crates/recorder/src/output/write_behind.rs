@@ -19,8 +19,6 @@ use crate::error::Error;
 pub const OUTPUT_BUFFER_BYTES: usize = 64 << 20;
 /// Records are sent to the thread in blocks of at least this many bytes, or fewer before a checkpoint or the end.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Maximum number of written blocks whose memory is kept for reuse.
-const MAX_SPARE_BLOCKS: usize = 8;
 /// After waiting this long for the end of writing, signals may end the process.
 const UNINTERRUPTED_WAIT: Duration = Duration::from_secs(1);
 
@@ -51,11 +49,6 @@ impl Block {
     fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.rounds.is_empty()
     }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.rounds.clear();
-    }
 }
 
 /// Appends `records` to a writer, and marks the end of a round at each offset in `rounds`.
@@ -78,7 +71,6 @@ struct State {
     orders: VecDeque<Order>,
     /// Bytes of records in `orders`, and in the order that is being executed.
     bytes: usize,
-    spare: Vec<Block>,
     /// The error after which the thread executes no more orders, until a caller has got it.
     failure: Option<io::Error>,
     failed: bool,
@@ -184,8 +176,7 @@ impl WriteBehind {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let spare = self.shared.lock().spare.pop();
-        let block = mem::replace(&mut self.pending, spare.unwrap_or_else(Block::with_room));
+        let block = mem::replace(&mut self.pending, Block::with_room());
         self.order(Order::Records(block))
     }
 
@@ -236,15 +227,14 @@ fn execute_orders(shared: &Shared, mut output: Option<Output>) {
         };
         let failed = state.failed;
         drop(state);
-        let mut block = None;
+        let mut written = 0;
         let result = match (order, &mut output) {
             // After an error no order is executed.
             _ if failed => Ok(()),
             (Order::Exchange(exchange), output) => exchange(output),
             (Order::Records(records), Some(output)) => {
-                let result = append_rounds(&records.bytes, &records.rounds, output.records());
-                block = Some(records);
-                result
+                written = records.bytes.len();
+                append_rounds(&records.bytes, &records.rounds, output.records())
             }
             (Order::Checkpoint, Some(output)) => {
                 output.records().checkpoint().and_then(|()| output.check_not_deleted())
@@ -255,13 +245,7 @@ fn execute_orders(shared: &Shared, mut output: Option<Output>) {
         if let Err(failure) = result {
             (state.failed, state.failure) = (true, Some(failure));
         }
-        if let Some(mut block) = block {
-            state.bytes = state.bytes.saturating_sub(block.bytes.len());
-            if state.spare.len() < MAX_SPARE_BLOCKS && block.bytes.capacity() <= 4 * BLOCK_BYTES {
-                block.clear();
-                state.spare.push(block);
-            }
-        }
+        state.bytes = state.bytes.saturating_sub(written);
         shared.done.notify_all();
     }
 }

@@ -27,8 +27,6 @@ const PACKAGE_FOLDERS: [&[u8]; 9] = [
     b"/gnu/store/",
     b"/snap/",
 ];
-/// Maximum number of root folders of containers that are kept open.
-const MAX_ROOTS: usize = 64;
 
 /// Sources of names that may not exist any more when the recording is read.
 #[derive(Clone, Default, Debug)]
@@ -120,12 +118,12 @@ impl FileHolder {
     fn read_view(&mut self, pid: Pid) -> Option<Option<PathView>> {
         let view = procfs::path_view(pid).ok()?;
         let view = (PathView::own() != Some(&view)).then_some(view);
-        if self.roots.len() >= MAX_ROOTS {
+        if self.roots.len() >= PathView::MAX {
             let used: HashSet<&PathView> = self.processes.values().flatten().collect();
             self.roots.retain(|view, _| used.contains(view));
         }
         if let Some(view) = view.as_ref().filter(|view| !self.roots.contains_key(view))
-            && self.roots.len() < MAX_ROOTS
+            && self.roots.len() < PathView::MAX
             && let Ok(root) = procfs::root_folder(pid)
         {
             self.roots.insert(view.clone(), root);

@@ -157,7 +157,7 @@ impl JvmMapRequester {
                 machine.ask(pid);
             }
         }
-        let deadline = Instant::now() + jvm::TIMEOUT + Duration::from_millis(50);
+        let deadline = Instant::now() + 2 * jvm::TIMEOUT;
         for machine in self.machines.values_mut() {
             if let Some(request) = machine.request.take() {
                 let left = deadline.saturating_duration_since(Instant::now());

@@ -10,8 +10,8 @@ mod resources;
 mod synthesis;
 mod users;
 
-/// Maximum number of processes that a table of them remembers. When it is reached, all are forgotten, also those whose end was lost.
-const MAX_PROCESSES: usize = 1 << 16;
+// When so many processes are remembered as the file has room for, all are forgotten, also those whose end was lost.
+use perfdata::sections::MAX_ENTRIES as MAX_PROCESSES;
 
 pub use container_table::Containers;
 pub(crate) use dead_process_sweep::{DeadProcessSweep, MIN_PROCESSES_TO_SWEEP, SWEEP_INTERVAL};

@@ -15,13 +15,11 @@ use rustc_hash::FxBuildHasher;
 
 use super::MAX_PROCESSES;
 use super::users::{ProcessUsers, user_of};
-use crate::work_queue::{Orders, WorkQueue};
+use crate::work_queue::{FINISH_TIME, Orders, WorkQueue};
 
 /// Maximum number of processes that are read per second. Reading one takes 30 µs and two switches of threads; programs that are started by the
 /// hundred seldom name services of their own, and have those of their parents.
 const MAX_READS_PER_SECOND: u32 = 100;
-/// Longest time to wait, at the end of a recording, for processes that are being read.
-const FINISH_TIME: Duration = Duration::from_millis(500);
 /// Maximum number of processes that are asked again, at the end of a recording, whether they have published a context since they began.
 const MAX_ASKED_AT_END: usize = 256;
 /// Time after which what a process is a part of is read again, because it may have published a context since.
@@ -188,7 +186,7 @@ impl ProcessResources {
         }
     }
 
-    /// Waits for what was requested, and reads the contexts that processes have published since they began. Takes half a second at most.
+    /// Waits for what was requested, and reads the contexts that processes have published since they began. Takes a second at most.
     pub(crate) fn finish(&self) {
         let Some(shared) = &self.0 else { return };
         let Some(Some(worker)) = shared.worker.get() else { return };

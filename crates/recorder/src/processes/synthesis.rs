@@ -1,8 +1,6 @@
 //! Synthesizes records that the kernel does not write: of what existed before the recording (the kernel, its modules, processes,
 //! threads, mappings), with time 0, which sorts them before all others; and of mappings that are found in `/proc` later.
 
-use std::time::Duration;
-
 use decoder::record::{Cgroup, Comm, Mmap, MmapExtended, MmapIdentity, Namespaces};
 use decoder::values::U64s;
 use decoder::{CpuMode, Endian, Record, RecordLayout, SampleId};
@@ -17,8 +15,6 @@ use model::{FileIdentity, KernelText, Pid, Tid, Timestamp};
 use crate::mapped_files::MappedFiles;
 use crate::options::Extras;
 
-/// Maximum time for reading the mappings of one process. The last record says if some are missing.
-const MAPS_TIME: Duration = Duration::from_millis(500);
 /// `PROT_EXEC`, `MAP_SHARED`, `MAP_PRIVATE` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
 const MAP_SHARED: u32 = 1;
@@ -179,7 +175,7 @@ impl<'a> Synthesis<'a> {
 /// Reads the executable mappings of a process, or with `data` all; and whether some are missing because reading took too long. Empty
 /// for kernel threads, and for processes that we may not read.
 pub(crate) fn mappings(pid: Pid, data: bool) -> (Vec<MapEntry>, bool) {
-    process_memory::executable_maps(pid, data, MAPS_TIME).unwrap_or_default()
+    process_memory::executable_maps(pid, data).unwrap_or_default()
 }
 
 fn trailer(pid: Pid, tid: Tid) -> SampleId {

@@ -22,9 +22,9 @@ const TIME_OF_LOOK: u64 = 1_200_000;
 /// The maximum CPU time for which a thread is looked at after its last sample, and that before there are further samples of it: the longest
 /// interval between rounds.
 const MAX_CREDIT: u64 = 200_000_000;
-/// The maximum number of threads, and the maximum number of looks that wait for a round; what is more is dropped.
-const MAX_THREADS: usize = 1024;
-const MAX_WAITING: usize = 4096;
+/// The maximum number of threads, and of looks that wait for a round: what is more is dropped. With more threads of a process, all are
+/// searched again: most have ended.
+pub(super) const MAX_THREADS: usize = 1024;
 
 /// The thread; it ends when this is dropped.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl Shared {
                 if look.is_none() {
                     state.threads.retain(|watched| watched.view.thread() != (process, thread));
                 }
-                if state.looks.len() < MAX_WAITING {
+                if state.looks.len() < MAX_THREADS {
                     state.looks.push((process, thread, look));
                 }
             }

@@ -25,7 +25,7 @@ use crate::function_mappings::{FunctionTable, MappedFunction};
 use crate::known_programs::KnownPrograms;
 
 /// The Python functions of all processes.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct PythonStacks {
     /// True if the interpreter's own frames stay in call chains.
     keeps_interpreter: bool,
@@ -53,8 +53,6 @@ struct Process {
 
 /// Nanoseconds until a thread that was not found is searched again: it may be about to begin.
 const SEARCH_NANOSECONDS: u64 = 10_000_000;
-/// The maximum number of threads of a process that are known; with more, all are searched again: most have ended.
-const MAX_THREADS: usize = 4096;
 
 /// A sample of a process that has mapped an interpreter.
 #[derive(Clone, Copy, Debug)]
@@ -83,15 +81,7 @@ impl MappedFunction for PythonFunction {
 impl PythonStacks {
     /// Knows no process yet. With `keeps_interpreter`, the interpreter's own frames stay in call chains.
     pub(crate) fn new(keeps_interpreter: bool) -> Self {
-        Self {
-            keeps_interpreter,
-            processes: KnownPrograms::default(),
-            functions: FunctionTable::default(),
-            has_begun_to_look: false,
-            clock: None,
-            looker: None,
-            rewriter: ChainRewriter::default(),
-        }
+        Self { keeps_interpreter, ..Self::default() }
     }
 
     /// Puts Python functions into the user part of a call chain, which begins at `start` with its marker, in place of the frames of the
@@ -121,7 +111,7 @@ impl PythonStacks {
                 Some(Some(searched)) if time.0.saturating_sub(searched.0) < SEARCH_NANOSECONDS => {}
                 _ => {
                     let view = process.python.view(memory, (pid, tid), time);
-                    if process.threads.len() >= MAX_THREADS {
+                    if process.threads.len() >= looker::MAX_THREADS {
                         process.threads.clear();
                     }
                     process.threads.insert(tid, view.is_none().then_some(time));

@@ -29,11 +29,10 @@ use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, ProcessResources, Synthesis};
 use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Summary, Tally, Throttling};
+use crate::unwind::MAX_PENDING_BYTES;
 use crate::waits::{OutsideReader, SwitchLog};
 
-/// Maximum number of bytes that wait between the readers and the session.
-const MAX_WAITING_BYTES: u64 = 64 << 20;
-/// The same with [`Options::low_memory`].
+/// Maximum number of bytes that wait between the readers and the session with [`Options::low_memory`].
 const LOW_MEMORY_WAITING_BYTES: u64 = 16 << 20;
 
 /// Records the target of `options` until it ends, its duration is over, or `control` stops it. Blocks the calling thread, which makes
@@ -275,7 +274,8 @@ impl Prepared {
     fn start_readers(&mut self, cpus: usize, options: &Options, outbox: &Outbox) -> Result<Readers, Error> {
         let per_reader = self.opened.take_rings(cpus);
         let stack_copies = StackCopyLocator::new(self.opened.events.iter().map(|event| &event.attr));
-        let waiting_bytes = if options.low_memory { LOW_MEMORY_WAITING_BYTES } else { MAX_WAITING_BYTES };
+        let waiting_bytes =
+            if options.low_memory { LOW_MEMORY_WAITING_BYTES } else { MAX_PENDING_BYTES as u64 };
         let mappings = Some(self.observer());
         let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.clone(), mappings };
         Readers::start(per_reader, drain, waiting_bytes, outbox)

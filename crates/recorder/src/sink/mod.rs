@@ -78,6 +78,7 @@ pub struct WindowFiles {
 }
 
 /// Writes a recording as perf.data.
+#[derive(Default)]
 pub struct FileSink {
     /// Taken when the recording begins.
     place: Option<Place>,
@@ -135,16 +136,7 @@ impl FileSink {
     /// Writes to `place`, compressed with zstd at the level `compression` (1 to 22). `command_line` is that of this process, for the
     /// header.
     pub fn new(place: Place, compression: Option<i32>, command_line: Vec<Name>) -> Self {
-        Self {
-            place: Some(place),
-            compression,
-            command_line,
-            completion: Arc::default(),
-            running: None,
-            undecodable: 0,
-            last: None,
-            notices: Vec::new(),
-        }
+        Self { place: Some(place), compression, command_line, ..Self::default() }
     }
 
     /// Has `completion` add to each file of several when that has all its samples.
@@ -236,7 +228,6 @@ impl Running {
                     None => self.state.finish_round(),
                 }
             }
-            blocks.recycle(block);
             self.state.forget_before(blocks.oldest());
         }
     }

@@ -14,8 +14,9 @@ use crate::mapped_files::MappedFiles;
 /// A chunk is forwarded when it has this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Number of spaces from which on the tracker is made to forget those from which nothing is mapped.
-const MIN_SPACES_TO_FORGET: usize = 4096;
+/// Number of spaces from which on a tracker is made to forget those from which nothing is mapped. A process that comes and goes leaves one
+/// or two.
+pub const MIN_SPACES_TO_FORGET: usize = 4096;
 
 /// Forwards ordered records to a [`Consumer`], in chunks of one kind of ring each. Samples are encoded in the layout of their event
 /// in the recording that [`RecordingSink::begin`] was called with.

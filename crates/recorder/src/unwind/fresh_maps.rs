@@ -9,6 +9,8 @@ use model::{Avma, Pid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
 
+use stacks::MAX_PROCESSES;
+
 use crate::mapped_files::MappedFiles;
 use crate::processes::{Synthesis, mappings};
 
@@ -19,9 +21,6 @@ const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// not explain the address.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(64);
-
-/// Maximum number of processes that are remembered. With one more all are forgotten, since most have ended.
-const MAX_PROCESSES: usize = 1024;
 
 /// Decides when to read the mappings of processes again. Times are nanoseconds on the clock of the recording.
 #[derive(Default, Debug)]

@@ -20,10 +20,10 @@ mod stage;
 mod totals;
 mod unwound_sample;
 
-pub use chunk_encoder::ChunkEncoder;
+pub use chunk_encoder::{ChunkEncoder, MIN_SPACES_TO_FORGET};
 pub use ordered_consumer::OrderedConsumer;
-pub use stacks::{MAX_CHAIN_ADDRESSES, Mechanisms, RefusedTables};
-pub(crate) use stage::RELEASE_INTERVAL;
+pub use stacks::{MAX_CHAIN_ADDRESSES, MAX_REMARKS, Mechanisms, RefusedTables};
 pub use stage::UnwindingStage;
+pub(crate) use stage::{MAX_PENDING_BYTES, RELEASE_INTERVAL};
 pub use totals::StackTotals;
 pub(crate) use unwound_sample::UnwoundSample;

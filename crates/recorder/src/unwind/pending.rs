@@ -53,7 +53,7 @@ pub(super) struct PendingRecords {
 }
 
 /// Maximum number of released chunks whose memory is kept for the next chunks.
-const MAX_SPARE_CHUNKS: usize = 8;
+const MAX_SPARE: usize = 8;
 
 /// A copied chunk takes spare memory of at most this many times its size.
 const MAX_CAPACITY_PER_BYTE: usize = 4;
@@ -112,7 +112,7 @@ impl PendingRecords {
         bytes.clear();
         let position = self.spare.partition_point(|spare| spare.capacity() <= bytes.capacity());
         self.spare.insert(position, bytes);
-        if self.spare.len() > MAX_SPARE_CHUNKS {
+        if self.spare.len() > MAX_SPARE {
             self.spare.remove(0);
         }
     }

@@ -29,8 +29,9 @@ use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink};
 use crate::javascript_stacks::JavaScriptStacks;
 use crate::python_stacks::PythonStacks;
 
-/// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not.
-const MAX_PENDING_BYTES: usize = 64 << 20;
+/// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not. As many bytes wait
+/// between the readers of rings and the session.
+pub(crate) const MAX_PENDING_BYTES: usize = 64 << 20;
 
 /// Number of pending bytes above which the stage requests the next round early.
 const HASTE_THRESHOLD_BYTES: usize = MAX_PENDING_BYTES / 8;

@@ -22,16 +22,12 @@ pub struct Window {
     pub bytes: u64,
 }
 
-/// Size of a block in bytes, if the window is large.
-const MAX_BLOCK_BYTES: usize = 256 << 10;
-/// Size of a block in bytes, if the window is small: the largest record is 64 KiB.
-const MIN_BLOCK_BYTES: usize = 64 << 10;
+/// Size of a block in bytes: the largest record is as large.
+const BLOCK_BYTES: usize = 64 << 10;
 /// Minimum number of blocks of a window: it is longer than its limit in time by at most one of this many parts.
 const MIN_BLOCKS: u32 = 64;
 /// Bytes of `struct perf_event_header`.
 const HEADER_BYTES: usize = 8;
-/// Maximum number of dropped blocks whose memory is kept for reuse.
-const MAX_SPARE_BLOCKS: usize = 2;
 
 /// Records in the order in which they arrived.
 #[derive(Clone, Default)]
@@ -104,7 +100,6 @@ impl Block {
 /// The blocks of a window. Full blocks are shared with snapshots that are being written.
 pub(crate) struct Blocks {
     window: Window,
-    block_bytes: usize,
     /// Longest time that a block may span, in nanoseconds.
     span: u64,
     full: VecDeque<Arc<Block>>,
@@ -112,8 +107,6 @@ pub(crate) struct Blocks {
     bytes: u64,
     open: Block,
     newest: u64,
-    /// Memory of dropped blocks, for reuse.
-    spare: Vec<Vec<u8>>,
     /// The totals of stacks since the recording began.
     stacks: StackTotals,
     /// The same, when the oldest kept block began.
@@ -124,18 +117,14 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub(crate) fn new(window: Window) -> Self {
-        let part = usize::try_from(window.bytes / u64::from(MIN_BLOCKS)).unwrap_or(MAX_BLOCK_BYTES);
-        let block_bytes = part.clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
         let span = window.time.map_or(u64::MAX, |time| nanoseconds(time / MIN_BLOCKS));
         Self {
             window,
-            block_bytes,
             span,
             full: VecDeque::new(),
             bytes: 0,
             open: Block::default(),
             newest: 0,
-            spare: Vec::new(),
             stacks: StackTotals::default(),
             stacks_before: StackTotals::default(),
             is_cut_by_bytes: false,
@@ -153,12 +142,11 @@ impl Blocks {
                 .times
                 .zip(time)
                 .is_some_and(|((first, _), time)| time > first.saturating_add(self.span));
-            if self.open.bytes.len() + record.len() > self.block_bytes || is_long {
+            if self.open.bytes.len() + record.len() > BLOCK_BYTES || is_long {
                 self.close();
             }
             if self.open.bytes.capacity() == 0 {
-                self.open.bytes = self.spare.pop().unwrap_or_default();
-                self.open.bytes.reserve_exact(self.block_bytes);
+                self.open.bytes.reserve_exact(BLOCK_BYTES);
             }
             self.open.push(record, &raw, time);
             self.newest = self.newest.max(time.unwrap_or(0));
@@ -210,8 +198,7 @@ impl Blocks {
         Timestamp(front.times.map_or(0, |(first, _)| first))
     }
 
-    /// Removes and returns the oldest block, if it is too old at `now` (on the clock of the records) or the window is too large. Pass it
-    /// to [`Self::recycle`] when it has been read.
+    /// Removes and returns the oldest block, if it is too old at `now` (on the clock of the records) or the window is too large.
     pub(crate) fn pop_expired(&mut self, now: u64) -> Option<Arc<Block>> {
         let limit = self.window.time.map(|time| now.saturating_sub(nanoseconds(time)));
         let is_old = |block: &Block| {
@@ -223,7 +210,7 @@ impl Blocks {
         }
         let front = self.full.front()?;
         let is_old = is_old(front);
-        let has_room = self.bytes + self.block_bytes as u64 <= self.window.bytes;
+        let has_room = self.bytes + BLOCK_BYTES as u64 <= self.window.bytes;
         if !is_old && has_room {
             return None;
         }
@@ -232,18 +219,6 @@ impl Blocks {
         self.bytes = self.bytes.saturating_sub(block.size());
         self.stacks_before = block.stacks;
         Some(block)
-    }
-
-    /// Keeps the memory of a block for reuse.
-    pub(crate) fn recycle(&mut self, block: Arc<Block>) {
-        let Some(block) = Arc::into_inner(block).filter(|_| self.spare.len() < MAX_SPARE_BLOCKS) else {
-            return;
-        };
-        let mut bytes = block.bytes;
-        if bytes.capacity() >= self.block_bytes {
-            bytes.clear();
-            self.spare.push(bytes);
-        }
     }
 
     /// Returns true if the limit in bytes has dropped records within the window's time.
@@ -293,9 +268,7 @@ mod tests {
         for time in times {
             blocks.push(&sample(time), &layout());
             blocks.finish_round();
-            while let Some(block) = blocks.pop_expired(time) {
-                blocks.recycle(block);
-            }
+            while blocks.pop_expired(time).is_some() {}
             most = most.max(blocks.bytes + blocks.open.size());
         }
         (blocks, most)

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use decoder::record::{Comm, Namespaces};
 use decoder::{Endian, RawRecord, Record, RecordLayout};
-use model::{Pid, Tid, Timestamp};
+use model::{MAX_CGROUPS, Pid, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
-use tracker::{MAX_CGROUPS, Orderer};
+use tracker::Orderer;
 
 use super::mappings::{Mappings, trailer};
 use crate::processes::{MIN_PROCESSES_TO_SWEEP, SWEEP_INTERVAL};

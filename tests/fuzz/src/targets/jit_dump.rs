@@ -20,7 +20,7 @@ const MAX_LOADS: usize = 64;
 const MAX_TABLE_BYTES: usize = 4096;
 
 pub(super) fn run(bytes: &[u8]) {
-    let mut dump = JitDump::new();
+    let mut dump = JitDump::default();
     for part in [bytes.get(..bytes.len() / 2).unwrap_or_default(), bytes] {
         if let Err(error) = dump.read(&mut Cursor::new(part)) {
             drop(error.to_string());

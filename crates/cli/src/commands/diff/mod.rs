@@ -207,7 +207,7 @@ impl DiffArguments {
             let view = analysis.view(&event.profile, show, weight, &stacks.shape());
             let event_name = event.event.name.to_string();
             let read = read.get_or_insert_with(|| ReadSide {
-                side: Side::new(),
+                side: Side::new(false),
                 facts: Facts::default(),
                 title: analysis.title(event, &side.samples.description()),
                 event: event_name.clone(),

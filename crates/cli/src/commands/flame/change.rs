@@ -90,7 +90,7 @@ fn read(
     if shown.view.total() > 0 && shown.view.shown_total() == 0 {
         bail!("{cannot}: no sample has a frame that matches --keep or --root-at");
     }
-    let mut side = Side::new().with_threads();
+    let mut side = Side::new(true);
     side.add_run(&shown.view);
     let what = analysis.title_parts(event, &query.description());
     let what = what.first().cloned().unwrap_or_else(|| name.clone());

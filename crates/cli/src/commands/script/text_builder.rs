@@ -15,11 +15,8 @@ use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain
 use super::line_cache::{LineCache, LineKey};
 use super::text_writer::{BatchSender, SampleBatch};
 
-/// Size of the first batch of text: tens of thousands of samples. Each further batch is twice as large, because each batch reads
-/// debug information again for its new addresses.
-const FIRST_BATCH_BYTES: usize = 2 << 20;
-/// Maximum size of a batch of text.
-const MAX_BATCH_BYTES: usize = 16 << 20;
+/// Size of a batch of text: some hundred thousand samples, because each batch reads debug information again for its new addresses.
+const BATCH_BYTES: usize = 16 << 20;
 /// Size of the cached lines at which they are dropped.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
@@ -32,8 +29,6 @@ pub(super) struct TextBuilder<'o> {
     printer: Printer,
     admission: ExplainedFilter,
     text: GappedText,
-    /// The size at which the current batch is sent.
-    batch_bytes: usize,
     lines: ChainLineTable,
     reset_lines: bool,
     line_cache: LineCache,
@@ -67,7 +62,6 @@ impl<'o> TextBuilder<'o> {
             printer,
             admission,
             text: GappedText::default(),
-            batch_bytes: FIRST_BATCH_BYTES,
             lines: ChainLineTable::default(),
             reset_lines: false,
             line_cache: LineCache::default(),
@@ -93,7 +87,7 @@ impl<'o> TextBuilder<'o> {
         let spaces: Vec<_> = new_spaces.map(|(_, space)| space.clone()).collect();
         self.spaces += spaces.len();
         let batch = SampleBatch {
-            text: std::mem::replace(&mut self.text, self.sender.empty_text()),
+            text: std::mem::take(&mut self.text),
             lines: self.lines.drain_new(),
             spaces,
             seen_in: self.seen_in.clone(),
@@ -102,7 +96,6 @@ impl<'o> TextBuilder<'o> {
         if self.sender.send(batch).is_none() {
             bail!("the samples cannot be written");
         }
-        self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
         if self.lines.memory_bytes() + self.sender.line_bytes() > MAX_LINE_BYTES {
             self.lines.clear();
             self.line_cache.clear();
@@ -207,7 +200,7 @@ impl SampleSink for TextBuilder<'_> {
             LocatedAddress { address, entry }
         };
         self.printer.sample(event, sample, &comm, stack, &mut place, &mut self.text);
-        if self.text.memory_bytes() > self.batch_bytes {
+        if self.text.memory_bytes() > BATCH_BYTES {
             self.flush(tracked.tracker)?;
         }
         Ok(())

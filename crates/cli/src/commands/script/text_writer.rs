@@ -8,7 +8,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use analysis::aggregate::SeenIn;
 use analysis::symbols::{Symbolizing, Symbols};
 use anyhow::Context;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Sender, bounded};
 use export::script::{ChainLine, ChainLineTexts, GappedText, SymbolLookup};
 use model::{Name, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use perfdata::features::Features;
@@ -33,7 +33,6 @@ pub(super) struct SampleBatch {
 /// Sends batches to the writer, which ends when this is dropped.
 pub(super) struct BatchSender<'a> {
     batches: Sender<SampleBatch>,
-    emptied: Receiver<GappedText>,
     line_bytes: &'a AtomicUsize,
 }
 
@@ -42,11 +41,6 @@ impl BatchSender<'_> {
     /// error itself.
     pub(super) fn send(&self, batch: SampleBatch) -> Option<()> {
         self.batches.send(batch).ok()
-    }
-
-    /// Returns an empty text, which reuses the memory of a written one if possible.
-    pub(super) fn empty_text(&self) -> GappedText {
-        self.emptied.try_recv().unwrap_or_default()
     }
 
     /// Returns the size of the cached texts of lines, in bytes.
@@ -92,13 +86,10 @@ impl<'o> TextWriter<'o> {
     {
         // With capacity 0, a batch is accepted when the previous one is written, so there are at most two.
         let (sender, batches) = bounded::<SampleBatch>(0);
-        let (recycled, emptied) = bounded(1);
         let work = move || {
-            for mut batch in batches {
-                self.finish(&mut batch)?;
+            for batch in batches {
+                self.finish(batch)?;
                 line_bytes.store(self.lines.memory_bytes(), Ordering::Relaxed);
-                // If the receiver has been dropped, so is the text.
-                let _ = recycled.try_send(batch.text);
             }
             Ok(self.symbols.remarks())
         };
@@ -106,12 +97,12 @@ impl<'o> TextWriter<'o> {
             .name("prof-writer".to_owned())
             .spawn_scoped(scope, work)
             .context("cannot start a thread to write with")?;
-        Ok((BatchSender { batches: sender, emptied, line_bytes }, thread))
+        Ok((BatchSender { batches: sender, line_bytes }, thread))
     }
 
     /// Symbolizes the new addresses of a batch and writes its text.
-    fn finish(&mut self, batch: &mut SampleBatch) -> anyhow::Result<()> {
-        for space in batch.spaces.drain(..) {
+    fn finish(&mut self, mut batch: SampleBatch) -> anyhow::Result<()> {
+        for space in batch.spaces {
             self.spaces.intern(space);
         }
         if batch.reset_lines {

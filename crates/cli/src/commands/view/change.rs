@@ -48,7 +48,7 @@ pub fn write(
     let basis = |shown: &EventView<'_>| Basis::new(shown.event, shown.view.weight());
     Basis::check((&names[BEFORE], &basis(one)), (&names[AFTER], &basis(other)))
         .map_err(anyhow::Error::msg)?;
-    let (mut sides, mut facts) = ([Side::new(), Side::new()], [Facts::default(), Facts::default()]);
+    let (mut sides, mut facts) = ([false; 2].map(Side::new), <[Facts; 2]>::default());
     for (index, (shown, analysis)) in events.iter().zip(&analyses).enumerate() {
         sides[index].add_run(&shown.view);
         facts[index].add(analysis, shown.event);

@@ -8,7 +8,7 @@ use super::scale::Scale;
 pub const CONFIDENCE: f64 = 0.95;
 
 /// The quantile of the normal distribution of which both sides leave out what [`CONFIDENCE`] does.
-const WITHIN: f64 = 1.959_964;
+pub(in crate::comparison) const WITHIN: f64 = 1.959_964;
 
 /// The 80th percentile of the normal distribution: a change of the smallest size is found in 8 of 10 cases.
 const POWER: f64 = 0.841_621;

@@ -8,6 +8,8 @@ mod observations;
 mod relabelling;
 mod scale;
 
+pub(super) use family::WITHIN;
 pub use family::{CONFIDENCE, Estimate, Family, compare, compare_totals};
 pub use observations::{Item, Observation};
 pub use relabelling::{LEVEL, NEEDED_RUNS};
+pub(super) use scale::STANDS_OUT;

@@ -3,7 +3,8 @@
 use super::observations::{Item, difference};
 
 /// Distance from the scale, in standard deviations, from which an item stands out. Of 20 normal items, one does in 1 of 19 families.
-const STANDS_OUT: f64 = 3.0;
+/// From this distance on, the difference of everything is believed of single recordings, and taken out of rows.
+pub(in crate::comparison) const STANDS_OUT: f64 = 3.0;
 
 /// Share of the largest vote from which another scale is believed, too, if it is nearer to no change. Where two functions contradict
 /// each other, this is the one that did not change.

@@ -35,7 +35,7 @@ pub(crate) fn tree(stacks: &[(&str, u64)]) -> CallTree {
 }
 
 fn side(runs: &[&[(&str, u64)]]) -> Side {
-    let mut side = Side::new();
+    let mut side = Side::new(false);
     for run in runs {
         side.add_tree(&tree(run), run.iter().map(|(_, weight)| weight).sum());
     }
@@ -101,7 +101,7 @@ fn addresses_are_compared_only_within_one_build() {
 #[test]
 fn threads_are_a_part_where_both_sides_keep_them() {
     let kept = |runs: &[(&str, u64)]| {
-        let mut side = Side::new().with_threads();
+        let mut side = Side::new(true);
         side.add_tree(&tree(runs), 1);
         side
     };
