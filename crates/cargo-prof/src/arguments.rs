@@ -83,7 +83,7 @@ const CARGO: &str = "
 /// Options of `prof flame`, also those that `prof record` has, too.
 const FLAME: &str = "
     --folded --diff= --hide= --keep= --root-at= --collapse= --comm= --time= --no-inline --no-kernel
-    --no-user --merge-threads --by-process --by-container --container= --cgroup= --addresses --modules
+    --no-user --merge-threads --by-process --by-container --container= --cgroup= --parallelism= --addresses --modules
     --modules-only --fold-async --all-frames --debug-dir= --symfs= --raw-names --debuginfod --reverse --inverted
     --title= --colors= --min-width= --wakers --width= --per-thread --weight=";
 

@@ -33,7 +33,7 @@ pub struct MapEntry {
 }
 
 /// Reads the executable mappings of a process, or with `data` all mappings, ascending by address. The second value is true if
-/// reading took longer than [`READ_TIME`] and the list is incomplete.
+/// reading took longer than half a second and the list is incomplete.
 ///
 /// # Errors
 /// The process has ended, or we may not read it.
