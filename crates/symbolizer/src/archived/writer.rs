@@ -127,6 +127,10 @@ pub(super) fn write_space(out: &mut Vec<u8>, space: &Space) {
             out.push(11);
             write_bytes(out, name.as_bytes());
         }
+        Space::TaskLabel { name } => {
+            out.push(12);
+            write_bytes(out, name.as_bytes());
+        }
         Space::Python { file, function } => {
             out.push(10);
             write_bytes(out, file.as_bytes());
