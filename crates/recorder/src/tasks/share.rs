@@ -36,11 +36,6 @@ impl Share {
         u64::try_from(weight).unwrap_or(u64::MAX)
     }
 
-    /// Returns true if not all tasks are read.
-    pub(super) fn is_partial(&self) -> bool {
-        self.share < ALL
-    }
-
     /// Chooses the share of the next snapshot, `interval` later, where this one took `cpu_time` and has read `read` of `wanted` tasks.
     pub(super) fn adapt(&mut self, cpu_time: Duration, (read, wanted): (u64, u64), interval: Duration) {
         self.snapshot = self.snapshot.wrapping_add(1);
@@ -58,7 +53,7 @@ mod tests {
     #[test]
     fn a_share_takes_its_part_of_the_time_and_stands_for_all() {
         let mut share = Share::all();
-        assert!(share.has(7) && share.weight(3, 10) == 30 && !share.is_partial());
+        assert!(share.has(7) && share.weight(3, 10) == 30);
         let (interval, all) = (Duration::from_millis(100), (10_000, 10_000));
         share.adapt(Duration::from_millis(30), all, interval);
         let chosen = (0..10_000_u64).filter(|task| share.has(task * 8)).count();
@@ -69,7 +64,7 @@ mod tests {
         share.adapt(Duration::from_millis(3), (1000, 1000), interval);
         assert_ne!(first, (0..1000).map(|task| share.has(task)).collect::<Vec<_>>(), "another share");
         share.adapt(Duration::from_micros(1), all, interval);
-        assert!(!share.is_partial());
+        assert_eq!(share.share, ALL);
         share.adapt(Duration::from_millis(100), (1, 1 << 40), interval);
         assert!(share.weight(u64::MAX, u64::MAX) == u64::MAX);
     }
