@@ -328,3 +328,101 @@ fn is_shown(name: &str) -> bool {
         None => name.contains('.'),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Avma;
+
+    /// Words of a stack from this address on; nothing else can be read.
+    struct Stack(u64, Vec<u64>);
+
+    impl ProcessMemory for Stack {
+        fn read(&self, _: Pid, address: Avma, into: &mut [u8]) -> usize {
+            let bytes: Vec<u8> = self.1.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let Some(found) = address.0.checked_sub(self.0).and_then(|at| bytes.get(at as usize..)) else {
+                return 0;
+            };
+            let length = found.len().min(into.len());
+            into[..length].copy_from_slice(&found[..length]);
+            length
+        }
+    }
+
+    const BASE: u64 = 0x10_0000;
+
+    /// The function at 0x100 calls that at 0x200, directly; 0x300 is a wrapper, 0x400 the end; 0x500 is no call; all else no code.
+    fn site(address: u64) -> Option<Site> {
+        let (call, role) = match address {
+            0x110 => (Some(Call::Direct(0x200)), Role::Shown),
+            0x120 => (Some(Call::Indirect), Role::Shown),
+            0x130 => (Some(Call::Direct(0x300)), Role::Shown),
+            0x210 => (Some(Call::Indirect), Role::Hidden),
+            0x301 => (None, Role::Wrapper),
+            0x401 => (None, Role::End),
+            0x510 => (None, Role::Shown),
+            0x601 => (None, Role::Running),
+            _ => return None,
+        };
+        Some(Site { function: address & !0xff, call, role })
+    }
+
+    fn walk(pc: u64, words: &[u64], bp: u64, max_frames: u16) -> Result<TaskStack, &'static str> {
+        let memory = Stack(BASE, words.to_vec());
+        let stack = (BASE, BASE + words.len() as u64 * 8);
+        let state = State { stack, sp: BASE, pc, bp, status: WAITING, goid: 1, waitsince: 0 };
+        let task = Parked { address: 0, state, reason: 1, started: 0 };
+        let mut pages = MemoryPages::new(&memory, Pid(1));
+        task.walk(&mut pages, &mut site, 0, max_frames).map_err(|lapse| match lapse {
+            Lapse::Torn => "torn",
+            Lapse::Running => "running",
+        })
+    }
+
+    #[test]
+    fn frame_pointers_lead_to_the_end_of_a_stack() {
+        let frames =
+            |words: &[u64], most| walk(0x210, words, BASE, most).map(|stack| (stack.frames, stack.cut));
+        assert_eq!(frames(&[BASE + 16, 0x110, 0, 0x401], 9), Ok((vec![0x110], None)));
+        assert_eq!(frames(&[BASE + 16, 0x130, 0, 0x401], 9), Ok((vec![0x130], None)), "a wrapper has jumped");
+        let limit = Some(TruncationReason::AddressLimit(1));
+        assert_eq!(frames(&[BASE + 16, 0x110, 0, 0x401], 1), Ok((vec![0x110], limit)));
+        let cut = Some(TruncationReason::RuleFailed);
+        assert_eq!(frames(&[BASE, 0x120, 0, 0x401], 9), Ok((vec![0x120], cut)), "a circle");
+        assert_eq!(frames(&[u64::MAX, 0x120, 0, 0], 9), Ok((vec![0x120], cut)));
+        assert_eq!(frames(&[BASE + 17, 0x120, 0, 0], 9), Ok((vec![0x120], cut)));
+    }
+
+    #[test]
+    fn what_is_no_chain_of_calls_is_torn() {
+        // The function at 0x500 calls nothing; what has called 0x200 does not call 0x100; data are no code.
+        for words in [[BASE + 16, 0x510, 0, 0x401], [BASE + 16, 0x120, 0, 0x110], [0, 0x777, 0, 0]] {
+            assert_eq!(walk(0x210, &words, BASE, 9).map(|_| ()), Err("torn"), "{words:x?}");
+        }
+        assert_eq!(walk(0x777, &[0, 0x401], BASE, 9).map(|_| ()), Err("torn"));
+        assert_eq!(walk(0x601, &[0, 0x401], BASE, 9).map(|_| ()), Err("running"));
+    }
+
+    #[test]
+    fn functions_are_shown_as_go_shows_them() {
+        for name in ["main.main", "runtime.Gosched", "runtime.(*Frames).Next", "internal/sync.(*Mutex).Lock"]
+        {
+            assert!(is_shown(name), "{name}");
+        }
+        for name in ["runtime.gopark", "runtime.(*mheap).alloc", "runtime.(*mheap).Alloc", "_start"] {
+            assert!(!is_shown(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn pages_that_cannot_be_read_are_left_out() {
+        let words = vec![7; 3 * BLOCK_BYTES as usize / 8];
+        let memory = Stack(BASE, words);
+        let mut pages = MemoryPages::new(&memory, Pid(1));
+        pages.fetch([(BASE - BLOCK_BYTES, 9 * BLOCK_BYTES), (u64::MAX - 9, 100)].into_iter());
+        assert_eq!(pages.word(BASE + BLOCK_BYTES - 4), Some(7 << 32), "across two blocks");
+        assert_eq!(pages.pair(BASE + 2 * BLOCK_BYTES - 8), Some((7, 7)));
+        assert_eq!((pages.word(BASE - 4), pages.word(BASE + 3 * BLOCK_BYTES)), (None, None));
+        assert_eq!((pages.word(u64::MAX - 4), pages.pair(u64::MAX)), (None, None));
+    }
+}
