@@ -22,6 +22,7 @@ use crate::notice::Notice;
 use crate::options::{CallChain, Options};
 use crate::records::raw_records;
 use reader::Reader;
+use tasks::Counts;
 
 /// Adds the event of parked tasks to `options`, with this number of snapshots in a second.
 pub fn observe_tasks(options: &mut Options, catalogue: &dyn Catalogue, snapshots: u64) {
@@ -55,8 +56,18 @@ struct State {
     changes: Vec<Change>,
     /// The samples that were made since the last round.
     records: Vec<u8>,
-    notices: Vec<Notice>,
+    totals: Totals,
     is_closed: bool,
+}
+
+/// What all snapshots together have found.
+#[derive(Default)]
+struct Totals {
+    counts: Counts,
+    /// The number of snapshots of a process.
+    snapshots: u64,
+    /// Nanoseconds between snapshots for which none stands.
+    unobserved: u64,
 }
 
 /// What happens to a process.
@@ -120,7 +131,8 @@ impl RecordObserver for TaskObserver {
         let mut state = self.shared.state();
         state.is_closed = true;
         self.shared.closed.notify_one();
-        notices.append(&mut state.notices);
+        let Totals { counts, snapshots, unobserved } = state.totals;
+        notices.push(Notice::TasksRead { counts, snapshots, unobserved: unobserved as f64 / 1e9 });
     }
 }
 

@@ -17,7 +17,7 @@ use unwinder::Unwinder;
 
 use super::labels::Label;
 use super::share::Share;
-use super::{Change, Mapping, Shared};
+use super::{Change, Mapping, Shared, Totals};
 use crate::consumer::Recording;
 use crate::function_mappings::FunctionTable;
 use crate::waits::MAX_THREADS;
@@ -92,8 +92,13 @@ impl Reader {
             let changes = std::mem::take(&mut state.changes);
             drop(state);
             changes.into_iter().for_each(|change| self.apply(change));
-            let records = self.take_snapshots();
-            shared.state().records.extend(records);
+            let (records, totals) = self.take_snapshots();
+            let mut state = shared.state();
+            state.records.extend(records);
+            state.totals.counts += totals.counts;
+            state.totals.snapshots += totals.snapshots;
+            state.totals.unobserved = state.totals.unobserved.saturating_add(totals.unobserved);
+            drop(state);
             let half = self.interval / 2;
             due = Instant::now() + half + self.interval.mul_f64(part(&mut random));
         }
@@ -114,10 +119,10 @@ impl Reader {
     }
 
     /// Reads the tasks of all processes, and returns their samples.
-    fn take_snapshots(&mut self) -> Vec<u8> {
+    fn take_snapshots(&mut self) -> (Vec<u8>, Totals) {
         let (before, begin) = (clock::now(THREAD_CPU_TIME).unwrap_or(0), Instant::now());
         let mut records = Vec::new();
-        let mut all = Counts::default();
+        let mut all = Totals::default();
         let interval = self.interval;
         let Self { processes, share, labels, layout, id, .. } = self;
         for (&pid, process) in processes {
@@ -129,11 +134,13 @@ impl Reader {
             };
             let Some(snapshot) = process.snapshot(pid, &choice) else { continue };
             let Ok(now) = clock::now(self.clock) else { continue };
-            all += snapshot.counts;
+            all.counts += snapshot.counts;
+            all.snapshots += 1;
             let nanoseconds = interval.as_nanos() as u64;
             let since = process.last.map_or(nanoseconds / 2, |last| now.saturating_sub(last));
             process.last = Some(now);
             let observed = since.min(2 * nanoseconds);
+            all.unobserved = all.unobserved.saturating_add(since - observed);
             for group in process.groups(pid, snapshot) {
                 let place = (pid, Timestamp(now));
                 let mut address = |label: &Arc<Label>, records: &mut Vec<u8>| {
@@ -152,8 +159,9 @@ impl Reader {
             }
         }
         let took = clock::now(THREAD_CPU_TIME).unwrap_or(0).saturating_sub(before);
-        share.adapt(Duration::from_nanos(took), (all.seen, all.seen + all.unread), interval);
-        records
+        let Counts { seen, unread, .. } = all.counts;
+        share.adapt(Duration::from_nanos(took), (seen, seen.saturating_add(unread)), interval);
+        (records, all)
     }
 }
 
