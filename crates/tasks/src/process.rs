@@ -1,6 +1,6 @@
 //! Reads the goroutines of one process.
 
-use elf::{Machine, Object};
+use elf::{Machine, Object, Section};
 use model::{BLOCK_BYTES, Pid, ProcessMemory, Svma, TruncationReason};
 use rustc_hash::FxHashMap;
 use symbolizer::{GoFrame, GoLineTable};
@@ -149,7 +149,12 @@ impl GoProcess {
             if self.sites.len() as u64 >= choice.max_tasks {
                 self.sites.clear();
             }
-            let find = || Site::find(code()?, object, self.program.machine, address);
+            // To read the table takes longer than all else, and a torn stack has many words that are no code.
+            let is_code = |section: &Section| section.is_executable() && section.covers(Svma(address));
+            let find = || {
+                object.sections().iter().any(is_code).then_some(())?;
+                Site::find(code()?, object, self.program.machine, address)
+            };
             *self.sites.entry(address).or_insert_with(find)
         };
         let found: Vec<_> = parked
