@@ -4,7 +4,7 @@ use model::{Avma, BLOCK_BYTES, Pid, ProcessMemory};
 use rustc_hash::FxHashMap;
 
 /// Blocks that are asked for in one call: the reader looks at as many pages at a time.
-const MAX_RUN_BYTES: u64 = 64 * BLOCK_BYTES;
+pub(crate) const MAX_RUN_BYTES: u64 = 64 * BLOCK_BYTES;
 
 /// Blocks of the memory of a process, each read once.
 pub(crate) struct MemoryPages<'m> {

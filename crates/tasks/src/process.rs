@@ -7,7 +7,7 @@ use symbolizer::{GoFrame, GoLineTable};
 
 use crate::call::{CALL_BYTES, Call};
 use crate::layout::Layout;
-use crate::memory_pages::{MemoryPages, word_at};
+use crate::memory_pages::{MAX_RUN_BYTES, MemoryPages, word_at};
 use crate::program::GoProgram;
 use crate::snapshot::{Choice, Counts, Snapshot, TaskStack};
 
@@ -97,7 +97,8 @@ impl GoProcess {
         let mut snapshot = Snapshot::default();
         let most = count.min(choice.max_tasks);
         snapshot.counts.unread = count - most;
-        let batch = BLOCK_BYTES / 8;
+        // The fewer are read together, the fewer go on meanwhile; so many have their stacks read in one call, where these are neighbours.
+        let batch = MAX_RUN_BYTES / BLOCK_BYTES;
         for from in (0..most).step_by(batch as usize) {
             let length = batch.min(most - from);
             if (choice.is_over)() {

@@ -32,7 +32,8 @@ impl Share {
 
     /// Returns what `tasks` of the share weigh, each for `nanoseconds`.
     pub(super) fn weight(&self, tasks: u64, nanoseconds: u64) -> u64 {
-        let weight = u128::from(tasks) * u128::from(nanoseconds) * u128::from(ALL) / u128::from(self.share);
+        let all = (u128::from(tasks) * u128::from(nanoseconds)).saturating_mul(u128::from(ALL));
+        let weight = all / u128::from(self.share);
         u64::try_from(weight).unwrap_or(u64::MAX)
     }
 
