@@ -166,8 +166,8 @@ const LONG_OPTIONS_WITH_VALUE: &str = "
     against ca-file header-file push token-file diff runs event filter pid tid realtime cpu count output
     freq mmap-pages call-graph cgroup delay uid branch-filter clockid max-stack duration input title
     subtitle colors width min-width weight debug-dir symfs time comm switch-output max-size collapse
-    container control delay-secs dump-when hide inherit intervals keep max-files period root-at
-    source-dir window";
+    container control delay-secs dump-when hide inherit intervals keep max-files parallelism period
+    root-at source-dir window";
 
 /// The commands of `prof` that record.
 const RECORDING_COMMANDS: [&str; 4] = ["record", "flame", "top", "view"];

@@ -53,8 +53,8 @@ pub struct StackArguments {
     /// (both), latency (running, divided by the number of threads of the process that run at the same time)
     #[arg(hide_short_help = true, long, value_name = "KIND", value_parser = ["samples", "period", "cpu", "wall", "offcpu", "latency"])]
     weight: Option<String>,
-    /// Only while so many threads of a process run at the same time: 1, or 2-4 (a recording with --off-cpu; with --weight cpu, which is
-    /// the default then, or latency)
+    /// Only while so many threads of a process run at the same time: 1, or 2-4. Needs a recording with --off-cpu; the weight is then cpu,
+    /// or latency
     #[arg(hide_short_help = true, long, value_name = "N[-M]", conflicts_with = "off_cpu")]
     parallelism: Option<NumberList>,
     /// Show where threads run and where they wait (a recording with --off-cpu)
