@@ -65,6 +65,7 @@ mod sources;
 mod stacks;
 mod stat;
 mod svg;
+mod tasks;
 mod terminal;
 mod tmux;
 mod top;

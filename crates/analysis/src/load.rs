@@ -53,6 +53,11 @@ pub struct EventProfile {
     pub(crate) recorded: Option<(Timestamp, Timestamp)>,
 }
 
+/// Returns true if an event has the time of parked tasks: it adds up to no time of threads.
+pub(crate) fn is_of_tasks(event: &Event) -> bool {
+    event.attr.is_dummy() && event.name.as_bytes() == sections::TASKS.as_bytes()
+}
+
 impl EventProfile {
     /// Returns true if the profile's periods are nanoseconds of time on a CPU or of threads.
     pub fn is_clock(&self) -> bool {
@@ -558,8 +563,11 @@ fn choose(
         }
     });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
-    // Events of waits that were recorded beside other events are shown as time, or if they are named.
-    let tells = |event: &Event| describes_waits(event, recording.features());
+    // Events of waits that were recorded beside other events are shown as time, or if they are named; tasks beside others have columns and
+    // pages of their own, or are named.
+    let tells = |event: &Event| {
+        describes_waits(event, recording.features()) || !request.several_events && is_of_tasks(event)
+    };
     let is_beside = recording.events().iter().any(|event| !tells(event) && !event.attr.is_dummy());
     if request.event.is_none() && is_beside {
         sampled.retain(|event| !tells(&event.event));

@@ -92,8 +92,8 @@ const RECORD: &str = "
     --pid= --with-children -t,--tid= -u,--uid= -a,--all-cpus -C,--cpu= -G= -i,--no-inherit --inherit=
     --no-cpu-rings -e,--event= --filter= -F,--freq= --call-graph= --user-callchains --kernel-callchains -g
     -d,--duration= -D,--delay= --max-stack= --all-user --all-kernel -k,--clockid= -m,--mmap-pages= --data
-    --phys-data --intr-regs -W,--sample-weight -b,--branch-any --branch-filter= --off-cpu --switch-events
-    --namespaces --all-cgroups --data-page-size --code-page-size -c,--period= --keep-stacks --overwrite
+    --phys-data --intr-regs -W,--sample-weight -b,--branch-any --branch-filter= --off-cpu --tasks[=]
+    --switch-events --namespaces --all-cgroups --data-page-size --code-page-size -c,--period= --keep-stacks --overwrite
     --window= --switch-output[=] --dump-when= --max-files= --control= -z,--compress[=] --archive
     --no-names --no-service --interpreter-frames --push= --token-file= --header-file= --ca-file= --strict
     --runtimes[=]";

@@ -222,6 +222,7 @@ impl NameRequest {
             Space::Jit { .. }
                 | Space::JitDump { .. }
                 | Space::JavaScript { .. }
+                | Space::TaskLabel { .. }
                 | Space::Python { .. }
                 | Space::Unmapped { .. }
                 | Space::Truncated(_)

@@ -6,6 +6,7 @@
 //! offset of the mapping:          first line
 //! name:     /app/server.py:Server.handle           Python
 //!           JS:*handle /srv/app.js:4:16            JavaScript, as V8 itself names functions, with the sign of their compiler
+//!           [waits: chan receive]                  a frame of a task that is no code
 //! ```
 //! A line of a caller is a return address, as everywhere: one behind the line's own address.
 
@@ -20,8 +21,14 @@ pub const PYTHON_CODE: Range<Avma> = Avma(0x4000_0000_0000_0000)..Avma(0x4100_00
 /// The addresses of JavaScript functions.
 pub const JAVASCRIPT_CODE: Range<Avma> = Avma(0x4100_0000_0000_0000)..Avma(0x4200_0000_0000_0000);
 
-/// The addresses of functions of all languages.
-pub const FUNCTION_CODE: Range<Avma> = PYTHON_CODE.start..JAVASCRIPT_CODE.end;
+/// The addresses of frames that say of tasks what they are, and what they wait for.
+pub const TASK_LABELS: Range<Avma> = Avma(0x4200_0000_0000_0000)..Avma(0x4300_0000_0000_0000);
+
+/// The addresses of functions of all languages, and of frames that are no code.
+pub const FUNCTION_CODE: Range<Avma> = PYTHON_CODE.start..TASK_LABELS.end;
+
+/// The name of the mapping that stands for frames of tasks of which there are too many.
+pub const UNKNOWN_TASK: &str = "[task]";
 
 /// The name of the mapping that stands for JavaScript functions which were not found.
 pub const UNKNOWN_JAVASCRIPT: &str = "[javascript]";
@@ -48,8 +55,8 @@ pub fn python_mapping_name(file: &str, function: &str) -> Vec<u8> {
     name
 }
 
-/// Returns the name of the mapping that stands for a JavaScript function, or a regular expression.
-pub fn javascript_mapping_name(name: &str) -> Vec<u8> {
+/// Returns the name of the mapping that stands for a JavaScript function, a regular expression, or a frame of a task.
+pub fn label_mapping_name(name: &str) -> Vec<u8> {
     let name: alloc::string::String =
         name.chars().map(|character| if character.is_control() { '.' } else { character }).collect();
     name.get(..name.floor_char_boundary(2 * MAX_PART_BYTES)).unwrap_or_default().as_bytes().to_vec()
@@ -60,6 +67,8 @@ impl Space {
     pub fn of_function_mapping(start: Avma, name: &[u8]) -> Self {
         if JAVASCRIPT_CODE.contains(&start) {
             Self::JavaScript { name: Name::new(name) }
+        } else if TASK_LABELS.contains(&start) {
+            Self::TaskLabel { name: Name::new(name) }
         } else {
             Self::of_python_mapping(name)
         }

@@ -34,8 +34,8 @@ pub use build_id::BuildId;
 pub use coverage::{Coverage, MIN_MISSING_SHARE, MissingSamples, Shortfall};
 pub use frame::{Frame, Resolution, SourceLocation, Symbolized};
 pub use function_code::{
-    FUNCTION_CODE, JAVASCRIPT_CODE, PYTHON_CODE, UNKNOWN_JAVASCRIPT, UNKNOWN_PYTHON, javascript_mapping_name,
-    python_mapping_name,
+    FUNCTION_CODE, JAVASCRIPT_CODE, PYTHON_CODE, TASK_LABELS, UNKNOWN_JAVASCRIPT, UNKNOWN_PYTHON,
+    UNKNOWN_TASK, label_mapping_name, python_mapping_name,
 };
 pub use harm::Harm;
 pub use ids::{CpuId, EventIndex, MAX_CGROUPS, Pid, Tid, Timestamp};

@@ -141,6 +141,11 @@ pub enum Space {
         /// is not known.
         name: Name,
     },
+    /// What a task is, or what it waits for ([`crate::TASK_LABELS`]).
+    TaskLabel {
+        /// The text of the frame.
+        name: Name,
+    },
     /// An address that no mapping of the process covers. Offsets are addresses in the process.
     Unmapped {
         /// The process whose memory it is.

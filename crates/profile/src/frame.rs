@@ -190,6 +190,7 @@ pub fn module_of(space: &Space) -> Option<Name> {
                 None => bare(name.as_bytes()),
             }
         }
+        Space::TaskLabel { .. } => return None,
         Space::Python { file, function } if file.is_empty() => bare(function.as_bytes()),
         Space::Python { file, .. } => {
             let path = file.to_string();

@@ -31,7 +31,7 @@ pub(crate) struct FunctionTable<F> {
     // Hashed with a random key, because profiled programs choose the names.
     starts: HashMap<Arc<F>, u64>,
     /// By the address of the function in our memory, which is kept: its names are hashed once.
-    known: FxHashMap<*const F, (Arc<F>, u64)>,
+    known: FxHashMap<usize, (Arc<F>, u64)>,
     by_start: FxHashMap<u64, Arc<F>>,
     /// The next address.
     next: u64,
@@ -90,7 +90,7 @@ impl<F: MappedFunction> FunctionTable<F> {
     }
 
     fn start(&mut self, function: &Arc<F>) -> Option<u64> {
-        let pointer = Arc::as_ptr(function);
+        let pointer = Arc::as_ptr(function).addr();
         if let Some((_, start)) = self.known.get(&pointer) {
             return Some(*start);
         }

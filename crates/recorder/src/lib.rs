@@ -21,6 +21,7 @@
 //! | `work_queue` | a queue of orders to a thread of its own |
 //! | `unwind`, `waits`, `processes` | stacks from copies; where threads wait; what `/proc` tells of recorded processes |
 //! | `python_stacks`, `javascript_stacks`, `function_mappings`, `early_rounds` | functions of interpreters, by the memory of running processes |
+//! | `tasks` | parked tasks of programs, by the memory of running processes |
 //! | `sink`, `output`, `window` | when a file ends and the next begins; perf.data files; the newest records and what existed before them |
 //! | `summary` | totals and losses at the end |
 //! | `counting` | `prof stat`: events that are read rather than sampled |
@@ -51,6 +52,7 @@ mod round_memory;
 mod session;
 mod sink;
 mod summary;
+mod tasks;
 pub mod unwind;
 mod waits;
 mod window;
@@ -79,5 +81,6 @@ pub use ring::{RingMemory, drain_whole};
 pub use session::record;
 pub use sink::{FileCompletion, FileSink, NextFileWhen, Place, WindowFiles};
 pub use summary::{Command, ExactCount, PrivilegedExec, RunningCommand, Summary};
+pub use tasks::observe_tasks;
 pub use waits::observe_waits;
 pub use window::Window;

@@ -5,6 +5,7 @@ use std::fmt;
 use decoder::Attr;
 
 use model::{Harm, Name, Pid};
+use tasks::Counts;
 
 use crate::consumer::dump_report::{Dump, DumpFailure};
 use crate::counting::uncounted::Uncounted;
@@ -109,6 +110,15 @@ pub enum Notice {
     StacksRefused {
         /// `kernel.yama.ptrace_scope`.
         ptrace_scope: Option<i32>,
+    },
+    /// The tasks that were read; none where no program of Go ran whose memory may be read.
+    TasksRead {
+        /// The numbers of tasks in all snapshots together.
+        counts: Counts,
+        /// The number of snapshots.
+        snapshots: u64,
+        /// Seconds between snapshots for which none stands.
+        unobserved: f64,
     },
     /// A process of the target had ended when the recording began.
     ProcessGone {
@@ -215,6 +225,7 @@ impl Notice {
             | Self::LastFileIncomplete(_)
             | Self::Dump(_)
             | Self::CountedCpuOffline { .. } => Importance::Event,
+            Self::TasksRead { snapshots: 1.., .. } => Importance::Detail,
             Self::RingsShrunk { .. } | Self::WholeCpus { .. } | Self::JvmsAsked { .. } => {
                 Importance::Problem(Harm::Nothing)
             }
@@ -228,6 +239,7 @@ impl Notice {
             | Self::RateLimited { .. }
             | Self::NeverRan { .. }
             | Self::NotInherited { .. }
+            | Self::TasksRead { .. }
             | Self::SwitchesSampled { .. }
             | Self::ProcessGone { .. }
             | Self::ChildrenNotRecorded { .. }
@@ -393,6 +405,17 @@ impl fmt::Display for Notice {
                     ),
                     _ => f.write_str(": the process is another user's, or changed its credentials"),
                 }
+            }
+            Self::TasksRead { snapshots: 0, .. } => {
+                f.write_str("no goroutines were read: no program of Go ran, or its memory may not be read")
+            }
+            Self::TasksRead { counts, snapshots, unobserved } => {
+                let Counts { seen, parked, whole, torn, cut, unread } = counts;
+                write!(
+                    f,
+                    "goroutines, in {snapshots} snapshots together: {seen} seen, {parked} parked, {whole} whole, {torn} torn, \
+                     {cut} cut, {unread} not read; {unobserved:.1} s not observed"
+                )
             }
             Self::ProcessGone { pid } => write!(f, "process {pid} does not exist"),
             Self::JvmsAsked { pids } => {

@@ -37,6 +37,7 @@ mod symbol_table;
 pub use data_symbolizer::DataSymbolizer;
 pub use dwarf::SplitUnit;
 pub use function_ranges::FunctionRanges;
+pub use gopclntab::{GoFrame, GoLineTable};
 pub use kallsyms::{Kallsyms, KernelSymbol};
 pub use minidebug::minidebug;
 pub use names::{NameStyle, display_name};

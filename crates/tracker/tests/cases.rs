@@ -307,6 +307,7 @@ fn place(space: &Space, offset: u64) -> String {
             format!("{path} of {pid} generation {generation} +{offset:#x}")
         }
         Space::JavaScript { name } => format!("{name} line {offset}"),
+        Space::TaskLabel { name } => name.to_string(),
         Space::Python { file, function } => format!("{function} in {file} line {offset}"),
         Space::Unmapped { pid, generation } => format!("nothing of {pid} program {generation} {offset:#x}"),
         Space::Truncated(reason) => format!("truncated: {reason}"),

@@ -27,6 +27,7 @@ const PURE: &[&str] = &[
     "javascript",
     "stacks",
     "symbolizer",
+    "tasks",
     "profile",
     "export",
 ];

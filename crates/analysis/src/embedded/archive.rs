@@ -102,7 +102,7 @@ fn describe(space: &Space) -> String {
         Space::KernelSymbol { name } => name.to_string(),
         Space::Jit { pid, .. } => format!("generated code of process {pid}"),
         Space::JitDump { pid, path, .. } => format!("generated code of process {pid} ({path})"),
-        Space::JavaScript { name } => name.to_string(),
+        Space::JavaScript { name } | Space::TaskLabel { name } => name.to_string(),
         Space::Python { file, function } => format!("{function} ({file})"),
         Space::Unmapped { pid, .. } => format!("unmapped memory of process {pid}"),
         Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => {

@@ -405,6 +405,7 @@ impl Symbolizing {
                 let (function, file) = (Arc::from(&*Name::cut(&name)), Name::from(javascript_file(&name)));
                 each(&|entry| line_of_function(&function, &file, entry))
             }
+            Space::TaskLabel { name } => each(&|_| named(&name.to_string(), None)),
             Space::Python { file, .. } if file.is_empty() => {
                 Answers::none(job.entries, &Reason::PythonNotFound)
             }

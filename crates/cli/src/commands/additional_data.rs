@@ -31,6 +31,10 @@ pub struct AdditionalDataArguments {
     /// Each context switch, with the stack of the thread that leaves the CPU; also shown by prof flame --off-cpu.
     #[arg(long, conflicts_with_all = ["overwrite", "switch_output", "all_user", "all_kernel"], help_heading = "Stacks")]
     pub off_cpu: bool,
+    /// Also record where goroutines wait, HZ times a second (shown with --event tasks) [default HZ: 10]
+    #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = "10",
+          value_parser = crate::arguments::numbers::within(1..=1_000_u64), help_heading = "Stacks")]
+    pub tasks: Option<u64>,
     /// Record context switches
     #[arg(hide_short_help = true, long, help_heading = "Stacks")]
     switch_events: bool,

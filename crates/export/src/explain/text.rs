@@ -7,7 +7,7 @@ use profile::{FrameId, Weight};
 
 use super::{ExplanationInput, Findings, NAME_COLUMNS, THREAD_COLUMNS, causes, module_name, seconds};
 use crate::figures::{counted, fit, grouped, percent};
-use crate::summary::losses;
+use crate::summary::{losses, task_seconds};
 
 /// Maximum number of characters of a page.
 const MAX_PAGE_CHARACTERS: usize = 6_000;
@@ -89,6 +89,12 @@ impl Page<'_, '_> {
         if facts.unit == "ns" && !facts.is_clock {
             let of = if facts.is_foreign { facts.summary.event } else { "all threads together" };
             let _ = write!(line, ", {} of {of}", seconds(shown));
+        } else if let Some(seconds) = task_seconds(facts.summary.event, facts.summary.total) {
+            let average = facts.summary.total.period.checked_div(facts.duration_ns.unwrap_or(0));
+            let tasks = average.map_or_else(String::new, |tasks| {
+                format!(": {} on average", counted(tasks, "task", "tasks"))
+            });
+            let _ = write!(line, ", {seconds}{tasks}");
         } else if facts.summary.weight == Weight::Period && !facts.is_clock {
             let _ =
                 write!(line, ", weighted by what they stand for ({})", grouped(facts.summary.total.period));

@@ -172,7 +172,7 @@ pub(super) fn object(out: &mut Vec<u8>, located: &LocatedAddress, symbols: &dyn 
         Space::Jit { mapping: path, .. } | Space::JitDump { path, .. } => {
             display(out, format_args!("{path}"))
         }
-        Space::JavaScript { name } => display(out, format_args!("{name}")),
+        Space::JavaScript { name } | Space::TaskLabel { name } => display(out, format_args!("{name}")),
         Space::Python { file, function } if file.is_empty() => display(out, format_args!("{function}")),
         Space::Python { file, function } => display(out, format_args!("{file}:{function}")),
         Space::Unmapped { .. } | Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => {

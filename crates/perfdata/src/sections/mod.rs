@@ -23,7 +23,9 @@ pub mod processes;
 pub mod resources;
 mod switches;
 
-pub use switches::{BLOCKED_STACKS, FAULT_STACKS, SWITCH_RECORDS, Schedstat, SwitchSampling, WatchedTime};
+pub use switches::{
+    BLOCKED_STACKS, FAULT_STACKS, SWITCH_RECORDS, Schedstat, SwitchSampling, TASKS, WatchedTime,
+};
 
 /// Numbers of sections.
 pub mod id {

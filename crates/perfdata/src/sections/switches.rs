@@ -33,6 +33,9 @@ impl WatchedTime {
 pub const BLOCKED_STACKS: &str = "blocked-stacks";
 /// The name of the event whose samples have the stacks of threads that have waited for a page.
 pub const FAULT_STACKS: &str = "fault-stacks";
+/// The name of the event of parked tasks, which were read in the memory of their processes. Periods are nanoseconds of tasks; the raw data is
+/// the number of tasks.
+pub const TASKS: &str = "tasks";
 /// The name of the event that has records of switches, and no samples.
 pub const SWITCH_RECORDS: &str = "switch-records";
 

@@ -1,9 +1,9 @@
-//! Observers: what looks at the records of a recording as they come, and changes none.
+//! Observers: what looks at the records of a recording as they come, changes none, and may add samples of its own.
 
 use std::io;
 use std::time::Instant;
 
-use super::{Chunk, Consumer, Ending, Recording, RecordingSink};
+use super::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind};
 use crate::notice::Notice;
 
 /// Looks at the records of a recording as they are drained from the rings, those of members alone where whole CPUs are recorded in
@@ -14,6 +14,11 @@ pub trait RecordObserver {
 
     /// Called with the records of one ring, in its order, before they go on.
     fn observe(&mut self, chunk: &Chunk);
+
+    /// Returns samples to be recorded, which were made since the last round: none is older than that.
+    fn take_records(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// Called after each round ([`RecordingSink::finished_round`]). Adds its notices for the user.
     fn finished_round(&mut self, _notices: &mut Vec<Notice>) {}
@@ -49,6 +54,12 @@ impl RecordingSink for Observed<'_, '_> {
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
+        for observer in &mut self.observers {
+            let records = observer.take_records();
+            if !records.is_empty() {
+                self.consumer.consume(Chunk::new(RingKind::Samples, records))?;
+            }
+        }
         self.consumer.finished_round()?;
         self.observers.iter_mut().for_each(|observer| observer.finished_round(&mut self.notices));
         Ok(())

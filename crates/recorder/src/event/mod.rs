@@ -20,6 +20,7 @@ mod this_machine;
 use decoder::Attr;
 use decoder::attr::TYPE_SOFTWARE;
 use model::CpuId;
+use perfdata::sections::TASKS;
 
 pub use catalogue::{Catalogue, Pmu, Tracepoint, matches};
 pub use error::EventError;
@@ -107,7 +108,7 @@ pub struct Event {
     pub watches: bool,
     /// True if the kernel writes a record of each switch for it, in and out, beside its samples.
     pub records_switches: bool,
-    /// True if the recorder makes its samples by reading blocked threads in `/proc`; the kernel takes none.
+    /// True if the recorder makes its samples by reading blocked threads in `/proc`, or tasks in memory; the kernel takes none.
     pub read_outside: bool,
     /// The call chain of the parameter `call-graph=`.
     pub call_chain: Option<CallChain>,
@@ -121,6 +122,11 @@ impl Event {
     /// Returns true if it tells where threads wait.
     pub(crate) fn is_of_waits(&self) -> bool {
         self.watches || self.read_outside
+    }
+
+    /// Returns true if its samples are of parked tasks.
+    pub(crate) fn is_of_tasks(&self) -> bool {
+        self.read_outside && self.name == TASKS
     }
 
     /// Returns true if it has records of switches, and no samples.

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use decoder::RecordLayout;
 use host::procfs;
 use javascript::{Found, JavaScriptFunction, JavaScriptProcess};
-use model::{
-    Avma, JAVASCRIPT_CODE, Pid, ProcessMemory, Timestamp, UNKNOWN_JAVASCRIPT, javascript_mapping_name,
-};
+use model::{Avma, JAVASCRIPT_CODE, Pid, ProcessMemory, Timestamp, UNKNOWN_JAVASCRIPT, label_mapping_name};
 use rustc_hash::FxHashSet;
 use stacks::{IndexedWords, MappedV8, ProcessMaps};
 use tracker::Tracker;
@@ -63,7 +61,7 @@ impl MappedFunction for JavaScriptFunction {
     const UNKNOWN: &str = UNKNOWN_JAVASCRIPT;
 
     fn mapping_name(&self) -> Vec<u8> {
-        javascript_mapping_name(&self.name)
+        label_mapping_name(&self.name)
     }
 
     fn lines(&self) -> RangeInclusive<u32> {

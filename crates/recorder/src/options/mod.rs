@@ -10,7 +10,7 @@ use std::time::Duration;
 use decoder::BranchSampleFormat;
 use model::{CpuId, Pid, Tid};
 
-use crate::event::{Event, Rate};
+use crate::event::{Catalogue, Event, Rate, default_events};
 use crate::unwind::Mechanisms;
 
 pub use crate::event::{CallChain, DEFAULT_STACK_COPY};
@@ -218,6 +218,14 @@ impl Options {
             Some(CallChain::Stacks { size, .. }) => CallChain::Stacks { size, keep: self.keeps_stacks() },
             Some(chain) => chain,
             None => self.call_chain,
+        }
+    }
+
+    /// Selects the events that are recorded when none is named, if none is.
+    pub(crate) fn choose_events(&mut self, catalogue: &dyn Catalogue) {
+        if self.events.is_empty() {
+            let cores: Vec<_> = catalogue.pmus().iter().filter(|pmu| pmu.core).cloned().collect();
+            self.events = default_events(&cores);
         }
     }
 

@@ -29,6 +29,7 @@ use crate::options::{Options, Target};
 use crate::processes::{JvmMapRequester, ProcessResources, Synthesis};
 use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Summary, Tally, Throttling};
+use crate::tasks::TaskObserver;
 use crate::unwind::MAX_PENDING_BYTES;
 use crate::waits::{OutsideReader, SwitchLog};
 
@@ -60,7 +61,9 @@ pub fn record(
     let _priority = PriorityGuard::acquire();
     let mut jvm_maps = options.jvm_maps.map(JvmMapRequester::new);
     let own = jvm_maps.as_mut().map(|observer| observer as &mut dyn RecordObserver);
-    let observers = own.into_iter().chain(observers.into_iter().map(|observer| observer as _)).collect();
+    let mut tasks = TaskObserver::new(options);
+    let own = own.into_iter().chain(tasks.as_mut().map(|observer| observer as _));
+    let observers = own.chain(observers.into_iter().map(|observer| observer as _)).collect();
     let consumer = &mut Observed::new(consumer, observers);
     match prepare(options, pid, consumer, notices) {
         Ok(mut prepared) => {

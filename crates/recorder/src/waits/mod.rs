@@ -7,7 +7,7 @@ mod outside;
 mod sampling;
 mod switch_log;
 
-pub(crate) use outside::{OutsideReader, POLL_INTERVAL};
+pub(crate) use outside::{MAX_THREADS, OutsideReader, POLL_INTERVAL};
 pub(crate) use sampling::SwitchSampler;
 pub(crate) use switch_log::SwitchLog;
 
@@ -20,7 +20,7 @@ use host::sysctl;
 use perfdata::sections::{BLOCKED_STACKS, FAULT_STACKS, SWITCH_RECORDS, WatchedTime};
 
 use crate::error::Error;
-use crate::event::{Catalogue, Event, Rate, default_events, dummy_event, select};
+use crate::event::{Catalogue, Event, Rate, dummy_event, select};
 use crate::options::{CallChain, Options, PrivilegeLevels, Target};
 
 /// Time over which switches of all processes are counted: 20 at the limit up to which whole CPUs are recorded for a command.
@@ -40,11 +40,7 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
     if options.levels != PrivilegeLevels::AsSelected {
         return Err(Error::SwitchesOfOneSide);
     }
-    if options.events.is_empty() {
-        options.events = default_events(
-            catalogue.pmus().iter().filter(|pmu| pmu.core).cloned().collect::<Vec<_>>().as_slice(),
-        );
-    }
+    options.choose_events(catalogue);
     let paranoid = sysctl::perf_event_paranoid();
     let has = |capability| procfs::own_status().is_ok_and(|status| status.has(capability));
     let is_capable = has(Capability::Perfmon) || has(Capability::SysAdmin);

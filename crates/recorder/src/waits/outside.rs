@@ -32,7 +32,7 @@ const STACK_BYTES: usize = 32 << 10;
 /// Refused reads from which on they are reported. A few come at every start: exec keeps other processes out until it is done.
 const MIN_REPORTED_REFUSALS: u32 = 20;
 /// Maximum number of threads that are followed.
-pub(super) const MAX_THREADS: usize = 100_000;
+pub(crate) const MAX_THREADS: usize = 100_000;
 /// Number of failed polls from which on a thread's system calls are recorded without stacks, if its stack was never read: its waits are
 /// shorter than a reading, of 50 µs.
 const MIN_FAILURES: u8 = 8;
@@ -81,7 +81,10 @@ impl OutsideReader {
         recording: &Recording,
         child: Option<Pid>,
     ) -> Option<Self> {
-        let (index, _) = opened.samplers().enumerate().find(|(_, (_, event))| event.selected.read_outside)?;
+        let (index, _) = opened
+            .samplers()
+            .enumerate()
+            .find(|(_, (_, event))| event.selected.read_outside && !event.selected.is_of_tasks())?;
         let pids = match (&options.target, child) {
             (Target::Command, Some(child)) => vec![child],
             _ => crate::open::processes(options).ok()?,

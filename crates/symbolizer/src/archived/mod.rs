@@ -330,6 +330,7 @@ impl<'a> Reader<'a> {
             8 => Space::Unmapped { pid: self.pid()?, generation: self.small("a generation")? },
             10 => Space::Python { file: name(self)?, function: name(self)? },
             11 => Space::JavaScript { name: name(self)? },
+            12 => Space::TaskLabel { name: name(self)? },
             _ => return self.error("a kind of space", "not known: a newer prof wrote it"),
         }))
     }

@@ -123,8 +123,8 @@ pub(super) fn write_space(out: &mut Vec<u8>, space: &Space) {
             write_number(out, pid_number(pid));
             write_number(out, (*generation).into());
         }
-        Space::JavaScript { name } => {
-            out.push(11);
+        Space::JavaScript { name } | Space::TaskLabel { name } => {
+            out.push(if matches!(space, Space::JavaScript { .. }) { 11 } else { 12 });
             write_bytes(out, name.as_bytes());
         }
         Space::Python { file, function } => {

@@ -12,18 +12,20 @@ use super::{GoFunctionTable, Version};
 
 /// A function or inlined call that covers an address, and the location of the address or call in it.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) struct GoFrame<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) location: Option<SourceLocation>,
+pub struct GoFrame<'a> {
+    /// The name as the linker has it.
+    pub name: &'a [u8],
+    /// The file and line.
+    pub location: Option<SourceLocation>,
     /// The line at which the function starts; 0 if unknown.
-    pub(crate) start_line: u32,
+    pub start_line: u32,
     /// True if the compiler generated the function to call another one, which has no code of its own in the source: a method of an
     /// embedded type, a method value, a method of a value that is called by a pointer. Go's stack traces leave such functions out.
-    pub(crate) is_wrapper: bool,
+    pub is_wrapper: bool,
 }
 
 /// Looks up functions, inlined calls and lines of addresses.
-pub(crate) struct GoLineTable<'a> {
+pub struct GoLineTable<'a> {
     table: GoFunctionTable<'a>,
     /// The bytes of the object from the address on that the offsets of inlining trees are relative to.
     trees: Option<SectionBytes<'a>>,
@@ -49,6 +51,16 @@ impl<'a> GoLineTable<'a> {
         Self { table, trees, wrapper: None }
     }
 
+    /// Reads the table of a Go program, by which wrappers are told from other functions, too. `None` where an object has none.
+    pub fn of_object<D: AsRef<[u8]>>(object: &'a Object<D>) -> Option<Self> {
+        GoFunctionTable::of_object(object).map(|table| Self::new(table, object).with_wrappers())
+    }
+
+    /// Returns where the function begins (Svma) that covers an address.
+    pub fn function_start(&self, address: u64) -> Option<u64> {
+        self.function(address).map(|function| function.start)
+    }
+
     /// Finds out by what wrappers are told from other functions, which takes a look at each function.
     pub(crate) fn with_wrappers(self) -> Self {
         let table = &self.table;
@@ -60,8 +72,8 @@ impl<'a> GoLineTable<'a> {
         Self { wrapper, ..self }
     }
 
-    /// Returns the frames of an address, innermost first.
-    pub(crate) fn find(&self, address: u64) -> Vec<GoFrame<'a>> {
+    /// Returns the frames of an address (Svma), innermost first: inlined calls, and at last the function.
+    pub fn find(&self, address: u64) -> Vec<GoFrame<'a>> {
         self.function(address).map(|function| function.frames(self, address)).unwrap_or_default()
     }
 

@@ -9,7 +9,7 @@ mod section_bytes;
 
 use elf::Object;
 
-pub(crate) use line_table::GoLineTable;
+pub use line_table::{GoFrame, GoLineTable};
 use module_data::ModuleData;
 use section_bytes::SectionBytes;
 

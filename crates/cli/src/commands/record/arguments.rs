@@ -121,6 +121,9 @@ impl RecordArguments {
         if self.extras.off_cpu {
             recorder::observe_waits(&mut options, &recorder::this_machine())?;
         }
+        if let Some(snapshots) = self.extras.tasks {
+            recorder::observe_tasks(&mut options, &recorder::this_machine(), snapshots);
+        }
         if !options.extras.branches.is_empty() && options.call_chain == CallChain::LastBranches {
             exit_with_usage_error(
                 "-b, -j and --call-graph lbr exclude each other, as all use last branch records; try one of them",
