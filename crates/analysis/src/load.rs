@@ -564,13 +564,13 @@ fn choose(
     });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
     // Events of waits that were recorded beside other events are shown as time, or if they are named; tasks beside others have columns and
-    // pages of their own, or are named.
-    let tells = |event: &Event| {
-        describes_waits(event, recording.features()) || !request.several_events && is_of_tasks(event)
-    };
+    // pages of their own, or are named. Where nothing used a CPU, they are all that there is.
+    let tells = |event: &Event| describes_waits(event, recording.features());
     let is_beside = recording.events().iter().any(|event| !tells(event) && !event.attr.is_dummy());
     if request.event.is_none() && is_beside {
         sampled.retain(|event| !tells(&event.event));
+        let has_others = sampled.iter().any(|event| !is_of_tasks(&event.event));
+        sampled.retain(|event| request.several_events || !has_others || !is_of_tasks(&event.event));
     }
     if sampled.is_empty() {
         return Err(Error::NoSamples);

@@ -61,17 +61,17 @@ fn line_of_foreign(summary: &Summary<'_>, unit: &str) -> String {
     parts.join(", ")
 }
 
-/// Returns the time of parked tasks, all together, if `event` is that of tasks: `593.0 task-seconds`.
-pub fn task_seconds(event: &str, total: Count) -> Option<String> {
-    (event == perfdata::sections::TASKS).then(|| format!("{:.1} task-seconds", total.period as f64 / 1e9))
+/// Returns the time of parked tasks, all together: `593.0 task-seconds`.
+pub fn task_seconds(total: Count) -> String {
+    format!("{:.1} task-seconds", total.period as f64 / 1e9)
 }
 
 fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
     let Summary { event, total, unsampled, weight, loss, census, remedies: _, estimates, foreign_unit: _ } =
         *summary;
     let mut parts = vec![format!("{} of {event}", counted(total.samples, "sample", "samples"))];
-    if let Some(seconds) = task_seconds(event, total) {
-        parts.push(seconds);
+    if event == perfdata::sections::TASKS {
+        parts.push(task_seconds(total));
     } else if weight == Weight::Period {
         parts.push(format!("weighted by period (sum {})", grouped(total.period)));
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use perfdata::sections::TASKS;
 use profile::explain::{CostKind, Explanation, HotFunction, Part, Phase};
 use profile::{FrameId, Weight};
 
@@ -89,12 +90,10 @@ impl Page<'_, '_> {
         if facts.unit == "ns" && !facts.is_clock {
             let of = if facts.is_foreign { facts.summary.event } else { "all threads together" };
             let _ = write!(line, ", {} of {of}", seconds(shown));
-        } else if let Some(seconds) = task_seconds(facts.summary.event, facts.summary.total) {
-            let average = facts.summary.total.period.checked_div(facts.duration_ns.unwrap_or(0));
-            let tasks = average.map_or_else(String::new, |tasks| {
-                format!(": {} on average", counted(tasks, "task", "tasks"))
-            });
-            let _ = write!(line, ", {seconds}{tasks}");
+        } else if facts.summary.event == TASKS {
+            let tasks = facts.summary.total.period / facts.duration_ns.unwrap_or(0).max(1);
+            let tasks = counted(tasks, "task", "tasks");
+            let _ = write!(line, ", {}: {tasks} on average", task_seconds(facts.summary.total));
         } else if facts.summary.weight == Weight::Period && !facts.is_clock {
             let _ =
                 write!(line, ", weighted by what they stand for ({})", grouped(facts.summary.total.period));
@@ -121,7 +120,7 @@ impl Page<'_, '_> {
             let left = percent(explanation.total, shown);
             self.line(&format!("filters leave {left:.1} % of that: all shares below are of what they leave"));
         }
-        if facts.findings.is_of_waits() {
+        if facts.findings.is_of_waits() || facts.summary.event == TASKS {
             return;
         }
         let user = explanation.total.saturating_sub(explanation.kernel).saturating_sub(explanation.generated);
@@ -333,7 +332,8 @@ impl Page<'_, '_> {
         for line in lines {
             self.line(&format!("  {line}"));
         }
-        if facts.summary.total.samples >= MIN_RELIABLE_SAMPLES {
+        // Tasks of one snapshot are not chosen apart from each other.
+        if facts.summary.total.samples >= MIN_RELIABLE_SAMPLES && facts.summary.event != TASKS {
             self.line(&format!("  shares are estimates: 50 % here is 50 ± {margin:.1} % (95 times of 100)"));
             if let (Some(looks), Some(margin)) = (facts.looks, facts.callers_margin()) {
                 self.line(&format!(
